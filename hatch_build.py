@@ -1,4 +1,4 @@
-"""Has the loops of icectl/codec/loops.c built for wheels and editable installations."""
+"""Has the loops of icectl/files/loops.c built for wheels and editable installations."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from packaging.tags import platform_tags
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from icectl.codec import build_loops
+from icectl.files import build_loops
 
 
 class LoopsHook(BuildHookInterface):
@@ -23,23 +23,29 @@ class LoopsHook(BuildHookInterface):
         """Build the loops and put them beside their source."""
         if self.target_name != "wheel":
             return
-        build_data["shared_data"].update(_papers())
+        build_data["shared_data"].update(_shared_files())
         if version == "editable":
             build_loops.main()
             return
+        root = Path(__file__).parent
+        for documentation in ("man", "completions"):
+            build_data["force_include"][str(root / documentation)] = f"icectl/{documentation}"
         folder = Path(self.directory) / "loops"
         folder.mkdir(parents=True, exist_ok=True)
         library = build_loops.build(folder)
         if library is None:
             self.app.display_warning("no compiler was found: icectl will be slower")
             return
-        build_data["force_include"][str(library)] = f"icectl/codec/{library.name}"
+        build_data["force_include"][str(library)] = f"icectl/files/{library.name}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform()}"
 
 
-def _papers() -> dict[str, str]:
-    """Where the manual and the completion scripts go, below the prefix of the installation."""
+def _shared_files() -> dict[str, str]:
+    """Where `man` and shells look for the manual and the completion scripts, below the prefix.
+
+    They are in the package too, where `icectl man` and `icectl completion` read them.
+    """
     root = Path(__file__).parent
     places = {
         "icectl.bash": "share/bash-completion/completions/icectl",

@@ -1,11 +1,17 @@
 """Run icectl: `python -m icectl`, and the entry point of the installed command."""
 
-import gc
-import io
 import os
-import signal
 import sys
-from pathlib import Path
+
+_IS_FIRST = __file__.startswith(f"{sys.path[0]}{os.sep}icectl{os.sep}")
+if __name__ == "__main__" and not (sys.flags.safe_path or _IS_FIRST):
+    # `python -m icectl` has the working directory first on its path, which may be a table's folder
+    del sys.path[0]
+
+import gc  # noqa: E402
+import io  # noqa: E402
+import signal  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # a run handles Ctrl-C; before and after one it ends the process, without a traceback
@@ -18,10 +24,6 @@ gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
 # numpy starts a thread a core for algebra that nobody asks for here: a seventh of a short run
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-from icectl.cli.class_methods import compile_methods_later  # noqa: E402
-
-compile_methods_later()
 
 from icectl.cli.app import main as run  # noqa: E402 - takes its time
 

@@ -5,8 +5,10 @@ The only module that reads the clock or randomness, so that a run can be repeate
 
 import os
 import platform
+import shutil
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -127,3 +129,13 @@ class Deadline:
                 hint="run again to continue, or give a longer `--time-limit`",
                 id="time-limit",
             )
+
+
+def program_folders() -> Sequence[str]:
+    """Return the folders of the PATH that are the same wherever icectl runs."""
+    return list(filter(os.path.isabs, os.get_exec_path()))
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program on the PATH; what lies in the working directory is not."""
+    return shutil.which(name, path=os.pathsep.join(program_folders()))

@@ -12,7 +12,8 @@ IcectlError
 ├── StorageError           13
 ├── Unsupported            14   carries a rule id where one says so
 ├── CorruptTable           15   carries a rule id
-│   └── MissingFile        15
+│   ├── MissingFile        15
+│   └── OtherFile          15
 └── EngineError            16
 
 A failed check of icectl's own output is a bug like anything else that reaches the command line:
@@ -173,6 +174,15 @@ class MissingFile(CorruptTable):
             rule="R-034",
             hint="`--path-map FROM=TO` reads a table that was moved or copied",
         )
+
+
+class OtherFile(CorruptTable):
+    """A whole file under the name of another one: what that one said is lost."""
+
+    id = "other-file"
+    default_hint = (
+        "restore the file from a copy, or roll back to a snapshot from before it was added"
+    )
 
 
 class EngineError(IcectlError):

@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from icectl.cli.commands.compact import CompactRequest as CompactOptions
-from icectl.cli.commands.expire_snapshots import ExpireRequest as ExpireOptions
-from icectl.cli.commands.inspect import ViewRequest as ViewOptions
-from icectl.cli.commands.migrate_v1_v2 import MigrateRequest as MigrateOptions
-from icectl.cli.commands.remove_orphans import OrphansRequest as OrphanOptions
-from icectl.cli.commands.repair import RepairRequest as RepairOptions
-from icectl.cli.commands.rewrite_manifests import RewriteRequest as RewriteOptions
-from icectl.cli.commands.upgrade_to_v4 import UpgradeRequest as UpgradeOptions
-from icectl.cli.commands.validate import ValidateRequest as ValidateOptions
-from icectl.cli.courses import rows
-from icectl.cli.program import Access, Call, Moment, OnProgress, Report, on_rows, run_command
+from icectl.commands.compact.options import CompactRequest as CompactOptions
+from icectl.commands.expire_snapshots.options import ExpireRequest as ExpireOptions
+from icectl.commands.inspect.options import ViewRequest as ViewOptions
+from icectl.commands.migrate_v1_v2.options import MigrateRequest as MigrateOptions
+from icectl.commands.program import Access, Call, Moment, OnProgress, Report, on_rows, run_command
+from icectl.commands.remove_orphans.options import OrphansRequest as OrphanOptions
+from icectl.commands.repair.options import RepairRequest as RepairOptions
+from icectl.commands.rewrite_manifests.options import RewriteRequest as RewriteOptions
+from icectl.commands.rows import command as rows
+from icectl.commands.rows.change import COMMAND as WRITE
+from icectl.commands.rows.change import RowChange
+from icectl.commands.rows.read import Selection
+from icectl.commands.upgrade_to_v4.options import UpgradeRequest as UpgradeOptions
+from icectl.commands.validate.options import ValidateRequest as ValidateOptions
 from icectl.errors import UsageError
-from icectl.run.read_rows import Selection
-from icectl.run.sfc1.row_change import COMMAND as WRITE
-from icectl.run.sfc1.row_change import RowChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

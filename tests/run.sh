@@ -326,7 +326,7 @@ ruff format --check .
 mypy
 
 say "generated files are fresh"
-python -m icectl.cli.docs --check
+python -m tests.generate.docs --check
 
 # A worker that crashes ends the run: with a new one in its place xdist waits for ever.
 in_parallel=(-n "$workers" --dist loadgroup --max-worker-restart 0)
@@ -341,6 +341,6 @@ if [ "$tier" = full ]; then
         python "$benchmark"
     done
 else
-    timeout --kill-after 30 4200 python -m pytest "${in_parallel[@]}" -m "not full" \
+    timeout --kill-after 30 4800 python -m pytest "${in_parallel[@]}" -m "not full" \
         --hypothesis-profile quick
 fi

@@ -1,9 +1,12 @@
 """Catalogs as they are configured: icectl's own file, PyIceberg's file and variables, options.
 
-PyIceberg's are read as PyIceberg reads them. Of one key the strongest layer counts: option,
-environment, icectl.toml, `.pyiceberg.yaml`.
+PyIceberg's are read as PyIceberg reads them, but for a file in the working directory. Of one key
+the strongest layer counts: option, environment, file. What icectl.toml says of a catalog is whole:
+`.pyiceberg.yaml` adds nothing to it. All of these are the operator's own, so that `env:NAME` counts
+in each of them, and nowhere else.
 """
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +34,14 @@ _PASSWORDS = re.compile(
     r"://[^/?#@:]*:([^/?#@]+)@|[?&;][^=&;]*(?:password|pwd|secret|token)[^=&;]*=([^&;]+)",
     re.IGNORECASE,
 )
+_SENT_TOGETHER = (
+    ("auth.basic.username", "auth.basic.password"),
+    ("rest.auth.basic.username", "rest.auth.basic.password"),
+    ("auth.oauth2.client_id", "auth.oauth2.client_secret"),
+    ("auth.oauth2.client-id", "auth.oauth2.client-secret"),
+)
+"""A user and a secret, which servers are shown as one."""
+
 _PLAIN_VALUE = re.compile(r"true|false|\d*", re.IGNORECASE)
 
 
@@ -48,16 +59,24 @@ class CatalogSettings:
 
     @property
     def secrets(self) -> Sequence[str]:
-        """Values, and parts of values, that must not be shown."""
-        found = [value for key, value in self.properties.items() if is_secret_property(key, value)]
-        passwords = [each for value in self.properties.values() for each in passwords_in(value)]
+        """Values, and parts of values, that must not be shown, as they are sent too."""
+        given = self.properties
+        found = [value for key, value in given.items() if is_secret_property(key, value)]
+        found += [given["credential"].partition(":")[2]] if "credential" in given else []
+        found += [
+            base64.b64encode(f"{given.get(user, '')}:{given[password]}".encode()).decode()
+            for user, password in _SENT_TOGETHER
+            if password in given
+        ]
+        passwords = [each for value in given.values() for each in passwords_in(value)]
         found += [each for given in passwords for each in {given, unquote(given)}]
         return found
 
     def lines(self) -> Iterator[str]:
-        """Yield each property with its origin, without secrets, for `--verbose`."""
+        """Yield each property with its origin, for `--verbose`; secrets and headers are hidden."""
         for key, value in sorted(self.properties.items()):
-            told = "***" if is_secret_property(key, value) else value
+            is_hidden = key.startswith("header.") or is_secret_property(key, value)
+            told = "***" if is_hidden else value
             for password in passwords_in(told):
                 told = told.replace(password, "***")
             yield f"catalog: {self.name}.{key} = {told} ({self.origins[key]})"
@@ -101,7 +120,7 @@ class Configuration:
         if not found:
             raise self.unknown(name)
         properties = {
-            key: _from_environment(name, key, value.text, environment)
+            key: from_environment(value.text, environment, f"property `{key}` of catalog `{name}`")
             for key, value in found.items()
         }
         origins = {key: value.origin for key, value in found.items()}
@@ -119,7 +138,8 @@ class Configuration:
         else:
             hint = (
                 "none is configured: `[catalog.NAME]` in icectl.toml does it, or PyIceberg's "
-                f"{PYICEBERG_FILE}; a location of a table holds a `/`"
+                f"{PYICEBERG_FILE} in your home or in {PYICEBERG_HOME}; a location of a table "
+                "holds a `/`"
             )
         return TableNotFound(f"there is no catalog `{name}`", hint=hint, id="catalog-not-found")
 
@@ -136,13 +156,10 @@ def read_configuration(
     """
     home = environment.get(PYICEBERG_HOME)
     places = [*([Path(home)] if home else []), *folders()]
-    layers = (_first_file(places), own, _from_variables(environment))
-    names = {name for layer in layers for name in layer}
+    files = {**_first_file(places), **own}
+    variables = _from_variables(environment)
     return Configuration(
-        {
-            name: {key: value for layer in layers for key, value in layer.get(name, {}).items()}
-            for name in names
-        }
+        {name: {**files.get(name, {}), **variables.get(name, {})} for name in {*files, *variables}}
     )
 
 
@@ -156,7 +173,7 @@ def own_layer(loaded: Mapping[str, Any], file: Path) -> Layer:
         if not isinstance(table, Mapping):
             raise UsageError(f"`catalog.{name}` in {file} must be a table of properties")
         catalogs[name.lower()] = {
-            key: _without_secret(file, name, key, value) for key, value in _flat(table)
+            key.lower(): _without_secret(file, name, key, value) for key, value in flattened(table)
         }
     return catalogs
 
@@ -184,7 +201,8 @@ def _first_file(folders: Sequence[Path]) -> Layer:
                 origin = f"`{file}`"
                 return {
                     name: {
-                        key: ConfiguredValue(str(value), origin) for key, value in _flat(properties)
+                        key.lower(): ConfiguredValue(str(value), origin)
+                        for key, value in flattened(properties)
                     }
                     for name, properties in (catalogs or {}).items()
                     if isinstance(properties, Mapping)
@@ -197,8 +215,8 @@ def _read_yaml(file: Path) -> Mapping[str, Any]:
     import yaml
 
     try:
-        loaded = yaml.load(file.read_text("utf-8"), yaml.BaseLoader)  # noqa: S506 - texts alone
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        loaded = yaml.BaseLoader(file.read_text("utf-8")).get_single_data()
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"cannot read the catalogs in {file}: {reason}") from error
     if loaded in (None, ""):
@@ -230,12 +248,13 @@ def _from_variables(environment: Mapping[str, str]) -> Layer:
     return catalogs
 
 
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys in lower case, those of tables within joined by dots."""
-    for key, value in table.items():
-        name = f"{above}{key}".lower()
+def flattened(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield values with their keys, those of tables within joined by dots."""
+    left = list(table.items())[::-1]
+    while left:  # of as many levels as somebody may write
+        name, value = left.pop()
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.")
+            left.extend((f"{name}.{below}", one) for below, one in list(value.items())[::-1])
         else:
             yield name, value
 
@@ -255,15 +274,17 @@ def _without_secret(file: Path, name: str, key: str, value: Any) -> ConfiguredVa
     return ConfiguredValue(text, place)
 
 
-def _from_environment(catalog: str, key: str, text: str, environment: Mapping[str, str]) -> str:
+def from_environment(text: str, environment: Mapping[str, str], what: str) -> str:
+    """Return the value that a text of the operator's stands for: `env:NAME` is that variable's.
+
+    One end of line at its end, as in files of secrets, is none of it. Raises: UsageError.
+    """
     if not text.startswith("env:"):
         return text
     variable = text.removeprefix("env:")
     if variable not in environment:
-        raise UsageError(
-            f"property `{key}` of catalog `{catalog}`: the environment has no variable `{variable}`"
-        )
-    return environment[variable]
+        raise UsageError(f"{what}: the environment has no variable `{variable}`")
+    return environment[variable].removesuffix("\n").removesuffix("\r")
 
 
 def _kind(name: str, properties: Mapping[str, str]) -> str:

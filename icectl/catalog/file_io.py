@@ -4,9 +4,11 @@ The keys are those of PyIceberg and of Iceberg's Java libraries, in configuratio
 servers answer; each concerns the schemes of one kind of storage.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from icectl.storage.credentials import Places
 from icectl.storage.open import StorageOptions
 
 _S3 = {
@@ -49,6 +51,66 @@ _KINDS = (
     (("gs", "gcs"), _GCS),
     (("abfs", "abfss", "wasb", "wasbs", "az"), _ADLS),
 )
+
+_NOT_FROM_SERVERS = {
+    "s3.profile-name",
+    "client.access-key-id",
+    "client.secret-access-key",
+    "client.session-token",
+    "client.profile-name",
+    "gcs.requester-pays",
+    "adls.connection-string",
+    "adls.tenant-id",
+    "adls.client-id",
+    "adls.client-secret",
+}
+"""What the user alone may say: logins elsewhere, who pays, an address within a login."""
+
+_FROM_SERVERS = {*_S3, *_GCS, *_ADLS} - _NOT_FROM_SERVERS | {
+    "s3.path-style-access",
+    "s3.force-virtual-addressing",
+    "s3.remote-signing-enabled",
+}
+_OF_ACCOUNTS = "adls.sas-token."
+_BEARER = re.compile(r"[\x21-\x7e]+")
+
+
+def of_server(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a server's properties concerns storage and is its own to say."""
+    return {
+        key: value
+        for key, value in properties.items()
+        if key in _FROM_SERVERS or key.startswith(_OF_ACCOUNTS)
+    }
+
+
+def served_places(properties: Mapping[str, Mapping[str, str]]) -> Places:
+    """Return the options by what a server says, of locations that begin with a prefix.
+
+    Its tokens are never names of files.
+    """
+    found = with_file_io_at(
+        StorageOptions(), {start: _of_account(of_server(one)) for start, one in properties.items()}
+    ).places
+    return {start: _without_files(start, options) for start, options in found.items()}
+
+
+def _of_account(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Azure's tokens carry the account they are for in their names; one goes with its name."""
+    found = dict(properties)
+    for key, value in properties.items():
+        if key.startswith(_OF_ACCOUNTS):
+            found["adls.sas-token"] = value
+            found.setdefault("adls.account-name", key.removeprefix(_OF_ACCOUNTS).partition(".")[0])
+    return found
+
+
+def _without_files(start: str, options: Mapping[str, str]) -> Mapping[str, str]:
+    if not start.startswith(("gs:", "gcs:")) or "token" not in options:
+        return options
+    others = {name: value for name, value in options.items() if name != "token"}
+    is_token = _BEARER.fullmatch(options["token"]) is not None
+    return {**others, "bearer_token": options["token"]} if is_token else others
 
 
 def with_file_io(given: StorageOptions, properties: Mapping[str, str]) -> StorageOptions:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from icectl.catalog.metadata_files import (
     METADATA_FOLDER,
+    check_own_version,
     check_place,
     commit_file,
     loaded_from,
@@ -38,14 +39,14 @@ from icectl.catalog.versions import (
     newest,
     without_uncommitted,
 )
-from icectl.codec.metadata_file import read_version_hint
 from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, TableNotFound
-from icectl.spec import properties
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.names import VERSION_HINT, lost_versions, metadata_file_name
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import Update
+from icectl.files.metadata_file import read_version_hint
+from icectl.format import properties
+from icectl.format.metadata import TableMetadata
+from icectl.format.names import VERSION_HINT, lost_versions, metadata_file_name
+from icectl.format.requirements import Requirement
+from icectl.format.updates import Update
 from icectl.storage import location as locations
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import Store
@@ -113,8 +114,8 @@ class FileSystemCatalog:
     def check_writable(self, loaded: LoadedTable) -> None:
         """Do nothing where a commit to, or a clean-up of, this table is safe.
 
-        Raises: Refused, with the way out; CommitConflict, where the table becomes another's just
-        now.
+        Raises: Refused, with the way out; OtherFile; CommitConflict, where the table becomes
+        another's just now.
         """
         hint, versions = self._survey(loaded)
         self._check(loaded, hint, versions)
@@ -188,6 +189,7 @@ class FileSystemCatalog:
                 "meanwhile"
             )
         _check_hint(hint, versions, loaded.metadata.location)
+        check_own_version(loaded.metadata, loaded.metadata_location)
 
     @property
     def _metadata_directory(self) -> str:

@@ -16,9 +16,9 @@ from icectl.catalog.protocol import Capabilities, CommitOutcome, LoadedTable
 from icectl.catalog.versions import list_versions
 from icectl.env import Env
 from icectl.errors import Refused
-from icectl.spec.names import catalog_metadata_file_name
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import Update
+from icectl.format.names import catalog_metadata_file_name
+from icectl.format.requirements import Requirement
+from icectl.format.updates import Update
 from icectl.storage import location as locations
 from icectl.storage.store import Store
 

@@ -1,19 +1,70 @@
 """HTTP to a catalog: one request, and what came of it."""
 
 import logging
+import os
+import re
 import ssl
+import zlib
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
 
-from icectl.catalog.tls import tls_context
+from icectl.env import Deadline
 from icectl.errors import UsageError
+
+_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """Read the certificates that a catalog's properties name, `ssl.cabundle` and `ssl.client.*`.
+
+    Where they name no authority, the environment does, or those of the machine are trusted.
+    Raises: UsageError.
+    """
+    trusted = properties.get("ssl.cabundle") or next(
+        (os.environ[name] for name in _VARIABLES if os.environ.get(name)), None
+    )
+    certificate, key = properties.get("ssl.client.cert"), properties.get("ssl.client.key")
+    what = "ssl.cabundle"
+    try:
+        is_folder = trusted is not None and Path(trusted).is_dir()
+        context = ssl.create_default_context(
+            cafile=None if is_folder else trusted, capath=trusted if is_folder else None
+        )
+        if certificate:
+            what = "ssl.client.cert"
+            context.load_cert_chain(certificate, key)
+    except OSError as error:  # SSLError among them
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"catalog property `{what}`: {reason}", hint="certificates and keys are files in PEM"
+        ) from error
+    return context
+
 
 _LOGGER = logging.getLogger(__name__)
 _CONNECT_MS, _READ_MS = 20_000, 120_000
+_LONGEST_MS = 86_400_000
+_ANSWER_SECONDS = 600.0
+"""How long one answer may take as a whole, however steadily its bytes come."""
+
+_LARGEST_BYTES = 512 << 20
+_LARGEST_ERROR_BYTES = 4 << 20
+"""How long the body of an answer may be: one of success, and any other."""
+
+_UNPACKED_BYTES, _UNPACKED_TIMES = 32 << 20, 100
+"""What a packed body may unpack to: as many bytes, or as many times what was sent."""
+
+_CHUNK_BYTES = 1 << 16
+_PACKED = {"gzip", "x-gzip"}
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _CONNECTIONS = 4
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "HTTP_REQUEST")
 _TIMEOUTS = ("rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms")
@@ -46,13 +97,18 @@ class NoAnswerError(Exception):
     """The request may have been sent, and no whole answer came."""
 
 
+class GivenUpError(NoAnswerError):
+    """An answer that was too long or too slow to be read to its end: asking again will not help."""
+
+
 class Http:
     """Connections to one server, through the proxy and with the certificates that are configured.
 
-    Raises: UsageError, for certificates and numbers that cannot be used.
+    No answer is waited for behind the deadline. Raises: UsageError, for an address, certificates
+    and numbers that cannot be used.
     """
 
-    def __init__(self, uri: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, properties: Mapping[str, str], deadline: Deadline) -> None:
         connect_ms, read_ms = (
             _number(properties, name, default)
             for name, default in zip(_TIMEOUTS, (_CONNECT_MS, _READ_MS), strict=True)
@@ -61,16 +117,47 @@ class Http:
             "timeout": urllib3.Timeout(connect=connect_ms / 1000, read=read_ms / 1000),
             "maxsize": _CONNECTIONS,
         }
-        if urlsplit(uri).scheme == "https":
+        self._deadline = deadline
+        try:
+            scheme = urlsplit(uri).scheme
+            proxy = _proxy(uri)
+        except ValueError:
+            raise UsageError("the address of the catalog cannot be read") from None
+        if scheme == "https":
             arguments["ssl_context"] = tls_context(properties)
-        proxy = _proxy(uri)
         self._pool = _through(proxy, arguments) if proxy else urllib3.PoolManager(**arguments)
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request, at_least_seconds: float = 0.0) -> Answer:
         """Send a request once; redirections are answers.
 
-        Raises: NotReachedError; NoAnswerError.
+        `at_least_seconds` is how long the answer to a change is waited for in any case. Raises:
+        NotReachedError; NoAnswerError; Incomplete, where the time is over before it is sent;
+        UsageError, for headers that no request can have.
         """
+        _check_headers(request.headers)
+        if not at_least_seconds:
+            self._deadline.check()
+        left = max(self._deadline.remaining_seconds, at_least_seconds)
+        seconds = min(left, _ANSWER_SECONDS)
+        found: Future[Answer] = Future()
+        given_up = Event()
+
+        def work() -> None:
+            try:
+                found.set_result(self._answer(request, given_up))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller has it
+                found.set_exception(error)
+
+        Thread(target=work, daemon=True).start()
+        try:
+            return found.result(timeout=seconds)
+        except TimeoutError:
+            raise GivenUpError(f"no whole answer came within {seconds:.0f} seconds") from None
+        finally:
+            given_up.set()
+
+    def _answer(self, request: Request, given_up: Event) -> Answer:
+        shown = shown_url(request.url)
         try:
             answer = self._pool.request(
                 request.method,
@@ -79,21 +166,68 @@ class Http:
                 body=request.body or None,
                 retries=False,
                 redirect=False,
+                preload_content=False,
             )
-        except urllib3.exceptions.HTTPError as error:
+            body = _body(answer, given_up)
+        except (urllib3.exceptions.HTTPError, zlib.error) as error:
             reason = _reason(error)
-            _LOGGER.debug("%s %s: %s", request.method, shown_url(request.url), reason)
+            _LOGGER.debug("%s %s: %s", request.method, shown, reason)
             if _was_not_sent(error):
                 raise NotReachedError(reason) from error
             raise NoAnswerError(reason) from error
-        _LOGGER.debug("%s %s: %d", request.method, shown_url(request.url), answer.status)
+        _LOGGER.debug("%s %s: %d", request.method, shown, answer.status)
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Answer(answer.status, headers, answer.data)
+        return Answer(answer.status, headers, body)
+
+
+def _body(answer: urllib3.BaseHTTPResponse, given_up: Event) -> bytes:
+    """Read a body up to what it may be at most. Raises: NoAnswerError; zlib.error; HTTPError."""
+    encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in {"identity", *_PACKED}:
+        answer.close()
+        raise GivenUpError("it is packed in a way that was not asked for")
+    unpacker = zlib.decompressobj(31) if encoding in _PACKED else None
+    largest = _LARGEST_BYTES if answer.status == 200 else _LARGEST_ERROR_BYTES
+    parts: list[bytes] = []
+    sent = size = 0
+    while not given_up.is_set():
+        chunk = answer.read1(_CHUNK_BYTES, decode_content=False)
+        if not chunk:
+            if unpacker is not None and sent and not unpacker.eof:
+                raise NoAnswerError("the packed answer has no end")
+            return b"".join(parts)
+        sent += len(chunk)
+        most = largest
+        if unpacker is not None:
+            most = min(largest, max(_UNPACKED_BYTES, _UNPACKED_TIMES * sent))
+            chunk = unpacker.decompress(chunk, most - size + 1)
+        parts.append(chunk)
+        size += len(chunk)
+        if size > most:
+            answer.close()
+            raise GivenUpError(f"its answer is longer than {most >> 20} MiB")
+    answer.close()
+    raise GivenUpError("nobody waits for it any more")
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Raises: UsageError, which repeats no value."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            shown = name if _HEADER_NAME.fullmatch(name) else "header.*"
+            raise UsageError(
+                f"the header `{shown}` of requests to the catalog holds a line break or another "
+                "character that no header can have",
+                hint="a secret that was read from a file often ends with a line break",
+            )
 
 
 def shown_url(url: str) -> str:
     """Return a URL without what may be secret: user, password, query."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that cannot be read"
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if parts.scheme else parts.path
 
@@ -131,8 +265,11 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
     text = properties.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise UsageError(f"catalog property `{name}`: `{text}` is no number of milliseconds")
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(_LONGEST_MS))
+    if not digits or not 0 < int(text) <= _LONGEST_MS:
+        raise UsageError(
+            f"catalog property `{name}`: `{text}` is no number of milliseconds up to a day"
+        )
     return int(text)
 
 

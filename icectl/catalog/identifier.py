@@ -1,14 +1,18 @@
 """Names of tables and namespaces in catalogs: `namespace.table`, of any depth, parts in quotes."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from shlex import quote
 
-from icectl.errors import UsageError
+from icectl.errors import TableNotFound, UsageError
 
 _PLAIN = re.compile(r"[^\s.\"`/']+")
 """A part that needs no quotes."""
 
 _PART = re.compile(r'"(?:[^"]|"")*"|`(?:[^`]|``)*`|[^."`]+')
+_QUOTED_PART = re.compile(r'(?:^|(?<=\.))(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`)(?=\.|$)')
 _QUOTES = ('"', "`")
 
 
@@ -42,6 +46,11 @@ def parse_name(text: str) -> tuple[str, ...]:
         position += 1
 
 
+def without_quoted(text: str) -> str:
+    """Return a text without the parts that stand in quotes, as those of names may."""
+    return _QUOTED_PART.sub("", text)
+
+
 def dotted_name(parts: tuple[str, ...]) -> str:
     """Return a name of these parts, which `parse_name` reads back."""
     return ".".join(part if _PLAIN.fullmatch(part) else _quoted(part) for part in parts)
@@ -61,3 +70,39 @@ def _odd(text: str) -> UsageError:
         f"`{text}` is no name of a table: between two dots stands a name, or a name in quotes",
         hint='a name looks like catalog.namespace.table; one with a dot in it like "my.table"',
     )
+
+
+def no_table(catalog: str, name: TableName, beside: Sequence[str]) -> TableNotFound:
+    """Return the error for a table that is not there; `beside` are the names in its namespace."""
+    near = _near(name.name, beside)
+    shown = ", ".join(f"`{dotted_name((catalog, *name.namespace, each))}`" for each in near)
+    listing = dotted_name((catalog, *name.namespace))
+    return TableNotFound(
+        f"catalog `{catalog}` has no table `{name}`",
+        hint=f"did you mean {shown}?"
+        if near
+        else f"`icectl inspect {quote(listing)}` lists its tables",
+    )
+
+
+def no_namespace(catalog: str, namespace: tuple[str, ...], known: Sequence[str]) -> TableNotFound:
+    """Return the error for a namespace that is not there; `known` are those of one level."""
+    listed = ", ".join(f"`{each}`" for each in _near(".".join(namespace), known) or known[:5])
+    return TableNotFound(
+        f"catalog `{catalog}` has no namespace `{dotted_name(namespace)}`",
+        hint=f"it has {listed}" if listed else "it has none at all",
+    )
+
+
+def no_iceberg_table(catalog: str, name: TableName, what: str) -> TableNotFound:
+    """Return the error for what a catalog has under the name and is another thing, in words."""
+    listing = quote(dotted_name((catalog, *name.namespace)))
+    return TableNotFound(
+        f"`{name}` in catalog `{catalog}` is {what}, no Iceberg table",
+        hint=f"`icectl inspect {listing}` lists the Iceberg tables",
+    )
+
+
+def _near(name: str, known: Sequence[str]) -> list[str]:
+    lowered = {each.lower(): each for each in known}
+    return [lowered[each] for each in get_close_matches(name.lower(), lowered, n=3)]

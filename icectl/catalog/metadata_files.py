@@ -14,23 +14,33 @@ from icectl.catalog.protocol import (
     Unknown,
     check_same_table,
 )
-from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
-from icectl.codec.metadata_file import (
-    is_gzip,
-    read_metadata,
-    read_metadata_to_show,
-    write_metadata,
+from icectl.catalog.versions import (
+    MetadataVersion,
+    is_metadata_file_name,
+    list_versions,
+    metadata_version,
 )
 from icectl.env import Env
-from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, TableNotFound
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import METADATA_COMPRESSION, METADATA_PATH, read
-from icectl.spec.requirements import Requirement, check
-from icectl.spec.updates import Update, apply_all, with_log
+from icectl.errors import (
+    CorruptTable,
+    IcectlError,
+    OtherFile,
+    Refused,
+    StorageError,
+    TableNotFound,
+)
+from icectl.files.metadata_file import is_gzip, read_metadata, read_metadata_to_show, write_metadata
+from icectl.format.metadata import TableMetadata
+from icectl.format.names import VERSION_HINT
+from icectl.format.properties import METADATA_COMPRESSION, METADATA_PATH, read
+from icectl.format.requirements import Requirement, check
+from icectl.format.updates import Update, apply_all, with_log
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable
 from icectl.storage.failures import AnswerLost
+from icectl.storage.open import add_root
 from icectl.storage.path_map import PathMapStore
+from icectl.storage.real_paths import irregular_files, is_link
 from icectl.storage.store import Store
 
 METADATA_FOLDER = "metadata"
@@ -98,13 +108,46 @@ def check_place(store: Store, table_location: str, loaded: LoadedTable) -> None:
             "files it names are those of the original",
             hint="name the table by the location in its metadata",
         )
+    add_root(store, table_location)
+    add_root(store, loaded.metadata.location)
+    check_metadata_folder(store, loaded)
 
 
-def check_original(loaded: LoadedTable) -> None:
+def check_metadata_folder(store: Store, loaded: LoadedTable) -> None:
+    """Refuse links, pipes and devices where metadata are looked for, but on the way to the table.
+
+    What only the catalog's pointer leads to counts as on the way. Raises: Refused.
+    """
+    folder = locations.parent(loaded.metadata_location)
+    above, own = locations.parent(folder), loaded.metadata.location
+    found: Sequence[str] = ()
+    if locations.name(folder) != METADATA_FOLDER:
+        add_root(store, folder)
+    else:
+        add_root(store, above)
+        if _place(above) == _place(own):
+            add_root(store, own)
+        found = [folder] if is_link(folder) else ()
+    for place in dict.fromkeys((folder, loaded.metadata_folder)):
+        for path in irregular_files(place):
+            name = locations.name(path)
+            if name == VERSION_HINT or is_metadata_file_name(name):
+                found = [*found, path]
+    if found:
+        raise Refused(
+            f"{found[0]} is a link, a pipe or a device, and is not taken for metadata of a table "
+            "that is changed",
+            hint="put the file or the folder itself in its place; what only reads follows links",
+            id="metadata-link",
+        )
+
+
+def check_original(store: Store, loaded: LoadedTable) -> None:
     """Refuse a copy that a catalog has: its metadata lie in one directory and name another.
 
     Raises: Refused.
     """
+    check_metadata_folder(store, loaded)
     folder, own = locations.parent(loaded.metadata_location), loaded.metadata.location
     is_told = METADATA_PATH.name in loaded.metadata.properties
     if is_told or locations.name(folder) != METADATA_FOLDER:
@@ -127,6 +170,25 @@ def _place(location: str) -> str:
         except ValueError:
             return location
     return _STORE_ALIASES.sub("s3:", location).rstrip("/")
+
+
+def check_own_version(metadata: TableMetadata, location: str) -> None:
+    """Do nothing where a file-system table's metadata file may be that of its number.
+
+    An older one under its name ends its log with another version than the one before.
+    Raises: OtherFile R-024.
+    """
+    own = metadata_version(location)
+    if not metadata.metadata_log or own.kind != "file-system":
+        return
+    before = metadata_version(metadata.metadata_log[-1].metadata_file)
+    if before.kind == "file-system" and (before.version or 0) + 1 != own.version:
+        message = (
+            f"`{location}`: its log ends with {before.name}, so it is not the file that was "
+            "written under this name"
+        )
+        hint = "restore it from a copy; `icectl repair TABLE` goes back to the version before"
+        raise OtherFile(message, rule="R-024", hint=hint)
 
 
 def newer_than(base: LoadedTable, versions: Sequence[MetadataVersion]) -> Sequence[MetadataVersion]:

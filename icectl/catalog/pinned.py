@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from icectl.catalog.protocol import Catalog, CommitOutcome, Conflict, LoadedTable
 from icectl.errors import CommitConflict
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import Update
+from icectl.format.requirements import Requirement
+from icectl.format.updates import Update
 from icectl.storage.location import shown
 
 

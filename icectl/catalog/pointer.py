@@ -28,16 +28,17 @@ from icectl.catalog.protocol import (
     check_same_table,
 )
 from icectl.catalog.versions import metadata_version
-from icectl.codec.metadata_file import is_gzip, write_metadata
 from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.names import catalog_metadata_file_name
-from icectl.spec.properties import METADATA_PATH, read
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import Update
+from icectl.files.metadata_file import is_gzip, write_metadata
+from icectl.format.metadata import TableMetadata
+from icectl.format.names import catalog_metadata_file_name
+from icectl.format.properties import METADATA_PATH, read
+from icectl.format.requirements import Requirement
+from icectl.format.updates import Update
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable
+from icectl.storage.open import set_home
 from icectl.storage.store import Store
 
 _LOGGER = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ class PointerCatalog:
         Raises: Refused, with the way out; TableNotFound; StorageError.
         """
         check_creatable(loaded.metadata_folder)
-        check_original(loaded)
+        check_original(self.store, loaded)
         self.pointer.check_writable(self.pointer.read())
 
     def settle(self) -> None:
@@ -161,7 +162,7 @@ class PointerCatalog:
         """
         pointed = self.pointer.read()
         self.pointer.check_writable(pointed)
-        check_original(base)
+        check_original(self.store, base)
         if pointed.metadata_location != base.metadata_location:
             return Conflict(f"{locations.name(pointed.metadata_location)} was committed meanwhile")
         try:
@@ -181,6 +182,7 @@ class PointerCatalog:
 
     def _loaded(self, pointed: PointerState, to_show: bool) -> LoadedTable:  # noqa: FBT001
         metadata = read_file(self.store, pointed.metadata_location, to_show=to_show)
+        set_home(self.store, pointed.metadata_location)
         capabilities = replace(self.capabilities, maintained_by=pointed.maintained_by)
         return _table(metadata, pointed.metadata_location, capabilities)
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from icectl.errors import Refused, Unsupported
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.metadata_json import NEWEST_VERSION
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import ALL_UPDATES, Update
+from icectl.format.metadata import TableMetadata
+from icectl.format.metadata_json import NEWEST_VERSION
+from icectl.format.requirements import Requirement
+from icectl.format.updates import ALL_UPDATES, Update
 from icectl.storage.location import shown
 
 

@@ -34,7 +34,7 @@ def resolve(
     Raises: TableNotFound; Refused, when one metadata file is named and the command is not
     read-only; UsageError.
     """
-    location = _absolute(table)
+    location = located(table)
     if location.endswith(_FILE_ENDINGS) and not _is_local_directory(location):
         return _single_file(location, store, read_only=read_only, metadata_file=metadata_file)
     if metadata_file is None:
@@ -42,7 +42,7 @@ def resolve(
     if "/" not in metadata_file:
         given = locations.join(location, "metadata", metadata_file)
     else:
-        given = _absolute(metadata_file)
+        given = located(metadata_file)
     return GivenFileCatalog(store, location, env, given)
 
 
@@ -65,8 +65,11 @@ def _single_file(
     )
 
 
-def _absolute(location: str) -> str:
-    """The location without a final slash, and as an absolute path if it is a relative one."""
+def located(location: str) -> str:
+    """Return the location without a final slash, and as an absolute path if it is a relative one.
+
+    Raises: UsageError, for a bucket without a name.
+    """
     if not locations.scheme(location):
         return str(Path(location).absolute())
     if _WITHOUT_BUCKET.match(location):

@@ -11,15 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from icectl.catalog.file_io import with_file_io
-from icectl.catalog.identifier import TableName, dotted_name
+from icectl.catalog.identifier import TableName, dotted_name, no_namespace, no_table
 from icectl.catalog.metadata_files import read_file
-from icectl.catalog.missing import no_namespace, no_table
-from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain
+from icectl.catalog.pointer import PointerState, SwapUncertain
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.sql_drivers import Database, database_of, reason_of
-from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
+from icectl.catalog.warehouse import (
+    CatalogAccess,
+    TableInCatalog,
+    TablePlace,
+    behind_pointer,
+    places,
+)
 from icectl.errors import CorruptTable, TableNotFound, Unsupported
-from icectl.spec.metadata import TableMetadata
+from icectl.format.metadata import TableMetadata
 from icectl.storage.open import open_store
 from icectl.storage.store import Store
 
@@ -50,7 +55,8 @@ def connect(means: CatalogAccess) -> "SqlWarehouse":
     settings = means.settings
     database = database_of(settings.name, settings.properties)
     storage = with_file_io(means.storage, settings.properties)
-    return SqlWarehouse(means, CatalogRows(database, settings.name), open_store(storage, means.env))
+    store = open_store(storage, means.env, means.deadline)
+    return SqlWarehouse(means, CatalogRows(database, settings.name), store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +236,7 @@ class SqlWarehouse:
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table."""
         shown = dotted_name((self.means.settings.name, *name.namespace, name.name))
-        catalog = PointerCatalog(SqlPointer(self, name), self.store, self.means.env, shown)
-        storage = with_file_io(self.means.storage, self.means.settings.properties)
-        return TableInCatalog(catalog, self.store, lambda: storage)
+        return behind_pointer(self.means, self.store, SqlPointer(self, name), shown)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield where every table has its files, by its metadata file. Raises: StorageError."""

@@ -6,7 +6,6 @@ The drivers are used as they are: SQLAlchemy would take longer to import than a 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -177,10 +176,31 @@ def _driver(family: str, wanted: str) -> Any:
     known = _DRIVERS[family]
     for name in sorted(known, key=lambda name: name.lower() != wanted):
         try:
-            return import_module(name)
+            return _imported(name)
         except ImportError:
             continue
     raise Unsupported(
         f"no driver for {family} is installed: icectl uses {' or '.join(known)}",
         hint="`pip install 'icectl[sql]'`, in the environment of icectl, installs one",
     )
+
+
+def _imported(name: str) -> Any:
+    """Raises: ImportError."""
+    match name:
+        case "psycopg":
+            import psycopg
+
+            return psycopg
+        case "psycopg2":
+            import psycopg2
+
+            return psycopg2
+        case "pymysql":
+            import pymysql
+
+            return pymysql
+        case _:
+            import MySQLdb
+
+            return MySQLdb

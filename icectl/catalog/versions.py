@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.spec.names import parse_metadata_file_name
+from icectl.format.names import parse_metadata_file_name
 from icectl.storage import location as locations
 from icectl.storage.store import Store
 

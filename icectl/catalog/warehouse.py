@@ -1,16 +1,17 @@
 """What one configured catalog offers: its namespaces, its tables, and each table's own catalog."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Protocol, cast
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from icectl.catalog.configured import CatalogSettings
+from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName
+from icectl.catalog.pointer import Pointer, PointerCatalog
 from icectl.catalog.protocol import Catalog
-from icectl.env import Env
-from icectl.spec.data_paths import named_folders
-from icectl.storage.open import StorageOptions
+from icectl.env import Deadline, Env, SystemEnv
+from icectl.format.data_paths import named_folders
+from icectl.storage.open import StorageOptions, home_of, store_of_table
 from icectl.storage.store import Store
 
 
@@ -19,7 +20,8 @@ class CatalogAccess:
     """What a catalog is reached with.
 
     `storage` is what the user gave for storage, which wins over what the catalog says of it. `warn`
-    takes what the user should know; `hide` takes secrets that came to light later.
+    takes what the user should know; `hide` takes secrets that came to light later. No answer is
+    waited for behind the `deadline`.
     """
 
     settings: CatalogSettings
@@ -27,6 +29,7 @@ class CatalogAccess:
     storage: StorageOptions
     warn: Callable[[str], None]
     hide: Callable[[str], None]
+    deadline: Deadline = field(default=Deadline(SystemEnv()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,19 @@ class TableInCatalog:
     storage: Callable[[], StorageOptions]
 
 
+def behind_pointer(
+    means: CatalogAccess, store: Store, pointer: Pointer, name: str
+) -> TableInCatalog:
+    """Return a table by its pointer; `store` is that of all tables of the catalog."""
+    own = store_of_table(store)
+    storage = with_file_io(means.storage, means.settings.properties)
+    return TableInCatalog(
+        PointerCatalog(pointer, own, means.env, name),
+        own,
+        lambda: replace(storage, home=home_of(own)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TablePlace:
     """A folder that files of a table lie in: its location, or one that its properties name.
@@ -52,6 +68,10 @@ class TablePlace:
     table: TableName
     folder: str
     is_named: bool = False
+
+
+PlacesByCatalog = dict[str, tuple[TablePlace, ...] | None]
+"""The places of all tables, by the name of their catalog; None where it does not tell."""
 
 
 def places(
@@ -87,21 +107,3 @@ class Warehouse(Protocol):
 
         Raises: StorageError, while it is read too.
         """
-
-
-_MODULES: Mapping[str, str] = {
-    "sql": "icectl.catalog.sql",
-    "rest": "icectl.catalog.rest.warehouse",
-    "glue": "icectl.catalog.glue.warehouse",
-    "hive": "icectl.catalog.hive.warehouse",
-}
-
-
-def open_warehouse(means: CatalogAccess) -> Warehouse:
-    """Return a configured catalog, by the module of its kind, which is imported for it alone.
-
-    Each of them has a function `connect(means) -> Warehouse`. Raises: UsageError; Unsupported, for
-    a library that is not installed.
-    """
-    module = import_module(_MODULES[means.settings.kind])
-    return cast(Warehouse, module.connect(means))

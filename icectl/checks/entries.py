@@ -9,10 +9,10 @@ from icectl.checks.searches.bounds import SIDES, BoundTypes, bound_faults, bound
 from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.rule import Fault
-from icectl.spec.types import PrimitiveType, Type, is_nested
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.rule import Fault
+from icectl.format.types import PrimitiveType, Type, is_nested
 
 CHECKED_COLUMNS: frozenset[str] = ALL_COLUMNS - {"key_metadata"}
 """What of a manifest the checks look at."""

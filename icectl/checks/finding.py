@@ -1,12 +1,15 @@
 """How a check reports: by the id of the rule that is broken."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from difflib import get_close_matches
+from typing import Literal, get_args
 
-from icectl.spec.rule import BrokenRule
-from icectl.spec.rules import RULES
+from icectl.errors import UsageError
+from icectl.format.rule import BrokenRule
+from icectl.format.rules import RULES
 
 Severity = Literal["error", "warning", "info"]
 
@@ -56,3 +59,44 @@ def fault_findings(subject: str, found: Iterable[BrokenRule]) -> Iterator[Findin
         where = "it" if one.fault.location == subject else f"`{one.fault.location}`"
         more = f", and {one.fault.count - 1:,} more" if one.fault.count > 1 else ""
         yield finding(one.rule, subject, f"{where} {one.told}{more}", severity=one.severity)
+
+
+Level = Literal["metadata", "files", "footers", "data"]
+"""How deep to look; each level includes the ones before it."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""Worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChoice:
+    """The rules whose findings are reported: all, or `only` those, and never `skipped` ones."""
+
+    only: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+
+    def keeps(self, found: Finding) -> bool:
+        """Return whether a finding is reported."""
+        return (not self.only or found.rule in self.only) and found.rule not in self.skipped
+
+
+def rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
+    """Return the rules that an option names. Raises: UsageError for one that there is not."""
+    ids = frozenset(text.strip().upper() for text in texts)
+    for id_ in sorted(ids - RULES.keys()):
+        near = get_close_matches(id_, RULES, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "rules are named like `R-066`"
+        raise UsageError(f"`{option}`: there is no rule `{id_}`", hint=hint)
+    return ids
+
+
+def counts(findings: Iterable[Finding]) -> Mapping[Severity, int]:
+    """Count the findings of each severity, none of them left out."""
+    found = Counter(finding.severity for finding in findings)
+    return {severity: found[severity] for severity in SEVERITIES}
+
+
+def fails(findings: Iterable[Finding], fail_on: Severity) -> bool:
+    """Return whether a finding is as bad as `fail_on`, or worse."""
+    failing = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+    return any(finding.severity in failing for finding in findings)

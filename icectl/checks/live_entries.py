@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from icectl.checks.finding import Finding, finding
 from icectl.checks.searches.live_entries import LiveFaults, chosen_manifests
 from icectl.entries.summary import Totals, summary_counters
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import DATA_PATH
-from icectl.spec.rule import Fault
-from icectl.spec.snapshot import Snapshot
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import DATA_PATH
+from icectl.format.rule import Fault
+from icectl.format.snapshot import Snapshot
 from icectl.units import print_count
 
 

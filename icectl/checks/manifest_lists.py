@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from icectl.checks.finding import Finding, finding
-from icectl.spec.manifest import ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import PUT_BACK, Snapshot
 
 _COUNTS = (
     "added_files_count", "existing_files_count", "deleted_files_count", "added_rows_count",
@@ -101,7 +101,8 @@ def _numbers(
             f"snapshot {snapshot.snapshot_id} added it, but its sequence number is {number}, "
             f"not {snapshot.sequence_number}"
         )
-        yield finding("R-041", subject, message)
+        is_put_back = number < snapshot.sequence_number and PUT_BACK in (snapshot.summary or {})
+        yield finding("R-041", subject, message, severity="info" if is_put_back else None)
     if manifest.min_sequence_number > number:
         message = (
             f"its least sequence number {manifest.min_sequence_number} is above its own, {number}"

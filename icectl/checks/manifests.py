@@ -8,9 +8,9 @@ from icectl.checks.partitions import check_partitions
 from icectl.checks.searches import entries as faults
 from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
-from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec
 
 _READ: Mapping[int, Sequence[str]] = {
     1: ("schema", "partition-spec"),

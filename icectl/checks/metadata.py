@@ -6,8 +6,8 @@ from itertools import chain, pairwise
 from typing import Any
 
 from icectl.checks.finding import Finding, finding, is_absolute
-from icectl.spec.layout import Layout, layout_of_table
-from icectl.spec.metadata import TableMetadata
+from icectl.format.layout import Layout, layout_of_table
+from icectl.format.metadata import TableMetadata
 
 REQUIRED: Mapping[int, tuple[str, ...]] = {
     1: ("schema", "partition-spec"),

@@ -1,16 +1,16 @@
 """Checks of schemas, partition specs, sort orders, and the properties about them."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from icectl.checks.finding import Finding, Severity, finding
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.properties import NAME_MAPPING
-from icectl.spec.schema import Schema, children
-from icectl.spec.types import (
+from icectl.format.json_members import parse_json
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.properties import NAME_MAPPING
+from icectl.format.schema import Schema, children
+from icectl.format.types import (
     NestedField,
     PrimitiveType,
     Type,
@@ -192,7 +192,7 @@ def _name_mapping(metadata: TableMetadata) -> Iterator[Finding]:
     if not text:
         return
     try:
-        problem = mapping_problem(json.loads(text))
+        problem = mapping_problem(parse_json(text))
     except (ValueError, RecursionError):
         problem = "it is no JSON"
     if problem is not None:  # R-181

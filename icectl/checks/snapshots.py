@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from icectl.checks.finding import Finding, finding
-from icectl.spec.layout import Layout, layout_of_table
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot, SnapshotRef
+from icectl.format.layout import Layout, layout_of_table
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot, SnapshotRef
 
 OPERATIONS = frozenset({"append", "replace", "overwrite", "delete"})
 

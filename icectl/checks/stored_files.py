@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from icectl.checks.finding import READ_AGAIN, Finding, Severity, finding
 from icectl.entries.files import FileKind
-from icectl.spec.names import VERSION_HINT, lost_versions
-from icectl.spec.rules import RULES
+from icectl.format.names import VERSION_HINT, lost_versions
+from icectl.format.rules import RULES
 
 _RULE_OF_SIZE: Mapping[FileKind, str] = {
     FileKind.DATA_FILES: "R-063",

@@ -1,1 +1,4 @@
-"""The command line: parses, asks and exits; everything else is below it. Start at app.py."""
+"""The command line around a command: options, settings, session, console and documents.
+
+Start at app.py.
+"""

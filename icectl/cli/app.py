@@ -15,11 +15,14 @@ import typer
 from typer.main import get_command
 
 from icectl import __version__
+from icectl.cli.console import Console, ConsoleOptions, messages_of_libraries
+from icectl.cli.document import Outcome, document, failure, json_text
 from icectl.cli.env_vars import unknown_variables
-from icectl.cli.failures import error_and_code, way_out, with_command
+from icectl.cli.failures import error_and_code, recovery_hint, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
+from icectl.cli.metrics import metrics_text
 from icectl.cli.options import Command, Invocation, Shell
-from icectl.cli.output_files import put_in_place
+from icectl.cli.output_files import add_to_deleted_list, put_in_place
 from icectl.cli.settings import (
     COLOR,
     METRICS_FILE,
@@ -31,9 +34,6 @@ from icectl.cli.settings import (
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import IcectlError, UsageError
-from icectl.report.console import Console, ConsoleOptions, debug_log
-from icectl.report.document import Outcome, document, failure, json_text
-from icectl.report.metrics import metrics_text
 
 COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
@@ -121,7 +121,7 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
 def load_command(name: str) -> Command:
     """Import the module of a command."""
     attribute = name.replace("-", "_")
-    module = import_module(f"icectl.cli.commands.{attribute}")
+    module = import_module(f"icectl.commands.{attribute}.options")
     command: Command = getattr(module, attribute)
     return command
 
@@ -205,9 +205,14 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             return 0
         run.shell = _open_shell(run, run.invocation, interrupts)
         run.console = run.shell.console
-        _start_arrow()
-        with debug_log(run.console):
-            outcome = run.invocation.run(run.shell)
+        from icectl.entries.without_pandas import leave_pandas_out
+
+        leave_pandas_out()
+        with messages_of_libraries(run.console):
+            try:
+                outcome = run.invocation.run(run.shell)
+            finally:
+                _list_leftovers(run.invocation, run.shell)
             _save_plan(run.invocation, run.shell, outcome)
             return _report_outcome(run, outcome)
     except BrokenPipeError:
@@ -240,7 +245,7 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
 
 
 def _show_paper(words: Sequence[str]) -> None:
-    from icectl.cli.papers import show_paper
+    from icectl.cli.documentation import show_paper
 
     show_paper(words, COMMANDS)
 
@@ -250,7 +255,7 @@ def _check_format(invocation: Invocation) -> None:
     wanted = invocation.value("format")
     if wanted is None or invocation.command.name == "inspect":  # whose views have their own
         return
-    from icectl.report.ci import check_ci_format
+    from icectl.cli.ci import check_ci_format
 
     if invocation.value("json") and wanted != "json":
         raise UsageError(
@@ -275,16 +280,11 @@ def _save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
         save_plan(invocation, shell, outcome)
 
 
-def _start_arrow() -> None:
-    from icectl.entries.arrow_imports import (
-        import_compute_later,
-        import_masked_arrays_later,
-        leave_pandas_out,
-    )
-
-    leave_pandas_out()
-    import_compute_later()
-    import_masked_arrays_later()
+def _list_leftovers(invocation: Invocation, shell: Shell) -> None:
+    """Add what the run removed of killed runs to the list of deleted files, if one is wanted."""
+    path = invocation.value("deleted_list")
+    if path and shell.leftovers:
+        add_to_deleted_list(path, shell.leftovers)
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:
@@ -345,7 +345,7 @@ def _way_out(run: _Run, error: IcectlError) -> str | None:
         table, catalog = run.invocation.table, run.invocation.value("catalog")
         if table is not None and catalog:
             table = f"{catalog}.{table}"
-        hint = way_out(error, run.shell.ways_out, table)
+        hint = recovery_hint(error, run.shell.recovery_hints, table)
     if hint is None or run.command_name is None:
         return hint
     return with_command(hint, run.command_name)
@@ -353,7 +353,7 @@ def _way_out(run: _Run, error: IcectlError) -> str | None:
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
     whole = {**built, "warnings": list(console.warnings)}
-    console.print(json_text(whole, indent=2 if console.out_is_terminal else None))
+    console.write(json_text(whole, indent=2 if console.out_is_terminal else None) + "\n")
 
 
 def _for_ci(run: _Run) -> bool:
@@ -364,7 +364,7 @@ def _for_ci(run: _Run) -> bool:
 
 
 def _print_for_ci(run: _Run, built: Mapping[str, Any]) -> None:
-    from icectl.report.ci import ci_text
+    from icectl.cli.ci import ci_text
 
     assert run.invocation is not None
     catalog = run.invocation.value("catalog")

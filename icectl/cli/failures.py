@@ -38,13 +38,15 @@ def with_table(hint: str, table: str) -> str:
     return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda found: f"{found[1]} {quote(table)}", hint)
 
 
-def way_out(
-    error: IcectlError, ways_out: Sequence[Callable[[CorruptTable], str | None]], table: str | None
+def recovery_hint(
+    error: IcectlError,
+    recovery_hints: Sequence[Callable[[CorruptTable], str | None]],
+    table: str | None,
 ) -> str | None:
     """Return the hint of an error, made from what is whole of the table, with the table's name."""
     hint = error.hint
     if isinstance(error, CorruptTable):
-        for better in ways_out:
+        for better in recovery_hints:
             hint = better(error)
     is_named = not isinstance(error, TableNotFound) and error.error_id != NO_TABLE
     return with_table(hint, table) if hint is not None and table is not None and is_named else hint

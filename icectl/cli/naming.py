@@ -3,15 +3,15 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from icectl.catalog.configured import Configuration, read_configuration
-from icectl.catalog.identifier import TableName, dotted_name, parse_name
-from icectl.catalog.warehouse import CatalogAccess, Warehouse, open_warehouse
+from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
+from icectl.catalog.kinds import open_warehouse
+from icectl.catalog.warehouse import CatalogAccess, Warehouse
 from icectl.cli.options import Common
 from icectl.cli.settings import split_pair
 from icectl.errors import TableNotFound, UsageError
-from icectl.spec.layout import DRAFT_ROOT
-from icectl.storage.location import is_local, local_path
 from icectl.storage.open import StorageOptions
 
 
@@ -30,7 +30,7 @@ class NameInCatalog:
             shown = dotted_name((self.catalog, *self.parts))
             raise UsageError(
                 f"`{shown}` names no table: a table's name has a namespace in front",
-                hint=f"`icectl inspect {shown}` lists what there is",
+                hint=f"`icectl inspect {quote(shown)}` lists what there is",
             )
         return TableName(self.parts[:-1], self.parts[-1])
 
@@ -38,12 +38,13 @@ class NameInCatalog:
 def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     """Return the name that TABLE is; None where it is a location.
 
-    A `/` makes it a location, and so does an existing path, unless it is a catalog's name too.
+    A `/` outside of quotes makes it a location, and so does an existing path, unless it is a
+    catalog's name too.
     Raises: UsageError, for what may be both; TableNotFound, for a catalog that is not configured.
     """
     if common.catalog is not None:
         return NameInCatalog(common.catalog, parse_name(table), _configuration(common))
-    if "/" in table:
+    if "/" in without_quoted(table):
         return None
     is_path = Path(table).exists()
     if is_path and not _may_be_name(table):
@@ -55,7 +56,8 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
         inside = dotted_name(tuple(parts)) or "NAME"
         raise UsageError(
             f"`{table}` is a path, and a name in catalog `{catalog}`",
-            hint=f"`./{table}` means the path, `--catalog {catalog} {inside}` the name",
+            hint=f"`{quote(f'./{table}')}` means the path, "
+            f"`--catalog {quote(catalog)} {quote(inside)}` the name",
         )
     if is_path:
         return None
@@ -70,18 +72,6 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     raise configuration.unknown(catalog)
 
 
-def is_draft_root(common: Common, table: str) -> bool:
-    """Return whether TABLE is a Parquet file, and so at most a root of the upstream draft.
-
-    Directories and names in catalogs may end so too. Raises: UsageError, for what may be both.
-    """
-    if not table.endswith(DRAFT_ROOT) or common.catalog is not None:
-        return False
-    if "/" in table:
-        return not (is_local(table) and Path(local_path(table)).is_dir())
-    return Path(table).is_file() and name_in_catalog(common, table) is None
-
-
 def name_in_hints(common: Common, table: str) -> str:
     """Return what hints call the table: TABLE, behind its catalog where an option named that."""
     return table if common.catalog is None else f"{dotted_name((common.catalog,))}.{table}"
@@ -92,7 +82,8 @@ def may_be_short(common: Common, table: str) -> bool:
 
     No configuration is read for that.
     """
-    return "/" not in table and table.count(".") < (1 if common.catalog is not None else 2)
+    unquoted = without_quoted(table)
+    return "/" not in unquoted and unquoted.count(".") < (1 if common.catalog is not None else 2)
 
 
 def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -> Warehouse:
@@ -100,7 +91,7 @@ def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -
 
     Raises: UsageError; TableNotFound; Unsupported.
     """
-    console = common.shell.console
+    shell, console = common.shell, common.shell.console
     given = dict(
         split_pair(text, "--catalog-option", text.partition("="))
         for text in common.catalog_option or ()
@@ -111,7 +102,7 @@ def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -
     for line in settings.lines():
         console.detail(line)
     return open_warehouse(
-        CatalogAccess(settings, common.shell.env, storage, console.warn, console.hide)
+        CatalogAccess(settings, shell.env, storage, console.warn, console.hide, shell.deadline)
     )
 
 
@@ -127,8 +118,11 @@ def _configuration(common: Common) -> Configuration:
 
 
 def _folders() -> list[Path]:
-    """Return where PyIceberg looks for its file; a user may have no home."""
+    """Return where PyIceberg's file is looked for; a user may have no home.
+
+    The working directory, where PyIceberg looks too, may be anybody's.
+    """
     try:
-        return [Path.home(), Path.cwd()]
-    except (RuntimeError, OSError):
+        return [Path.home()]
+    except RuntimeError:
         return []

@@ -7,19 +7,20 @@ takes a `common: Common` or a `change: Change`.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from importlib import import_module
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from icectl.cli.console import Color, Console
+from icectl.cli.document import Outcome
 from icectl.cli.settings import SETTINGS, Settings
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, Refused
-from icectl.plan.maintain.patterns import is_pattern
-from icectl.report.console import Color, Console
-from icectl.report.document import Outcome
 from icectl.units import print_count
+
+if TYPE_CHECKING:  # catalogs are imported by the runs that need them, not for help
+    from icectl.catalog.warehouse import PlacesByCatalog
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
 """What runs whose findings CI reads can print."""
@@ -58,6 +59,12 @@ TablesArgument = Annotated[
 ]
 
 
+SparkMaster = Annotated[
+    str | None,
+    option("--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"),
+]
+
+
 SparkConf = Annotated[
     list[str] | None,
     option("--spark-conf", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
@@ -92,6 +99,17 @@ SavePlan = Annotated[
 ]
 
 
+DeletedList = Annotated[
+    str | None,
+    option(
+        "--deleted-list",
+        group=CHANGING,
+        metavar="FILE",
+        help="write the location of every deleted file to FILE",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class RunLimits:
     """What a run may do to one table at most; None for no limit."""
@@ -114,9 +132,11 @@ class RunLimits:
 class Shell:
     """The place where a command runs: console, clock, settings, time limit, and what may end it.
 
-    `ways_out` make better hints of what they find whole in the tables that the command opened.
-    `spark` is the session of the program that runs the command, if it is one with a session. A
-    `review` (a run.review.Review) holds the command to a plan.
+    `recovery_hints` make better hints of what is whole in the tables that the command opened.
+    `spark` is the session of the program that runs the command, if it is one with a session. What
+    the run removes of what killed runs had left is added to `leftovers`. A `review` (a
+    cli.review.Review) holds the command to a plan. `places_by_catalog` keeps what each catalog has
+    answered about the places of its tables: it is asked once in a run.
     """
 
     console: Console
@@ -124,10 +144,12 @@ class Shell:
     settings: Settings
     deadline: Deadline
     interrupts: Interrupts
-    ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
+    recovery_hints: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
     spark: Any = None
     limits: RunLimits = field(default_factory=RunLimits)
+    leftovers: list[str] = field(default_factory=list)
     review: Any = None
+    places_by_catalog: "PlacesByCatalog" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,15 +296,7 @@ class Change:
             "beside it, and then deletes no file",
         ),
     ] = None
-    deleted_list: Annotated[
-        str | None,
-        option(
-            "--deleted-list",
-            group=CHANGING,
-            metavar="FILE",
-            help="write the location of every deleted file to FILE",
-        ),
-    ] = None
+    deleted_list: DeletedList = None
     skip_if_busy: Annotated[
         bool,
         option(
@@ -291,6 +305,18 @@ class Change:
             help="exit 0 when another writer was faster",
         ),
     ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRun:
+    """The Spark that a run is on: options that no plan has, and that start programs."""
+
+    master: SparkMaster = None
+    remote: SparkRemote = None
+    spark_conf: SparkConf = None
+
+
+SPARK_OPTIONS = frozenset(entry.name for entry in fields(SparkRun))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +335,28 @@ class Command:
     def parameters(self) -> frozenset[str]:
         """The names of all of its options and arguments."""
         return frozenset(inspect.signature(self.callback).parameters)
+
+    @property
+    def planned_options(self) -> Mapping[str, Any]:
+        """The options that a plan of the command may have, with their types.
+
+        They are those of its request; not those of the run, of its Spark, and of its output, and
+        none that reaches beyond the table.
+        """
+        shared = {entry.name for kind in (Common, Change, SparkRun) for entry in fields(kind)}
+        return {
+            name: kind
+            for bundle in _bundles(self.function).values()
+            for name, kind in get_type_hints(bundle).items()
+            if name not in {*shared, *_OUTPUTS, *NEVER_PLANNED}
+        }
+
+
+_OUTPUTS = frozenset({"to"})
+"""Options of a request that say where to write something beside the table."""
+
+NEVER_PLANNED = frozenset({"delete_outside"})
+"""Options that let files go which are not the table's: only whoever runs the command gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +406,7 @@ def given_settings(command: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Name the settings that the values of a command's options are, as text, by key."""
     given: dict[str, str] = {}
     for setting in SETTINGS:
-        value = values.get(setting.option.removeprefix("--").replace("-", "_"))
+        value = values.get(setting.parameter)
         if setting.concerns(command) and value is not None and value is not False:
             given[setting.key] = "true" if value is True else str(value)
     if values.get("no_progress"):
@@ -403,29 +451,6 @@ def command(
         return made
 
     return decorate
-
-
-def course(command_name: str) -> Callable[..., Outcome]:
-    """Return what runs a command; its module is imported now, since help has no need of it."""
-    run: Callable[..., Outcome] = import_module(f"icectl.cli.courses.{command_name}").run
-    return run
-
-
-def course_on_each(command_name: str, *, asks: bool = False) -> Callable[..., Outcome]:
-    """Return what runs a command on each of its tables; `asks` where it has a question."""
-    run = course(command_name)
-
-    def on_tables(common: Common, tables: Sequence[str], *options: Any) -> Outcome:
-        """Run it on the one table that is named, or on several, which takes more modules."""
-        if len(tables) == 1 and not is_pattern(tables[0]):
-            return run(common, tables[0], *options)
-        on_each = import_module("icectl.cli.many").on_each
-        outcome: Outcome = on_each(
-            run, command_name.replace("_", "-"), common, tables, *options, asks=asks
-        )
-        return outcome
-
-    return on_tables
 
 
 def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:

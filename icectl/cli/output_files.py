@@ -1,8 +1,11 @@
 """Files that a run writes where its options ask for them: metrics, plans, the list of what went."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+from icectl.cli.escapes import printable
 from icectl.cli.options import Change
 from icectl.env import Env
 from icectl.errors import StorageError
@@ -26,14 +29,26 @@ def put_in_place(path: Path, text: str, env: Env) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def add_to_deleted_list(path: str, locations: Sequence[str]) -> None:
+    """Add what killed runs had left to a list of deleted files. Raises: StorageError."""
+    with _writing_list(path, "a") as file:
+        file.writelines(f"{printable(location)}\n" for location in locations)
+
+
 def write_deleted_list(change: Change, locations: Iterable[str]) -> None:
     """Write the list, one location a line, if one was asked for. Raises: StorageError."""
     if change.deleted_list is None:
         return
+    with _writing_list(change.deleted_list, "w") as file:
+        file.writelines(f"{printable(location)}\n" for location in locations)
+
+
+@contextmanager
+def _writing_list(path: str, mode: str) -> Iterator[IO[str]]:
     try:
-        with Path(change.deleted_list).open("w", encoding="utf-8") as file:
-            file.writelines(f"{location}\n" for location in locations)
+        with Path(path).open(mode, encoding="utf-8", errors="backslashreplace") as file:
+            yield file
     except OSError as error:
         raise StorageError(
-            f"cannot write the list of deleted files to {change.deleted_list}: {error.strerror}"
+            f"cannot write the list of deleted files to {path}: {error.strerror}"
         ) from error

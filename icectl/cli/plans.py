@@ -1,21 +1,169 @@
 """Plans that are kept in files: what `--save-plan` writes, and the run that a plan stands for."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from shlex import quote
+from typing import Any, get_args
 
+from icectl import __version__
+from icectl.catalog.configured import passwords_in
+from icectl.cli.document import Outcome, clean, plan_schema, result_schema, table_json
+from icectl.cli.json_schema import first_breach
 from icectl.cli.naming import name_in_catalog, name_in_hints
-from icectl.cli.options import Change, Common, Invocation, Shell
+from icectl.cli.options import (
+    NEVER_PLANNED,
+    SPARK_OPTIONS,
+    Change,
+    Command,
+    Common,
+    Invocation,
+    Shell,
+    SparkRun,
+    given_settings,
+)
 from icectl.cli.output_files import put_in_place
-from icectl.cli.settings import Settings, as_planned, is_secret, texts_of
+from icectl.cli.patterns import is_pattern
+from icectl.cli.review import Review, TableState
+from icectl.cli.settings import Settings, as_planned, texts_of
 from icectl.env import Env, InstantEnv
-from icectl.errors import StorageError, UsageError
-from icectl.plan.reviewed import Reviewed, acts_of
-from icectl.report.document import Outcome
-from icectl.report.saved_plan import PlanRequest, SavedPlan, plan_text
-from icectl.run.review import Review, TableState
+from icectl.errors import Refused, StorageError, Unsupported, UsageError
+from icectl.format.json_members import parse_json
 from icectl.storage.location import scheme
+from icectl.table.reviewed import PLANNED, Reviewed, acts_of
+from icectl.units import print_instant
+
+PLAN_FORMAT = 1
+_MAINTAIN = "maintain"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a plan was asked for with: what makes the same plan of the same table again.
+
+    `table` is TABLE in full, `instant_ms` the moment that ages were counted from. `options` are
+    those of the command as given, `settings` texts and the layers they come from, by key.
+    """
+
+    command: str
+    table: str
+    instant_ms: int
+    metadata_file: str | None
+    options: Mapping[str, Any]
+    settings: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan as its file has it; `uuid` and `metadata_location` are of the table it was made of."""
+
+    request: PlanRequest
+    uuid: str | None
+    metadata_location: str
+    result: Mapping[str, Any]
+
+
+def plan_text(request: PlanRequest, outcome: Outcome) -> str:
+    """Write the file of a plan: JSON, for a reviewer to read, with its own check sum at the end."""
+    assert outcome.table is not None
+    built = {
+        "icectl": __version__,
+        "plan": PLAN_FORMAT,
+        "command": request.command,
+        "table": request.table,
+        "base": table_json(outcome.table),
+        "instant_ms": request.instant_ms,
+        "instant": print_instant(request.instant_ms),
+        "metadata_file": request.metadata_file,
+        "options": dict(request.options),
+        "settings": {key: dict(value) for key, value in request.settings.items()},
+        "status": outcome.status,
+        "result": clean(outcome.result),
+    }
+    return sealed_plan(built)
+
+
+def sealed_plan(built: dict[str, Any]) -> str:
+    """Write a plan with its hash behind it."""
+    built["hash"] = _hash(built)
+    return json.dumps(built, indent=2, allow_nan=False) + "\n"
+
+
+def open_saved_plan(text: str, name: str) -> dict[str, Any]:
+    """Read the file of a plan, and check that it is as it was written; `name` is its own.
+
+    Raises: UsageError, where it is none; Refused, where it was changed after it was written;
+    Unsupported, for one of a newer icectl, or of a command without plans.
+    """
+    try:
+        built = parse_json(text)
+        if not isinstance(built, dict) or "plan" not in built or "hash" not in built:
+            raise UsageError(f"{name} is no saved plan", hint=_HINT)
+        computed = _hash({key: value for key, value in built.items() if key != "hash"})
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is no saved plan: it is not JSON", hint=_HINT) from error
+    if built["plan"] != PLAN_FORMAT:
+        raise Unsupported(
+            f"{name} is a plan of format {built['plan']}, and this icectl knows {PLAN_FORMAT}",
+            hint=f"apply it with icectl {built.get('icectl')}, which has made it",
+        )
+    if built["hash"] != computed:
+        raise not_as_written(name)
+    command = built.get("command")
+    if not isinstance(command, str):
+        raise UsageError(f"{name} is no saved plan: it names no command", hint=_HINT)
+    if command not in {*PLANNED, _MAINTAIN}:
+        raise Unsupported(f"{name} is a plan of `{command}`, which this icectl does not apply")
+    _check_schema(built, plan_schema(command), name)
+    return built
+
+
+def _check_schema(built: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
+    """Raises: UsageError, for what no icectl writes, which has a good hash nevertheless."""
+    breach = first_breach(built, schema)
+    if breach is not None:
+        raise UsageError(f"{name} is no plan as icectl writes it: {breach}", hint=_HINT)
+
+
+def check_step_result(result: Mapping[str, Any], command: str, name: str) -> None:
+    """Check the result of a step of maintenance. Raises: UsageError."""
+    schema, definitions = result_schema(command)
+    _check_schema(result, {**schema, "$defs": definitions}, name)
+
+
+def not_as_written(name: str) -> Refused:
+    """Say that a file is not as it was written."""
+    return Refused(
+        f"{name} was changed after it was made: it does not match its hash",
+        hint="make a new plan with `--dry-run --save-plan`",
+        id="plan-changed",
+    )
+
+
+def saved_plan(built: Mapping[str, Any]) -> SavedPlan:
+    """Make a plan of one command of what its file has, as `open_saved_plan` has read it."""
+    base = built["base"]
+    request = PlanRequest(
+        built["command"],
+        built["table"],
+        built["instant_ms"],
+        built["metadata_file"],
+        built["options"],
+        built["settings"],
+    )
+    return SavedPlan(request, base["uuid"], base["metadata_location"], built["result"])
+
+
+_HINT = "`--dry-run --save-plan FILE` writes one"
+
+
+def _hash(built: Mapping[str, Any]) -> str:
+    """The check sum over all that a plan says, whatever its white space and the order of keys."""
+    text = json.dumps(built, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+
 
 _LOCATIONS = frozenset({"location", "inventory", "quarantine"})
 """Options that take a path, which means the same from every folder once it is in full."""
@@ -27,13 +175,16 @@ _CHANGE = tuple(entry.name for entry in fields(Change))
 def planning_env(invocation: Invocation, env: Env) -> Env:
     """Return the clock of a run whose plan is to be kept: it stands still.
 
-    Raises: UsageError, for `--save-plan` without a plan.
+    Raises: UsageError, for `--save-plan` without a plan; Refused, for what no plan may say.
     """
     if not (invocation.value("dry_run") or invocation.value("check")):
         raise UsageError(
             "`--save-plan` keeps a plan, and this run would carry it out",
             hint="add `--dry-run`; `icectl apply FILE` then does what the plan says",
         )
+    for name in sorted(NEVER_PLANNED):
+        if invocation.value(name):
+            raise _never_planned(invocation.command, name)
     return InstantEnv(env, env.now_ms())
 
 
@@ -52,19 +203,91 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
         put_in_place(Path(place), text, shell.env)
     except OSError as error:
         raise StorageError(f"cannot write the plan to {place}: {error.strerror}") from error
-    shell.console.note(f"the plan is in {place}; `icectl apply {place}` carries it out")
+    shell.console.note(f"the plan is in {place}; `icectl apply {quote(place)}` carries it out")
 
 
 def planned_invocation(
-    command: Any, saved: SavedPlan, common: Common, change: Change
+    command: Command, saved: SavedPlan, common: Common, change: Change, spark: SparkRun
 ) -> Invocation:
-    """The command line that a plan stands for: its own options, and those of apply for the rest."""
+    """The command line that a plan stands for: its own options, and those of apply for the rest.
+
+    Raises: Refused, Unsupported, UsageError, for options that a plan has not.
+    """
     given = {name: getattr(common, name) for name in _COMMON}
     given |= {name: getattr(change, name) for name in _CHANGE}
-    return Invocation.on(command, saved.request.table, {**given, **saved.request.options})
+    for name, value in asdict(spark).items():
+        if name in command.parameters:
+            given[name] = value
+        elif value:
+            raise UsageError(f"`{_option(name)}`: `{command.name}` has no such option")
+    _check_options(command, saved.request)
+    return Invocation.on(command, saved.request.table, {**saved.request.options, **given})
 
 
-def planned_shell(saved: SavedPlan, shell: Shell, *, allow_newer: bool) -> Shell:
+def _check_options(command: Command, request: PlanRequest) -> None:
+    """Check that a plan is a request of the command's own options, and of one table."""
+    own = command.planned_options
+    for name, value in request.options.items():
+        if name not in command.parameters and name not in {*_COMMON, *_CHANGE, *SPARK_OPTIONS}:
+            raise Unsupported(
+                f"the plan has an option of `{command.name}` that this icectl does not know: "
+                f"{name}",
+                hint="apply it with the version of icectl that has made it",
+            )
+        if name in NEVER_PLANNED:
+            raise _never_planned(command, name)
+        if name not in own:
+            raise not_for_plans(name, f"`{_option(name)}`")
+        if not any(_is_of(value, kind) for kind in (own[name], *get_args(own[name]))):
+            raise UsageError(f"the option `{name}` of the plan has a value of another type")
+    settings = set(request.settings) - {f"{command.name}.{name.replace('_', '-')}" for name in own}
+    if settings:
+        raise not_for_plans(min(settings), "it")
+    texts = [request.table, request.metadata_file or "", *_texts(request.options)]
+    if any("\0" in text for text in texts) or is_pattern(request.table):
+        raise UsageError("the plan does not name one table, or a path in it has a NUL character")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind == list[str]:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return kind in (str, bool) and type(value) is kind
+
+
+def _texts(options: Mapping[str, Any]) -> Iterator[str]:
+    for value in options.values():
+        yield from (one for one in _listed(value) if isinstance(one, str))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def not_for_plans(name: str, given_anew: str) -> Refused:
+    """Say that a plan has an option that only whoever applies it may give."""
+    return Refused(
+        f"the plan sets `{name}`, which no plan may",
+        hint=f"make a new plan; `icectl apply` itself is given {given_anew}, where it is needed",
+        id="plan-option",
+    )
+
+
+def _never_planned(command: Command, name: str) -> Refused:
+    return Refused(
+        f"`{_option(name)}` goes into no plan: files outside the table would be deleted on the "
+        "word of a file",
+        hint=f"run `icectl {command.name}` itself with it",
+        id="plan-option",
+    )
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def planned_shell(
+    command: Command, saved: SavedPlan, shell: Shell, spark: SparkRun, *, allow_newer: bool
+) -> Shell:
     """The place where a plan is carried out: its settings, its instant, and what it holds to."""
     request = saved.request
     clock = InstantEnv(shell.env, request.instant_ms)
@@ -75,30 +298,37 @@ def planned_shell(saved: SavedPlan, shell: Shell, *, allow_newer: bool) -> Shell
         clock,
         exact=not allow_newer,
     )
-    settings = as_planned(shell.settings, request.command, request.settings)
+    given = given_settings(command.name, asdict(spark))
+    settings = as_planned(shell.settings, command.name, request.settings, SPARK_OPTIONS, given)
     return replace(shell, settings=settings, env=clock, review=review)
 
 
 def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
-    command = invocation.command.name
+    command = invocation.command
     common = Common(shell=shell, **{name: invocation.value(name) for name in _COMMON})
     options = {
         name: value
         for name, value in invocation.values.items()
-        if name not in {*_COMMON, *_CHANGE, "table", "tables"}
-        and value not in (None, False, [], ())
+        if name in command.planned_options and value not in (None, False, [], ())
     }
-    check_no_secret(options.get("spark_conf", ()), options.get("remote"))
+    if invocation.value("to"):
+        raise UsageError("`--save-plan` goes with no `--to`: an export changes no table")
+    left_out = sorted(_option(name) for name in SPARK_OPTIONS if invocation.value(name))
+    if left_out:
+        shell.console.note(
+            f"not in the plan: {', '.join(left_out)}; `icectl apply` is given them anew"
+        )
+    check_no_password([invocation.table or "", *_texts(options)])
     metadata_file = invocation.value("metadata_file")
     table = invocation.table
     assert table is not None  # several are refused before they are planned
     return PlanRequest(
-        command,
+        command.name,
         table_in_full(common, table),
         shell.env.now_ms(),
         None if metadata_file is None else _in_full(metadata_file),
         {name: _with_places(name, value) for name, value in options.items()},
-        settings_in_full(shell.settings, command),
+        settings_in_full(shell.settings, command.name),
     )
 
 
@@ -124,6 +354,7 @@ def settings_in_full(settings: Settings, command: str) -> dict[str, Mapping[str,
     return {
         key: {**value, "value": text_in_full(key, value["value"])}
         for key, value in texts_of(settings, command).items()
+        if key.rpartition(".")[2].replace("-", "_") not in SPARK_OPTIONS
     }
 
 
@@ -132,14 +363,10 @@ def text_in_full(key: str, text: str) -> str:
     return _in_full(text) if key.rpartition(".")[2] in _LOCATIONS else text
 
 
-def check_no_secret(spark_conf: Iterable[str], remote: str | None) -> None:
-    """Raises: UsageError, for a credential among settings of Spark, or in its address."""
-    given = [("--spark-conf", pair.partition("=")[0]) for pair in spark_conf]
-    given += [("--remote", part.partition("=")[0]) for part in (remote or "").split(";")[1:]]
-    for option, name in given:
-        if is_secret(name.rpartition(".")[2]):
-            raise UsageError(
-                f"`--save-plan`: `{option} {name}` looks like a secret, and the plan is for others "
-                "to read",
-                hint="Spark's own configuration, or the environment, may hold it",
-            )
+def check_no_password(texts: Iterable[str]) -> None:
+    """Raises: UsageError, for a URI with a password among what a plan would hold."""
+    if any(passwords_in(text) for text in texts):
+        raise UsageError(
+            "`--save-plan`: an address has a password in it, and the plan is for others to read",
+            hint="options that reach the storage (`--storage-option`) are in no plan",
+        )

@@ -3,33 +3,34 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from icectl.catalog.identifier import TableName, dotted_name
+from icectl.catalog.configured import from_environment
+from icectl.catalog.identifier import dotted_name
 from icectl.catalog.metadata_files import rivals
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.catalog.resolve import resolve
-from icectl.catalog.warehouse import TablePlace, Warehouse
-from icectl.cli.naming import name_in_catalog, name_in_hints, warehouse_of
-from icectl.cli.options import Change, Common
+from icectl.catalog.resolve import located, resolve
+from icectl.catalog.warehouse import PlacesByCatalog, TablePlace, Warehouse
+from icectl.cli.console import Console
+from icectl.cli.document import TableIdentity
+from icectl.cli.naming import NameInCatalog, name_in_catalog, name_in_hints, warehouse_of
+from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.progress import Progress
-from icectl.report.console import Console
-from icectl.report.document import TableIdentity
-from icectl.run.reader import Reader
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.open import open_table
+from icectl.table.reader import Reader
 
 if TYPE_CHECKING:  # what commands that only read have no use for, and would wait for
+    from icectl.cli.review import Review
     from icectl.commit.access import TableAccess
-    from icectl.plan.reviewed import Reviewed
-    from icectl.run.remove_orphans.other_tables import CatalogTables
-    from icectl.run.review import Review
+    from icectl.table.other_tables import CatalogTables
+    from icectl.table.reviewed import Reviewed
 
 _UNKNOWN_STORE = "catalog:"
 """Where tables of catalogs lie that were not loaded yet: most of them not on this machine."""
@@ -42,7 +43,7 @@ class Session:
     `storage()` is what other processes reach the table's files with, once it is loaded.
     `other_tables` asks the configured catalog, if the table was named in one, for its others.
     `spark` is the session of Spark that the caller has given, if any. A `review` holds the run to a
-    plan.
+    plan. `limits` are those of the run; `leftovers` is as in Shell.
     """
 
     store: Store
@@ -56,6 +57,8 @@ class Session:
     concurrency: int
     storage: Callable[[], StorageOptions]
     other_tables: "CatalogTables | None" = None
+    limits: RunLimits = field(default_factory=RunLimits)
+    leftovers: list[str] = field(default_factory=list)
     spark: Any = None
     review: "Review | None" = None
 
@@ -75,7 +78,7 @@ class Session:
     @property
     def access(self) -> "TableAccess":
         """The access to the table, for commands that change it."""
-        from icectl.commit.access import TableAccess
+        from icectl.commit.access import LeftoverRemovals, TableAccess
 
         return TableAccess(
             self.store,
@@ -85,6 +88,8 @@ class Session:
             self.deadline,
             self.concurrency,
             self.shield,
+            self.other_tables,
+            LeftoverRemovals(self.limits.deleted_files, self.leftovers),
         )
 
     def read(self, done: str) -> Reader:
@@ -148,13 +153,13 @@ def open_session(
     if shell.review is not None:
         catalog = shell.review.pinned(catalog)
 
-    def way_out(error: CorruptTable) -> str | None:
+    def recovery_hint(error: CorruptTable) -> str | None:
         """Return a better hint for an error, by what is whole of the table."""
-        from icectl.run.way_out import BrokenTable
+        from icectl.table.recovery_hint import BrokenTable
 
         return BrokenTable(store, catalog, shell.env, name_in_hints(common, table)).hint(error)
 
-    shell.ways_out.append(way_out)
+    shell.recovery_hints.append(recovery_hint)
     return Session(
         store=store,
         catalog=catalog,
@@ -169,6 +174,8 @@ def open_session(
         ),
         storage=opened.storage,
         other_tables=opened.other_tables,
+        limits=shell.limits,
+        leftovers=shell.leftovers,
         spark=shell.spark,
         review=shell.review,
     )
@@ -194,8 +201,10 @@ def _open(
 ) -> _Opened:
     shell = common.shell
     metadata_file = None if change is None else change.metadata_file
-    options = storage_of(common, path_map)
     name = name_in_catalog(common, table)
+    options = storage_of(common, table if name is None else "", path_map)
+    if metadata_file is not None:
+        options = replace(options, own=(*options.own, metadata_file))
     if name is not None:
         if metadata_file is not None:
             raise UsageError(
@@ -205,11 +214,12 @@ def _open(
             )
         warehouse = warehouse_of(common, name, options)
         found = warehouse.table(name.table)
-        others = _others(warehouse, name.catalog, name.table)
+        others = _others(warehouse, name, shell.places_by_catalog)
         return _Opened(found.catalog, found.store, found.storage, others)
     if common.catalog_option:
         raise UsageError(f"`--catalog-option` concerns no catalog: `{table}` is a location")
-    store = open_store(options, shell.env)
+    options = replace(options, home=located(table))
+    store = open_store(options, shell.env, shell.deadline)
     catalog = resolve(
         table,
         store,
@@ -221,28 +231,37 @@ def _open(
     return _Opened(catalog, store, lambda: options)
 
 
-def _others(warehouse: Warehouse, catalog: str, own: TableName) -> "CatalogTables":
+def _others(warehouse: Warehouse, name: NameInCatalog, known: PlacesByCatalog) -> "CatalogTables":
     def others() -> Iterable[tuple[str, TablePlace]] | None:
-        found = warehouse.places()
+        if name.catalog not in known:
+            listed = warehouse.places()
+            known[name.catalog] = None if listed is None else tuple(listed)
+        found = known[name.catalog]
         if found is None:
             return None
         return (
-            (dotted_name((catalog, *place.table.namespace, place.table.name)), place)
+            (dotted_name((name.catalog, *place.table.namespace, place.table.name)), place)
             for place in found
-            if place.table != own
+            if place.table != name.table
         )
 
     return others
 
 
-def storage_of(common: Common, path_map: tuple[tuple[str, str], ...] = ()) -> StorageOptions:
-    """Return what the user says of storage. Raises: UsageError."""
+def storage_of(
+    common: Common, at: str = "", path_map: tuple[tuple[str, str], ...] = ()
+) -> StorageOptions:
+    """Return what the user says of storage, `at` being the location that is named, if any.
+
+    Raises: UsageError.
+    """
     shell = common.shell
     return StorageOptions(
         options=_storage_options(common),
         path_map=path_map,
         concurrency=shell.settings.read(CONCURRENCY),
         warn=shell.console.warn,
+        own=(at, *(target for _, target in path_map)) if at else (),
     )
 
 
@@ -252,20 +271,14 @@ def _storage_options(common: Common) -> Mapping[str, str]:
     for text in common.storage_option or ():
         key, value = split_pair(text, "--storage-option", text.partition("="))
         given[key] = value
-    options = {key: _from_environment(key, value) for key, value in given.items()}
+    options = {
+        key: from_environment(value, os.environ, f"storage option `{key}`")
+        for key, value in given.items()
+    }
     for key, value in options.items():
         if is_secret(key) or given[key].startswith("env:"):
             common.shell.console.hide(value)
     return options
-
-
-def _from_environment(key: str, value: str) -> str:
-    if not value.startswith("env:"):
-        return value
-    name = value.removeprefix("env:")
-    if name not in os.environ:
-        raise UsageError(f"storage option `{key}`: the environment has no variable `{name}`")
-    return os.environ[name]
 
 
 def _path_map(common: Common) -> tuple[tuple[str, str], ...]:

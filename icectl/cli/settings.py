@@ -4,7 +4,8 @@ Table properties stand between the file and the built-in values; a command that 
 them itself, since only it has the table.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -13,13 +14,16 @@ from typing import Any, Generic, TypeVar
 
 from icectl.catalog.configured import Layer as CatalogLayer
 from icectl.catalog.configured import own_layer
+from icectl.cli.console import Color
 from icectl.errors import UsageError
-from icectl.report.console import Color
 from icectl.units import parse_duration, parse_ratio
 
 _Value = TypeVar("_Value")
 
-_SECRET_KEYS = ("secret", "password", "token", "credential", "account_key", "connection_string")
+_SECRET_KEYS = (
+    "secret", "password", "passphrase", "token", "credential", "account_key", "private_key",
+    "connection_string",
+)  # fmt: skip
 STORAGE_TABLE = "storage-options"
 CATALOG_TABLE = "catalog"
 _MOST_DIGITS = 18
@@ -57,6 +61,11 @@ class Setting(Generic[_Value]):
     def option(self) -> str:
         """Name of its option; a key of one command has the command in front."""
         return "--" + self.key.rpartition(".")[2]
+
+    @property
+    def parameter(self) -> str:
+        """Name of its option in a request."""
+        return self.key.rpartition(".")[2].replace("-", "_")
 
     def concerns(self, command: str) -> bool:
         """Return whether a command goes by it."""
@@ -260,6 +269,13 @@ COMPACT_ENGINE: Setting[str | None] = Setting(
 COMPACT_MASTER: Setting[str | None] = Setting(
     "compact.master", "URL", str, None, "cluster of Spark (default: the cores of this machine)"
 )
+UNTRUSTED_POLICY: Setting[bool] = Setting(
+    "maintain.untrusted-policy",
+    "BOOL",
+    parse_switch,
+    built_in=False,
+    help="refuse a policy that says on which Spark steps run",
+)
 VALIDATE_LEVEL: Setting[str | None] = Setting(
     "validate.level",
     "LEVEL",
@@ -330,6 +346,7 @@ SETTINGS: Sequence[Setting[Any]] = (
     ORPHANS_QUARANTINE,
     COMPACT_ENGINE,
     COMPACT_MASTER,
+    UNTRUSTED_POLICY,
     VALIDATE_LEVEL,
     VALIDATE_FAIL_ON,
     *HEALTH_LIMITS,
@@ -360,7 +377,7 @@ def resolve(
         else:
             values[setting.key] = _built_in(setting)
             continue
-        values[setting.key] = Resolved(_parse(setting, text, origin), text, origin)
+        values[setting.key] = _resolved(setting, text, origin)
     return Settings(values, found.storage_options, file, found.catalogs)
 
 
@@ -377,20 +394,30 @@ def texts_of(settings: Settings, command: str) -> dict[str, dict[str, str]]:
 
 
 def as_planned(
-    settings: Settings, command: str, planned: Mapping[str, Mapping[str, str]]
+    settings: Settings,
+    command: str,
+    planned: Mapping[str, Mapping[str, str]],
+    unplanned: Collection[str],
+    given: Mapping[str, str],
 ) -> Settings:
     """The settings of a run that a plan is made with again: those of its command are the plan's.
 
+    Not those of the options `unplanned`, which are as they are here, or as `given` by their keys.
     Raises: UsageError, for a value that makes no sense.
     """
     values = dict(settings.values)
     for setting in SETTINGS:
-        if setting.is_of(command) and setting.key in planned:
-            given = planned[setting.key]
-            origin = Origin(Layer(given["layer"]), f"`{setting.key}` of the plan")
-            parsed = _parse(setting, given["value"], origin)
-            values[setting.key] = Resolved(parsed, given["value"], origin)
-        elif setting.is_of(command):
+        if not setting.is_of(command):
+            continue
+        if setting.parameter in unplanned:
+            if setting.key in given:
+                origin = Origin(Layer.OPTION, setting.option)
+                values[setting.key] = _resolved(setting, given[setting.key], origin)
+        elif setting.key in planned:
+            text, layer = planned[setting.key]["value"], planned[setting.key]["layer"]
+            origin = Origin(Layer(layer), f"`{setting.key}` of the plan")
+            values[setting.key] = _resolved(setting, text, origin)
+        else:
             values[setting.key] = _built_in(setting)
     return replace(settings, values=values)
 
@@ -401,17 +428,19 @@ def _built_in(setting: Setting[Any]) -> Resolved:
     return Resolved(value, text, Origin(Layer.BUILT_IN, "built-in"))
 
 
-def _parse(setting: Setting[Any], text: str, origin: Origin) -> Any:
+def _resolved(setting: Setting[Any], text: str, origin: Origin) -> Resolved:
     if not text.strip():
         raise UsageError(f"{origin.name} is empty")
-    return _named(origin.name, text, setting.parse)
+    return Resolved(_named(origin.name, text, setting.parse), text, origin)
 
 
 def default_config_file(environment: Mapping[str, str]) -> Path | None:
     """Name the file in the user's configuration folder; None for a user without a home."""
-    folder = environment.get("XDG_CONFIG_HOME")
+    folder = Path(environment.get("XDG_CONFIG_HOME", ""))
     try:
-        return (Path(folder) if folder else Path.home() / ".config") / "icectl" / "icectl.toml"
+        # One that is relative would be the working directory's, which may be anybody's.
+        home = folder if folder.is_absolute() else Path.home() / ".config"
+        return home / "icectl" / "icectl.toml"
     except RuntimeError:
         return None
 
@@ -441,7 +470,7 @@ def _read_file(file: Path) -> _InFile:
 
     try:
         loaded = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is one, so is a long number
         raise UsageError(f"{file} is not a TOML file: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
@@ -486,7 +515,8 @@ def _scalar(file: Path, key: str, value: Any) -> str:
 
 def is_secret(name: str) -> bool:
     """Return whether a storage option of this name holds a credential."""
-    return name == "key" or any(word in name.lower() for word in _SECRET_KEYS)
+    words = re.sub("[.-]", "_", name.lower())
+    return name == "key" or any(word in words for word in _SECRET_KEYS)
 
 
 def _without_secret(file: Path, name: str, value: str) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from icectl.cli.session import Session
 from icectl.cli.settings import is_secret, split_pair
-from icectl.engine.spark_start import SparkOptions, is_submitted, runs_already
 from icectl.errors import UsageError
+from icectl.rows.spark_start import SparkOptions, is_submitted, runs_already
 
 
 def spark_options(
@@ -22,8 +22,9 @@ def spark_options(
     of other runs.
     """
     given = [split_pair(text, "--spark-conf", text.partition("=")) for text in spark_conf]
+    secret = frozenset(key for key, _ in given if is_secret(key))
     for key, value in given:
-        if is_secret(key):
+        if key in secret:
             session.console.hide(value)
     if session.spark is not None or runs_already():
         _check_not_given(master if is_asked_for else None, spark_conf, _told(), remote)
@@ -32,7 +33,7 @@ def spark_options(
         if master is not None and is_asked_for:
             raise UsageError("`--master` and `--remote` exclude each other")
         return SparkOptions(settings=tuple(given), remote=remote)
-    return SparkOptions(master, tuple(given))
+    return SparkOptions(master, tuple(given), secret=secret)
 
 
 def check_no_spark_options(

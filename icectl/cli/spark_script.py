@@ -6,8 +6,9 @@
 import sys
 
 from icectl.cli.app import main
-from icectl.engine.spark_start import is_submitted, start_submitted
+from icectl.cli.escapes import inert
 from icectl.errors import IcectlError
+from icectl.rows.spark_start import is_submitted, start_submitted
 
 
 def run() -> None:
@@ -27,7 +28,7 @@ def _started() -> int:
     try:
         start_submitted()
     except IcectlError as error:
-        sys.stderr.write(f"error: {error.message}\n")
+        sys.stderr.write(f"error: {inert(error.message)}\n")
         return error.exit_code
     return 0
 

@@ -1,25 +1,25 @@
 """The tables that TARGETs on a command line stand for: names, locations, globs over both."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from icectl.catalog.identifier import dotted_name, parse_name
+from icectl.catalog.identifier import dotted_name, parse_name, without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.catalog.versions import is_metadata_file_name
 from icectl.catalog.warehouse import Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
+from icectl.cli.patterns import fixed_part, is_pattern, matches
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY
 from icectl.errors import IcectlError, TableNotFound, UsageError
-from icectl.plan.maintain.patterns import fixed_part, is_pattern, matches
-from icectl.run.list_tables import tables_below
 from icectl.storage.location import is_local, join, local_path, scheme
 from icectl.storage.location import name as location_name
 from icectl.storage.open import open_store, requests_at_once
+from icectl.table.listing import tables_below
 from icectl.table.reading import in_threads
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ def parts_of(text: str) -> tuple[str, ...]:
 
     Raises: UsageError.
     """
-    if "/" in text:
+    if "/" in without_quoted(text):
         return tuple(_absolute(text).split("/"))
     return parse_name(text)
 
@@ -116,7 +116,7 @@ def _is_there(target: str) -> bool:
 
 
 def _tables_of(common: Common, target: str) -> Iterator[str]:
-    name = None if "/" in target else _name(common, target)
+    name = None if "/" in without_quoted(target) else _name(common, target)
     if name is not None:
         yield from _in_catalog(common, name)
     else:
@@ -217,7 +217,9 @@ def _in_store(common: Common, base: str) -> Iterator[str]:
 
     Raises: StorageError.
     """
-    store = open_store(storage_of(common), common.shell.env)
+    shell = common.shell
+    options = replace(storage_of(common, base), home=base)
+    store = open_store(options, shell.env, shell.deadline)
     metadata = store.list_directory(join(base, METADATA_FOLDER))
     if any(is_metadata_file_name(location_name(file.location)) for file in metadata):
         yield base

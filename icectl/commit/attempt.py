@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
 from icectl.commit.access import TableAccess
-from icectl.errors import CommitConflict, CommitUnknown, Unsupported
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import (
+from icectl.errors import CommitConflict, CommitUnknown, Refused, Unsupported
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import (
     COMMIT_MAX_WAIT_MS,
     COMMIT_MIN_WAIT_MS,
     COMMIT_RETRIES,
@@ -17,10 +17,11 @@ from icectl.spec.properties import (
     GC_ENABLED,
     read,
 )
-from icectl.spec.requirements import AssertTableUuid, check, requirements_of
-from icectl.spec.updates import Update
-from icectl.storage.location import check_sum, is_local, is_within, loosest_key
-from icectl.table.row_safety import check_metadata
+from icectl.format.requirements import AssertTableUuid, check, requirements_of
+from icectl.format.updates import Update
+from icectl.storage.location import check_sum, is_local, loosest_key, parent
+from icectl.table.own_places import check_metadata_folder, metadata_files_among, own_places
+from icectl.table.row_safety import require_safe_base
 
 Changes = Callable[[TableMetadata], Sequence[Update]]
 """What a commit makes of the newest metadata; nothing where there is nothing left to change."""
@@ -81,7 +82,8 @@ class _Attempts:
         attempt, base = 0, self.first
         while True:
             self._check_same_table(base.metadata)
-            check_metadata(base.metadata)
+            require_safe_base(base.metadata)
+            check_metadata_folder(self.access.others, base)
             updates = changes(base.metadata)
             if not updates:
                 raise CommitConflict("another writer has made these changes already")
@@ -144,23 +146,27 @@ def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
 def _forget(access: TableAccess, base: LoadedTable, now: LoadedTable) -> None:
     """Delete metadata files that a commit dropped from the log, where the table wants that.
 
-    Only where the catalog leaves it to clients. Never raises: one that stays is an orphan.
+    Only in the table's own places, and where the catalog leaves it to clients. Never raises: one
+    that stays is an orphan.
     Spec: R-024, R-193.
     """
     wanted = (DELETE_AFTER_COMMIT, GC_ENABLED)  # R-024, R-193
     is_wanted = all(read(now.metadata.properties, each) for each in wanted)
     if not now.capabilities.cleans_metadata or not is_wanted:
         return
+    own = own_places(now)
     logged = {loosest_key(entry.metadata_file) for entry in now.metadata.metadata_log}
-    dropped = [
-        entry.metadata_file
-        for entry in base.metadata.metadata_log
-        if loosest_key(entry.metadata_file) not in logged
-        and is_within(entry.metadata_file, now.metadata.location)
-    ]
+    logged.add(loosest_key(now.metadata_location))
+    named = metadata_files_among([entry.metadata_file for entry in base.metadata.metadata_log])
+    dropped = [place for place in named if loosest_key(place) not in logged and own.holds(place)]
+    if not dropped:
+        return
     check_sums = [check_sum(place) for place in dropped if is_local(place)]
     try:
+        access.others.check_around(now, own.folders, [parent(place) for place in dropped])
         access.store.remove([*dropped, *check_sums])
+    except Refused as refused:
+        access.progress.warn(f"metadata files that left the log stay: {refused.message}")
     except Exception:  # the commit has landed
         _LOGGER.debug("cannot delete metadata files that left the log", exc_info=True)
 

@@ -21,7 +21,7 @@ from icectl.entries.rows import (
     without,
 )
 from icectl.entries.summary import summarise, summary_counters
-from icectl.plan.compact.live import LiveFiles
+from icectl.table.rewritable_files import LiveFiles
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.entries.rows import Entries, by_row, index_in, take
-from icectl.plan.compact.live import LiveFiles
-from icectl.plan.compact.task import InputFile, MergeDeletesTask, RewriteTask, Task
-from icectl.spec.manifest import Content
+from icectl.format.manifest import Content
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask, Task
 
 DeleteKey = tuple[str, int | None]
 """Location and content offset: what tells one delete file, or vector, from another."""

@@ -6,10 +6,10 @@ from threading import Lock
 
 from icectl.commit.output_journal import DataPlaces
 from icectl.commit.outputs import Outputs
-from icectl.engine.compact_job import FileNames
-from icectl.plan.compact.task import Task
-from icectl.spec.data_paths import data_folder
-from icectl.spec.metadata import TableMetadata
+from icectl.format.data_paths import data_folder
+from icectl.format.metadata import TableMetadata
+from icectl.rows.compact_job import FileNames
+from icectl.table.rewrite_task import Task
 
 
 def data_places(metadata: TableMetadata, partitions: Iterable[str | None]) -> DataPlaces:

@@ -2,18 +2,40 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from icectl.catalog.protocol import LoadedTable
 from icectl.errors import StorageError
 from icectl.progress import Progress
 from icectl.storage.location import join, name
 from icectl.storage.store import FileStatus, Store
 
 VERSION = 1
+NOT_SAID = ""
+"""In the place of a table's uuid, in journals of outputs that an older icectl has written."""
+
 ABANDONED_AFTER_MS = 24 * 3_600_000
 """A journal whose commit has not landed after a day belongs to a run that is over."""
 
-J = TypeVar("J")
+UNREADABLE = (
+    ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError,
+)  # fmt: skip
+"""What reading a journal raises whose content is none: anybody may have written it."""
+
+
+class Journal(Protocol):
+    """The record of one run on a table."""
+
+    @property
+    def location(self) -> str:
+        """Where it lies."""
+
+    @property
+    def table_uuid(self) -> str | None:
+        """The uuid of the table, None where that has none; NOT_SAID."""
+
+
+J = TypeVar("J", bound=Journal)
 _FILE_NAME = re.compile(r"icectl-[a-z0-9-]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.json")
 
 
@@ -48,8 +70,39 @@ def read_each(
             found.append(read(store, status.location))
         except FileNotFoundError:  # its run has ended since
             continue
-        except (StorageError, ValueError, KeyError, TypeError) as error:
+        except (StorageError, *UNREADABLE) as error:
             progress.warn(f"the journal {file_name} cannot be read and is left alone: {error}")
+    return found
+
+
+def of_table(found: Sequence[J], loaded: LoadedTable, progress: Progress) -> list[J]:
+    """Return the journals that name a table's uuid; others are named in a warning and left alone.
+
+    A file-system table may have had none: no other table has its metadata folder.
+    """
+    own, uuid = [], loaded.metadata.table_uuid
+    for journal in found:
+        has_none = journal.table_uuid is None
+        if loaded.capabilities.numbers_versions if has_none else journal.table_uuid == uuid:
+            own.append(journal)
+            continue
+        is_open = journal.table_uuid in (None, NOT_SAID)
+        whose = "does not name its" if is_open else "is of another"
+        progress.warn(f"the journal {name(journal.location)} {whose} table, and is left alone")
+    return own
+
+
+def texts(found: object) -> tuple[str, ...]:
+    """Return a list of texts as it was read. Raises: TypeError, for anything else."""
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise TypeError("a list of texts is something else")
+    return tuple(found)
+
+
+def text_or_none(found: object) -> str | None:
+    """Return a text as it was read, if it is there. Raises: TypeError, for anything else."""
+    if found is not None and not isinstance(found, str):
+        raise TypeError("a text is something else")
     return found
 
 

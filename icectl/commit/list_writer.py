@@ -32,12 +32,12 @@ from icectl.entries.rows import (
     with_snapshot,
     with_some_deleted,
 )
-from icectl.plan.compact.live import LiveFiles
-from icectl.plan.rewrite_manifests import PIECES_OF_TARGET, ManifestGroup, group_pieces, live_in
-from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.table.manifest_groups import PIECES_OF_TARGET, ManifestGroup, group_pieces, live_in
 from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.rewritable_files import LiveFiles
 
 _Kind = tuple[int, ManifestContent]
 """Spec and content: entries of different ones never share a manifest (R-061)."""

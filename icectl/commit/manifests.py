@@ -6,11 +6,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from icectl.codec.manifest.convert import in_file_format
-from icectl.codec.manifest.manifest import read_manifest
-from icectl.codec.manifest.move import Moved, move_entries
-from icectl.codec.manifest.pieces import PieceWriter
-from icectl.codec.manifest.write import ManifestForm, encode_entries
 from icectl.entries.columns.byte_hashes import LOCATION_HASH, with_location_hashes
 from icectl.entries.columns.values import Integers
 from icectl.entries.inherit import inherit
@@ -27,11 +22,16 @@ from icectl.entries.rows import (
 from icectl.entries.schemes import with_whole_locations
 from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
-from icectl.plan.rewrite_manifests import fill
+from icectl.files.manifest.convert import in_file_format
+from icectl.files.manifest.manifest import read_manifest
+from icectl.files.manifest.move import Moved, move_entries
+from icectl.files.manifest.pieces import PieceWriter
+from icectl.files.manifest.write import ManifestForm, encode_entries
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, Status
+from icectl.format.metadata import TableMetadata
 from icectl.progress import Progress
-from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile, Status
-from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
+from icectl.table.manifest_groups import fill
 from icectl.table.reading import in_threads, read_file
 
 COMPARED = (
@@ -236,8 +236,8 @@ class ManifestWriter:
             )
         except CorruptTable as error:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
-        if self.form.table_location:  # an older manifest may lack schemes (sfc-1 L2)
-            stored = RawEntries(with_whole_locations(self.form.table_location, stored.table))
+        if self.form.table_location:  # its locations may be relative
+            stored = RawEntries(with_whole_locations(self.form.table_location, "", stored.table))
         found = inherit(stored, [manifest])
         if LOCATION_HASH in made.entries.table.column_names:
             found = Entries(with_location_hashes(found.table))

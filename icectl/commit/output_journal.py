@@ -2,7 +2,9 @@
 of it where it was killed.
 
 One JSON file in the metadata folder; its uuid is in the name of each file that the run writes, and
-it names the folders of those that lie elsewhere.
+it names the table, and the folders of files that lie elsewhere. Anybody who may write into the
+metadata folder may have put one there, so it is only a hint: one that names another table, or none,
+is left alone, and what is removed lies in the table's own places, is counted, and is named.
 
 Whether another run is dead can only be presumed, so what is removed does not depend on it. Whoever
 presumes it marks the journal as abandoned, and then looks which version of the table is the newest.
@@ -32,10 +34,12 @@ from icectl.commit import journals
 from icectl.commit.access import TableAccess
 from icectl.entries.files import containing
 from icectl.env import Env
-from icectl.errors import CommitConflict, IcectlError
-from icectl.storage.location import loosest_key, name
+from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
+from icectl.format.json_members import parse_json
+from icectl.storage.location import loosest_key, name, parent, shown
 from icectl.storage.store import FileStatus, Store
 from icectl.storage.temporary import old_temporaries
+from icectl.table.own_places import OwnPlaces, own_places
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
@@ -43,6 +47,7 @@ from icectl.table.reachable import (
     manifest_lists,
     metadata_files,
 )
+from icectl.units import print_count
 
 _METADATA = ".avro"
 """How names of manifests and manifest lists end."""
@@ -78,6 +83,7 @@ class OutputJournal:
 
     location: str
     uuid: str
+    table_uuid: str | None
     created_ms: int
     host: str
     pid: int
@@ -93,11 +99,11 @@ class OutputJournal:
         return self.newest_version is not None or self.newest_location is not None
 
 
-def new_journal(env: Env, metadata_folder: str, command: str, data: DataPlaces) -> OutputJournal:
+def new_journal(env: Env, loaded: LoadedTable, command: str, data: DataPlaces) -> OutputJournal:
     """Return the journal of this process, not written yet."""
-    uuid = env.new_uuid()
-    location = journals.journal_location(metadata_folder, command, uuid)
-    return OutputJournal(location, uuid, env.now_ms(), _host(env), os.getpid(), data)
+    uuid, table = env.new_uuid(), loaded.metadata.table_uuid
+    location = journals.journal_location(loaded.metadata_folder, command, uuid)
+    return OutputJournal(location, uuid, table, env.now_ms(), _host(env), os.getpid(), data)
 
 
 def _host(env: Env) -> str:
@@ -120,7 +126,7 @@ def check_own(store: Store, journal: OutputJournal) -> None:
     """
     try:
         abandoned = _read(store, journal.location).abandoned
-    except (ValueError, KeyError, TypeError):
+    except journals.UNREADABLE:
         abandoned = True
     if abandoned:
         raise CommitConflict("another run took this one for dead, and removes what it wrote")
@@ -147,7 +153,7 @@ class Leftovers:
             yield
             return
         listed = self._listed(loaded)
-        found = self._taken_over(listed)
+        found = self._taken_over(loaded, listed)
         yield
         self._remove_temporaries(listed)
         if found:
@@ -171,21 +177,24 @@ class Leftovers:
         try:
             old = old_temporaries(access.store, access.env, listed, journals.ABANDONED_AFTER_MS)
             if old:
-                with access.shield():
-                    access.store.remove(old)
+                newest = access.catalog.load()
+                remove_own(access, newest, own_places(newest), old)
         except IcectlError as error:
             self._warn(error)
 
-    def _taken_over(self, listed: Sequence[FileStatus]) -> Sequence[OutputJournal]:
-        """Return all journals there are; those of dead runs are marked as abandoned."""
+    def _taken_over(
+        self, loaded: LoadedTable, listed: Sequence[FileStatus]
+    ) -> Sequence[OutputJournal]:
+        """Return all journals of the table; those of dead runs are marked as abandoned."""
         try:
-            found = [
+            read = [
                 journal
                 for command in self.commands
                 for journal in journals.read_each(
                     self.access.store, listed, command, _read, self.access.progress
                 )
             ]
+            found = journals.of_table(read, loaded, self.access.progress)
             marked = [self._marked(journal) for journal in found]
             if any(journal.abandoned and not journal.is_dated for journal in marked):
                 newest = self.access.catalog.load()
@@ -228,28 +237,65 @@ class Leftovers:
         try:
             self.access.catalog.settle()
             newest = self.access.catalog.load()
-            reached = _Reached(self.access.reach, newest)
+            reached, own = _Reached(self.access.reach, newest), own_places(newest)
             listed = self.access.store.list_directory(loaded.metadata_folder)
             locations = [status.location for status in listed]
             for journal in found:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
                 if reached.names_some(outputs) or _cannot_land(journal, newest):
-                    data = list(data_outputs(self.access.store, journal))
+                    within = replace(journal, data=self._own_data(journal, own))
+                    data = list(data_outputs(self.access.store, within))
                     surplus = [
                         *reached.without_metadata(outputs),
                         *reached.without_live(data, journal.uuid),
                     ]
-                    self._finish(journal, surplus)
+                    if remove_own(self.access, newest, own, surplus):
+                        self.access.store.remove([journal.location])
         except IcectlError as error:
             self._warn(error)
 
-    def _finish(self, journal: OutputJournal, surplus: Sequence[str]) -> None:
-        with self.access.shield():
-            if not surplus or not self.access.store.remove(surplus):
-                self.access.store.remove([journal.location])
+    def _own_data(self, journal: OutputJournal, own: OwnPlaces) -> DataPlaces:
+        """Return the places of a run's data that are the table's; others are named and left."""
+        data = journal.data
+        for place in (*data.folders, *data.trees):
+            if not own.holds(place):
+                self.access.progress.warn(
+                    f"the journal {name(journal.location)} names {shown(place)}, which is not in "
+                    "the table's own places: what a killed run has left there stays"
+                )
+        return DataPlaces(
+            tuple(filter(own.holds, data.folders)), tuple(filter(own.holds, data.trees))
+        )
 
     def _warn(self, error: IcectlError) -> None:
         self.access.progress.warn(f"what killed runs have left stays: {error.message}")
+
+
+def remove_own(
+    access: TableAccess, loaded: LoadedTable, own: OwnPlaces, places: Sequence[str]
+) -> bool:
+    """Remove what killed runs have left in the table's own places, and name it; whether all went.
+
+    Raises: Refused, where another table lies there, or for more than may be deleted; StorageError.
+    """
+    if not places:
+        return True
+    if not all(map(own.holds, places)):
+        raise Refused(f"{shown(places[0])} is not in the table's own places")
+    if not access.leftovers.allows(len(places)):
+        raise Refused(
+            f"{print_count(len(places), 'file')} would be deleted, and the budget allows for "
+            f"{access.leftovers.most:,}"
+        )
+    access.others.check_around(loaded, own.folders, list({parent(place) for place in places}))
+    with access.shield():
+        failed = {item.location for item in access.store.remove(places)}
+    gone = [place for place in places if place not in failed]
+    access.leftovers.removed += gone
+    if gone:
+        more = f" and {len(gone) - 1:,} more" if len(gone) > 1 else ""
+        access.progress.warn(f"removed {shown(gone[0])}{more}: a killed run had left that")
+    return not failed
 
 
 class _Reached:
@@ -301,7 +347,7 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
             journal = _read(store, status.location)
         except FileNotFoundError:  # its run has ended since
             continue
-        except (ValueError, KeyError, TypeError):  # of another kind, or of a newer icectl
+        except (StorageError, *journals.UNREADABLE):  # of another kind, or of a newer icectl
             found.append(uuid)
             continue
         if not journal.abandoned and _is_running(env, journal):
@@ -359,6 +405,12 @@ def _is_data_output(file_name: str, uuid: str) -> bool:
     return is_file and not is_output(file_name, uuid)
 
 
+def _process_id(found: object) -> int:
+    if not isinstance(found, int) or not 0 < found < 2**31:
+        raise ValueError(f"{found!r:.40} is no process id")
+    return found
+
+
 def _is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -372,6 +424,7 @@ def _is_there(pid: int) -> bool:
 def _content(journal: OutputJournal) -> bytes:
     content = {
         "icectl-journal": journals.VERSION,
+        "table-uuid": journal.table_uuid,
         "created-ms": journal.created_ms,
         "host": journal.host,
         "pid": journal.pid,
@@ -390,19 +443,20 @@ def _read(store: Store, location: str) -> OutputJournal:
 
     Raises: what reading raises; ValueError, KeyError, TypeError for another content.
     """
-    content = json.loads(store.read(location))
+    content = parse_json(store.read(location))
     journals.check_version(content)
     version, taken = content["newest-version"], content.get("newest-sequence-number")
     return OutputJournal(
         location,
         # Files are told by it, so that it has to be one.
         str(UUID(name(location).removesuffix(".json")[-36:])),
+        journals.text_or_none(content.get("table-uuid", journals.NOT_SAID)),
         int(content["created-ms"]),
         str(content["host"]),
-        int(content["pid"]),
-        DataPlaces(tuple(content["folders"]), tuple(content["trees"])),
+        _process_id(content["pid"]),
+        DataPlaces(journals.texts(content["folders"]), journals.texts(content["trees"])),
         abandoned=content["abandoned"] is True,
         newest_version=None if version is None else int(version),
-        newest_location=content.get("newest-location"),
+        newest_location=journals.text_or_none(content.get("newest-location")),
         newest_sequence_number=None if taken is None else int(taken),
     )

@@ -9,7 +9,7 @@ from icectl.commit import output_journal
 from icectl.commit.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
 from icectl.env import Env
 from icectl.errors import StorageError
-from icectl.spec.manifest import FileFormat
+from icectl.format.manifest import FileFormat
 from icectl.storage.location import join, loosest_key
 from icectl.storage.store import Store
 
@@ -95,6 +95,6 @@ def outputs_of(
     A journal is of use where an older run's commit can be ruled out.
     """
     folder = loaded.metadata_folder
-    journal = new_journal(env, folder, command, data)
+    journal = new_journal(env, loaded, command, data)
     is_journalled = loaded.capabilities.rules_out_commits
     return Outputs(store, folder, journal, is_journalled)

@@ -10,9 +10,9 @@ from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal
 from icectl.entries.rows import by_row
 from icectl.errors import CommitConflict
-from icectl.plan.compact.live import LiveFiles
-from icectl.spec.metadata import TableMetadata
+from icectl.format.metadata import TableMetadata
 from icectl.table.live_files import LiveFilesReader
+from icectl.table.rewritable_files import LiveFiles
 
 
 @dataclass(frozen=True, slots=True)

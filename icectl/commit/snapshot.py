@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from icectl import __version__
-from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.env import Env
 from icectl.errors import CommitConflict, UsageError
-from icectl.spec.manifest import ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.updates import AddSnapshot, SetSnapshotRef, Update
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.format.updates import AddSnapshot, SetSnapshotRef, Update
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from icectl.commit.access import TableAccess
 from icectl.commit.changes import Changes
 from icectl.commit.outputs import Outputs
 from icectl.commit.transaction import Proposal
-from icectl.plan.compact.live import LiveFiles
-from icectl.plan.rewrite_manifests import ManifestsWithEntries, RewritePlan
-from icectl.spec.layout import Layout
-from icectl.spec.manifest import ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot
+from icectl.format.layout import Layout
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
+from icectl.table.manifest_groups import ManifestsWithEntries, RewritePlan
+from icectl.table.rewritable_files import LiveFiles
 
 _WRITERS: Mapping[Layout, str] = {
     Layout.MANIFEST_LISTS: "icectl.commit.list_writer",
-    Layout.SFC_1: "icectl.commit.sfc1.writer",
+    Layout.SFC_1: "icectl.sfc1.commit.writer",
 }
 """Modules with a function `writer`: loaded where such a snapshot is written."""
 

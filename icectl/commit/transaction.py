@@ -22,9 +22,10 @@ from icectl.errors import (
     StorageError,
     TableNotFound,
 )
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.updates import Update
+from icectl.format.metadata import TableMetadata
+from icectl.format.updates import Update
 from icectl.storage.location import name
+from icectl.table.own_places import check_metadata_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ def transaction(
     Before it, runs of the command that were killed are given up; once it has landed, what they left
     is removed. `data` is where files lie that are written beside those in the metadata folder.
     """
+    check_metadata_folder(access.others, base)
     with Leftovers(access, (command,)).removed_after(base):
         outputs = outputs_of(access.store, access.env, base, command, data)
         opened = Transaction(access, base, outputs)

@@ -14,8 +14,8 @@ from icectl.entries.columns.values import Integers, Mask, mask_of
 from icectl.entries.deletes.apply import Matches, delete_counts, known_deleted_rows
 from icectl.entries.partition.key import decode_key, sort_key
 from icectl.entries.rows import Entries, numbers, take
-from icectl.spec.manifest import FileFormat
-from icectl.spec.types import Type
+from icectl.format.manifest import FileFormat
+from icectl.format.types import Type
 
 
 class FileVerdict(IntEnum):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.rows import Entries, RawEntries, index_in, location_keys
-from icectl.spec.manifest import Content, FileFormat
+from icectl.format.manifest import Content, FileFormat
 
 
 class FileKind(IntEnum):
@@ -154,6 +154,13 @@ def keys_ending_with(found: Files, end: str) -> list[str]:
     keys = found.table["key"]
     ending: list[str] = keys.filter(pc.ends_with(keys, end)).to_pylist()
     return ending
+
+
+def folders_of(found: Files) -> list[str]:
+    """Return the folders that the files are right in, each once."""
+    folders = pc.replace_substring_regex(found.table["location"], "/[^/]*$", "")
+    once: list[str] = pc.unique(folders).to_pylist()
+    return once
 
 
 def of_kind(found: Files, kind: FileKind) -> Files:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns.values import mask_of
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable
-from icectl.spec.manifest import Content, ManifestContent, ManifestFile, Status
+from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 
 
 def inherit(raw: RawEntries, manifests: Sequence[ManifestFile]) -> Entries:

@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 
 from icectl.entries.partition.key import PartitionValue, decode_key, java_sort_key, sort_key
 from icectl.entries.rows import Entries, delete_files, live, of_status, total
-from icectl.spec import single_value
-from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile, Status
-from icectl.spec.types import PrimitiveType, Type
+from icectl.format import single_value
+from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, Status
+from icectl.format.types import PrimitiveType, Type
 
 
 def describe(

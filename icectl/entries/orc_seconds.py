@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries
-from icectl.spec.manifest import FileFormat
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.single_value import UNITS_PER_SECOND
-from icectl.spec.types import PrimitiveType, Type
+from icectl.format.manifest import FileFormat
+from icectl.format.partition import PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.single_value import UNITS_PER_SECOND
+from icectl.format.types import PrimitiveType, Type
 
 _LAST_PARTS = ("year", "month", "day", "hour")
 """Transforms by which the last second before 1970 has a value of its own, -1."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.format.manifest import Content, FileFormat, Status
 
 
 @dataclass(frozen=True, slots=True)

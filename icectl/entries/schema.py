@@ -30,7 +30,7 @@ PLANNING = pa.schema(
 )
 """`manifest` indexes the list of manifests that the entries were read from; (`manifest`,
 `manifest_pos`) orders every entries table. `partition_key` is the canonical tuple of
-entries/partition/key.py. `content`, `status`, `file_format` are the codes of spec/manifest.py."""
+entries/partition/key.py. `content`, `status`, `file_format` are the codes of format/manifest.py."""
 
 CARRIED = pa.schema(
     [

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from icectl.entries.rows import RawEntries
-from icectl.spec.locations import SCHEME, absolute, absolute_location, scheme_of, with_scheme
-from icectl.spec.manifest import ManifestFile
-from icectl.spec.metadata import TableMetadata
+from icectl.format.locations import SCHEME, absolute, absolute_location, scheme_of_entries
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
 
 _ABSOLUTE = f"^{SCHEME}"
 _LOCATIONS = ("location", "referenced_data_file")
@@ -61,18 +61,23 @@ def all_resolved(table_location: str, locations: pa.Array) -> pa.Array:
 
 def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:
     """Return entries of a manifest that a list names with whole locations."""
-    if not scheme_of(metadata):
+    if metadata.format_version < 4:
         return entries
-    return RawEntries(with_whole_locations(metadata.location, entries.table))
+    scheme = scheme_of_entries(metadata)
+    return RawEntries(with_whole_locations(metadata.location, scheme, entries.table))
 
 
-def with_whole_locations(table_location: str, table: pa.Table) -> pa.Table:
-    """Return columns of entries of a version 4 table with whole locations."""
-    scheme = with_scheme(table_location, "")
+def with_whole_locations(table_location: str, scheme: str, table: pa.Table) -> pa.Table:
+    """Return columns of entries of a version 4 table with whole locations.
+
+    Those that begin with a slash get the scheme, if there is one.
+    """
     for name in _LOCATIONS:
         at = table.schema.get_field_index(name)
         if at >= 0:
-            whole = locations_with_scheme(scheme, _below_table(table_location, table[name]))
+            whole = _below_table(table_location, table[name])
+            if scheme:
+                whole = locations_with_scheme(scheme, whole)
             table = table.set_column(at, table.schema.field(name), whole)
     return table
 

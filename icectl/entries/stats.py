@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.rows import E
-from icectl.spec.manifest import Content
+from icectl.format.manifest import Content
 
 DELETE_FILE_PATH_ID = 2147483546
 """Reserved field id of `file_path` in position delete files (R-019)."""

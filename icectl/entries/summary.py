@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from icectl.entries import rows
 from icectl.entries.rows import Entries
-from icectl.spec.manifest import Content, FileFormat
+from icectl.format.manifest import Content, FileFormat
 
 SIZE_BANDS = tuple(size << 20 for size in (1, 8, 32, 128, 512, 1024))
 """Bounds of the size histogram: the default target is 512 MiB, a default row group 128 MiB."""

@@ -1,23 +1,23 @@
 """The store of one scheme and authority: by obstore where it can, else by an fsspec driver."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from icectl.env import Env
+from icectl.env import Deadline, Env
 from icectl.storage import location as locations
+from icectl.storage.buckets.azure import azure_source, check_account
+from icectl.storage.buckets.client import BucketClient, ClientSource
+from icectl.storage.buckets.gcs import gcs_source
+from icectl.storage.buckets.in_flight import InFlight
+from icectl.storage.buckets.listing import NativeListing
+from icectl.storage.buckets.requests import Requests, is_throttled
+from icectl.storage.buckets.s3 import s3_source
+from icectl.storage.buckets.store import NativeStore
+from icectl.storage.buckets.write import NativeWriter
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import remote_failure
 from icectl.storage.hdfs.store import open_hdfs
-from icectl.storage.native.azure import azure_source
-from icectl.storage.native.client import BucketClient, ClientSource
-from icectl.storage.native.gcs import gcs_source
-from icectl.storage.native.in_flight import InFlight
-from icectl.storage.native.listing import NativeListing
-from icectl.storage.native.requests import Requests, is_throttled
-from icectl.storage.native.s3 import s3_source
-from icectl.storage.native.store import NativeStore
-from icectl.storage.native.write import NativeWriter
 from icectl.storage.proof import Proof
 from icectl.storage.remote import RemoteStore, open_remote, secrets_of
 from icectl.storage.store import Store
@@ -32,6 +32,7 @@ class Driver:
     env: Env
     concurrency: int
     warn: Callable[[str], None]
+    deadline: Deadline
     known: RemoteStore | None = None
     opened_with: Mapping[str, str] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
@@ -48,6 +49,12 @@ class Driver:
                 )
                 self.opened_with = options
             return self.known
+
+
+def check_owner(location: str, options: Mapping[str, str], own: Sequence[str]) -> None:
+    """Check that credentials may go where a location says. Raises: Refused."""
+    if _SOURCES.get(locations.scheme(location)) is azure_source:
+        check_account(location, options, own)
 
 
 def bucket_store(driver: Driver) -> Callable[[], Store]:
@@ -87,6 +94,7 @@ def _native(source: ClientSource, driver: Driver) -> NativeStore:
         driver.env,
         InFlight(driver.concurrency, is_throttled),
         lambda: secrets_of(driver.renewed.current()),
+        driver.deadline,
     )
     writer = NativeWriter(
         requests, driver.env, driver.concurrency, Proof(), driver.warn, driver.store

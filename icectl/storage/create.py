@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +22,7 @@ from icectl.storage.temporary import temporary_name
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _AZURE = {"abfs", "abfss", "az", "wasb", "wasbs"}
-_CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n", "gs", "gcs", "hdfs"} | _AZURE
+CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n", "gs", "gcs", "hdfs"} | _AZURE
 _LONGEST_NAME = 200
 """Bytes that file systems take for a name, 255 as a rule, less what comes before it."""
 
@@ -35,7 +36,7 @@ def check_creatable(location: str) -> None:
     Raises: Refused elsewhere.
     """
     scheme = locations.scheme(location)
-    if scheme not in _CREATABLE:
+    if scheme not in CREATABLE:
         raise Refused(
             f"committing to {scheme}: storage is not offered, and "
             f"{locations.shown(location)} would be changed",
@@ -97,24 +98,27 @@ def replace_local(path: str, content: bytes) -> None:
     _sync_directory(path)
 
 
-def copy_local(path: str, target: str) -> None:
-    """Give a file a second name; elsewhere than on its own file system, copy it.
+def copy_local(name: str, folder: int, target: str) -> None:
+    """Give a file of an open folder a second name; on another file system, copy it.
 
-    Raises: OSError. The copy exists whole, or not at all.
+    A link is none. Raises: OSError. The copy exists whole, or not at all.
     """
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
-        os.link(path, target)
+        os.link(name, target, src_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_LINKS | {errno.EXDEV}:
             raise
-        _copy_bytes(path, target)
+        _copy_bytes(name, folder, target)
     _sync_directory(target)
 
 
-def _copy_bytes(path: str, target: str) -> None:
+def _copy_bytes(name: str, folder: int, target: str) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with _temporary(target) as (temporary, file):
-        with open(path, "rb") as source:
+        with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source:
+            mode = os.fstat(source.fileno()).st_mode
+            os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
             shutil.copyfileobj(source, file)
         _sync(file)
         os.replace(temporary, target)

@@ -127,13 +127,14 @@ ACCESS_DENIED = "access-denied"
 """Id of the error where a file may not be used; other files of the store may be."""
 
 NOT_A_FILE = "not-a-file"
-"""Id of the error where a location names no file that could be there, but a directory."""
+"""Id of the error where a location names no file that could be there, but a directory, say."""
 
 _IDS = {
     errno.EACCES: ACCESS_DENIED,
     errno.EPERM: ACCESS_DENIED,
     errno.EISDIR: NOT_A_FILE,
     errno.ENAMETOOLONG: NOT_A_FILE,
+    errno.ENXIO: NOT_A_FILE,
 }
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from icectl.codec.inventory import (
+from icectl.errors import StorageError, Unsupported, UsageError
+from icectl.files.inventory import (
     InventoryFile,
     InventoryForm,
     InventoryManifest,
@@ -14,7 +15,6 @@ from icectl.codec.inventory import (
     parse_manifest,
     read_rows,
 )
-from icectl.errors import StorageError, Unsupported, UsageError
 from icectl.storage import location as locations
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.same_store import SameStore

@@ -3,24 +3,23 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from typing import IO
 
 import pyarrow as pa
 
-from icectl.env import Env
+from icectl.env import Deadline, Env
 from icectl.storage import location as locations
 from icectl.storage.credentials import Places, Renewed, Vendor
+from icectl.storage.home import SCHEMES, Home
 from icectl.storage.local.store import LocalStore
+from icectl.storage.origins import joined
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
 
 _LOGGER = logging.getLogger(__name__)
-_BUCKET = "icectl.storage.bucket"
-"""Imported once a bucket is used: its drivers' modules are a tenth of a short run."""
 _AT_ONCE_LOCALLY = 8
 _AT_ONCE_IN_STORES = 48
 
@@ -29,24 +28,30 @@ _AT_ONCE_IN_STORES = 48
 class StorageOptions:
     """The options of storage: fsspec's own, what is read elsewhere, how much at once.
 
-    `options` win over those of `places`. Where these end, `renewed` has those that are valid now:
-    it is asked before each use, and crosses to other processes. `concurrency` is by kind of storage
-    where it is None. `warn` takes what the user should know of the storage itself.
+    `options` win over those of `places`, which the user configured. `served` are those that a
+    catalog's server says, which no credentials of the user follow (`origins.py`). Where these end,
+    `renewed` has those that are valid now: it is asked before each use, and crosses to other
+    processes. `own` are the locations that the user named, where no catalog names the table.
+    `concurrency` is by kind of storage where it is None. `warn` takes what the user should know of
+    the storage itself. `home` is where the table lies by the word of the user, or of its catalog.
     """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     places: Places = field(default_factory=dict, repr=False)
+    served: Places = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
     concurrency: int | None = None
     warn: Callable[[str], None] = _LOGGER.debug
     renewed: Vendor | None = field(default=None, repr=False)
+    own: tuple[str, ...] = ()
+    home: str | None = None
 
     def now(self) -> "StorageOptions":
-        """Return the options with the places that are valid at this moment.
+        """Return the options with what the server says that is valid at this moment.
 
         Raises: StorageError.
         """
-        return self if self.renewed is None else replace(self, places=self.renewed())
+        return self if self.renewed is None else replace(self, served=self.renewed())
 
     def crossing(self) -> "StorageOptions":
         """Return the options for another process: what warns stays in this one."""
@@ -54,12 +59,20 @@ class StorageOptions:
 
     def place(self, location: str) -> str:
         """Return the prefix whose options a location has; empty where there is none."""
-        fitting = (start for start in self.places if location.startswith(start))
-        return max(fitting, key=len, default="")
+        return _longest((*self.places, *self.served), location)
 
     def of(self, location: str) -> Mapping[str, str]:
-        """Return the options by which a location is reached."""
-        return {**self.places.get(self.place(location), {}), **self.options}
+        """Return the options by which a location is reached.
+
+        Raises: Refused, where the user's credentials would go to an address that a server names.
+        """
+        configured = self.places.get(_longest(self.places, location), {})
+        served = self.served.get(_longest(self.served, location), {})
+        return joined(configured, served, self.options)
+
+
+def _longest(starts: Iterable[str], location: str) -> str:
+    return max((start for start in starts if location.startswith(start)), key=len, default="")
 
 
 def requests_at_once(given: int | None, location: str) -> int:
@@ -72,14 +85,65 @@ def requests_at_once(given: int | None, location: str) -> int:
     return _AT_ONCE_LOCALLY if locations.is_local(location) else _AT_ONCE_IN_STORES
 
 
-def open_store(options: StorageOptions, env: Env) -> Store:
+def open_store(options: StorageOptions, env: Env, deadline: Deadline | None = None) -> Store:
     """Return the store for every location of a table, whichever schemes its metadata names.
 
     Nothing is connected to before it is used, and each scheme's driver is imported then.
     """
     local = LocalStore(requests_at_once(options.concurrency, "/"))
-    store = SchemeStore(options, env, local)
+    home = Home(None if options.path_map else options.home)
+    store = SchemeStore(options, env, local, home, deadline or Deadline(env))
+    if options.home is not None:
+        add_root(store, options.home)
     return PathMapStore(store, options.path_map) if options.path_map else store
+
+
+def store_of_table(store: Store) -> Store:
+    """Return the store for one table of several that share their connections."""
+    if not isinstance(store, SchemeStore):
+        return store
+    return replace(store, home=Home(), local=LocalStore(store.local.concurrency))
+
+
+def set_home(store: Store, location: str) -> None:
+    """Note where a table's catalog says that its metadata lie, once it was read there."""
+    if isinstance(store, SchemeStore) and locations.scheme(location) in SCHEMES:
+        store.home.location = location
+
+
+def home_of(store: Store) -> str | None:
+    """Return what `set_home` has noted."""
+    return store.home.location if isinstance(store, SchemeStore) else None
+
+
+def add_root(store: Store, folder: str) -> None:
+    """Let links lead to a folder, which the user or the catalog has named; it is resolved now."""
+    local = _local(store)
+    if local is not None:
+        with suppress(ValueError):  # it is not here, or a name that no folder has
+            local.roots.add(locations.local_path(folder))
+
+
+def files_behind_links(store: Store, files: pa.Array) -> list[str]:
+    """Return the files of this machine that only a link leads to, below what `add_root` was told.
+
+    Order: kept.
+    """
+    local, known, found = _local(store), dict[str, bool](), []
+    for file in files.to_pylist() if local is not None else ():
+        folder = locations.parent(file)
+        if folder not in known:
+            with suppress(ValueError):
+                assert local is not None
+                known[folder] = local.roots.has_link(locations.local_path(folder))
+        if known.get(folder):
+            found.append(file)
+    return found
+
+
+def _local(store: Store) -> LocalStore | None:
+    local = store.local if isinstance(store, SchemeStore) else store
+    return local if isinstance(local, LocalStore) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +153,24 @@ class SchemeStore:
     options: StorageOptions
     env: Env
     local: LocalStore
+    home: Home
+    deadline: Deadline
     remote: dict[str, Callable[[], Store]] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str) -> Store:
-        """Return the store that keeps a location."""
+        """Return the store that keeps a location. Raises: Unsupported; Refused, as Home.check."""
+        self.home.check(location)
         if locations.is_local(location):
             return self.local
-        key = _key(self.options.now(), location)
+        from icectl.storage.bucket import (  # a tenth of a short run
+            Driver,
+            bucket_store,
+            check_owner,
+        )
+
+        now = self.options.now()
+        key = _key(now, location)
         with self.lock:
             if key not in self.remote:
                 concurrency = requests_at_once(self.options.concurrency, location)
@@ -104,9 +178,16 @@ class SchemeStore:
                 renewed = Renewed(
                     partial(self._now_of, location), None if vendor is None else vendor.expire
                 )
-                bucket = import_module(_BUCKET)
-                self.remote[key] = bucket.bucket_store(
-                    bucket.Driver(location, renewed, self.env, concurrency, self.options.warn)
+                check_owner(location, now.of(location), now.own)
+                self.remote[key] = bucket_store(
+                    Driver(
+                        location,
+                        renewed,
+                        self.env,
+                        concurrency,
+                        self.options.warn,
+                        self.deadline,
+                    )
                 )
             opened = self.remote[key]
         return opened()

@@ -1,5 +1,6 @@
 """Reading a table that was moved or copied: locations that begin with FROM are read at TO."""
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -31,7 +32,7 @@ class PathMapStore:
         keys = _keys(location)
         best: tuple[int, str] | None = None
         for start, to in self.path_map:
-            start_key = locations.comparison_key(start)
+            start_key = _key(start)
             for key in keys:
                 if _below(key, start_key) and (best is None or len(start_key) > best[0]):
                     best = len(start_key), _moved(key[len(start_key) :], to)
@@ -120,8 +121,17 @@ def _keys(location: str) -> tuple[str, ...]:
     `hdfs:/p` also is a `/p` whose scheme was completed (R-164).
     """
     completed = _WITHOUT_AUTHORITY.fullmatch(location)
-    bare = (locations.comparison_key(completed[1]),) if completed else ()
-    return (locations.comparison_key(location), *bare)
+    bare = (_key(completed[1]),) if completed else ()
+    return (_key(location), *bare)
+
+
+def _key(location: str) -> str:
+    """Return the comparison key of a location; `./t/f` and `t/f` are one relative path."""
+    key = locations.comparison_key(location)
+    relative = key.removeprefix("file:")
+    if relative == key or relative.startswith("/"):
+        return key
+    return f"file:{posixpath.normpath(relative)}"
 
 
 def _below(key: str, start: str) -> bool:

@@ -1,7 +1,8 @@
 """Local folders by what they are, so that files are known by every way that leads to them."""
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -90,13 +91,58 @@ def real_location(location: str) -> str:
         return location
 
 
+def place_key(location: str) -> str:
+    """Return the loosest key, behind symbolic links, with a slash at its end."""
+    return locations.loosest_key(real_location(location)).rstrip("/") + "/"
+
+
 def linked_files(files: pa.Array) -> list[str]:
     """Resolve those of the files that are symbolic links. Order: kept."""
-    return [real_location(file) for file in files.to_pylist() if _is_link(file)]
+    return [real_location(file) for file in files.to_pylist() if is_link(file)]
 
 
-def _is_link(location: str) -> bool:
+def is_link(location: str) -> bool:
+    """Return whether there is a symbolic link of this name on this machine."""
     try:
         return os.path.islink(locations.local_path(location))
     except ValueError:
         return False
+
+
+def irregular_files(folder: str) -> Sequence[str]:
+    """Return the paths right in a folder that are neither files nor folders: links, pipes, devices.
+
+    None where the folder is not on this machine, or cannot be read.
+    """
+    try:
+        with os.scandir(locations.local_path(folder)) as entries:
+            return [
+                entry.path
+                for entry in entries
+                if not entry.is_file(follow_symlinks=False)
+                and not entry.is_dir(follow_symlinks=False)
+            ]
+    except (OSError, ValueError):
+        return ()
+
+
+def is_kept_from_owner(file: str, folder: str) -> bool:
+    """Return whether a file outside of a folder may be one that the folder's owner cannot read.
+
+    It is not where the file is the owner's too, or where everybody may read it who gets to the
+    folder that both lie below. Links are followed; a file that is not there is kept from nobody.
+    """
+    try:
+        path, own = (os.path.realpath(locations.local_path(each)) for each in (file, folder))
+        above = os.path.commonpath((path, own))
+        if above == own:
+            return False
+        status = os.stat(path)
+        if status.st_uid == os.stat(own).st_uid:
+            return False
+        is_open = bool(status.st_mode & stat.S_IROTH)
+        while is_open and (path := os.path.dirname(path)) != above:
+            is_open = bool(os.stat(path).st_mode & stat.S_IXOTH)
+    except (OSError, ValueError):
+        return False
+    return not is_open

@@ -24,15 +24,15 @@ from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_st
 from icectl.storage.proof import Proof
 from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
-from icectl.storage.s3.pages import parse_pages
 from icectl.storage.s3.store import (
     Call,
     list_objects,
     list_ranges,
-    renewing,
+    parse_pages,
     s3_options,
     server_time_ms,
     split_objects,
+    with_refreshing_credentials,
 )
 from icectl.storage.s3.write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
@@ -77,10 +77,16 @@ def open_remote(
             f"the storage driver for {scheme}: is not installed ({error})",
             hint=_INSTALLED_BY.get(scheme, "install it beside icectl, in the same environment"),
         ) from error
-    arguments = s3_options(options, concurrency) if protocol == "s3" else dict(options)
+    arguments: dict[str, Any] = dict(options)
+    if protocol == "s3":
+        arguments = s3_options(options, concurrency)
+    if "bearer_token" in arguments:  # which gcsfs would take for the name of a file
+        from google.oauth2.credentials import Credentials
+
+        arguments["token"] = Credentials(arguments.pop("bearer_token"))  # type: ignore[no-untyped-call]
     renews = renewed is not None and protocol == "s3" and "key" in options
     if renewed is not None and renews:
-        arguments = renewing(arguments, renewed)
+        arguments = with_refreshing_credentials(arguments, renewed)
     url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
     secrets = secrets_of(options)
     try:

@@ -4,20 +4,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from icectl.codec.manifest.manifest import read_manifest, read_manifests
-from icectl.codec.manifest.manifest_list import (
+from icectl.checks.identity import check_own_list
+from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.schemes import listed_with_scheme, with_schemes
+from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
+from icectl.files.manifest.manifest import read_manifest, read_manifests
+from icectl.files.manifest.manifest_list import (
     ManifestListReader,
     read_list_properties,
     read_manifest_list,
 )
-from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.rows import Entries, RawEntries
-from icectl.entries.schemes import listed_with_scheme, with_schemes
-from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.rule import Found
-from icectl.spec.snapshot import Snapshot
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
+from icectl.format.metadata import TableMetadata
+from icectl.format.rule import Found
+from icectl.format.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.reading import Problem, decode_file, of_one_file, read_file, try_file
 from icectl.table.snapshot_reader import ManifestListRead, MarkedManifest, SnapshotReader
@@ -43,10 +44,10 @@ class ListReader:
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:
         """Read what a manifest list lists, or a version 1 snapshot embeds (R-030)."""
-        del sound  # a list says nothing of what lives
-        if snapshot.manifest_list is not None:
-            location = snapshot.manifest_list
-            found = decode_file(location, lambda: self.read_list(read_file(store, location)))
+        location = snapshot.manifest_list
+        if location is not None:
+            content = read_file(store, location)
+            found = decode_file(location, lambda: self._decoded(snapshot, content, sound=sound))
             return tuple(listed_with_scheme(self.metadata, item) for item in found)
         return tuple(self._embedded(store, location) for location in snapshot.manifests or ())
 
@@ -66,12 +67,28 @@ class ListReader:
         if not isinstance(content, bytes):
             return ManifestListRead(snapshot, problems=((location, content),))
         try:
-            manifests = decode_file(location, partial(self.read_list, content))
+            manifests = decode_file(location, partial(self._decoded, snapshot, content))
+        except OtherFile as error:
+            return ManifestListRead(
+                snapshot, size_bytes=len(content), problems=((location, error),)
+            )
         except (CorruptTable, Unsupported) as error:
             problems = ((location, error),)
             found = ManifestListRead(snapshot, size_bytes=len(content), problems=problems)
             return found if isinstance(error, Unsupported) else _shown(found, content)
         return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
+
+    def _decoded(
+        self, snapshot: Snapshot, content: bytes, *, sound: bool = True
+    ) -> tuple[ManifestFile, ...]:
+        """Return the rows of a list, which is that of the snapshot where they have to be `sound`.
+
+        Raises: CorruptTable R-008, R-050, R-053; OtherFile R-054; Unsupported.
+        """
+        manifests = self.read_list(content)
+        if sound:
+            check_own_list(self.metadata, snapshot, read_list_properties(content), manifests)
+        return manifests
 
     def described(
         self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.checks.file_identity import StatedFile
 from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.deletes.by_file import NamedFiles, names_of
 from icectl.entries.rows import (
@@ -22,21 +23,22 @@ from icectl.entries.rows import (
     take,
     where,
 )
-from icectl.plan.compact.live import LiveFiles, files_of_snapshot
-from icectl.plan.compact.tasks import LOADED_COLUMNS
+from icectl.format.locations import scheme_of_entries, with_scheme
+from icectl.format.manifest import Content, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 from icectl.progress import Progress
-from icectl.spec.locations import scheme_of, with_scheme
-from icectl.spec.manifest import Content, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries_to_match
+from icectl.table.rewritable_files import LiveFiles, files_of_snapshot
+from icectl.table.rewrite_tasks import LOADED_COLUMNS
 from icectl.table.row_safety import check_live
+from icectl.table.stated import load_stated
 
-ReadNames = Callable[[Entries], NamedFiles]
-"""Reads which data files some position delete files name."""
+ReadNames = Callable[[Entries, Mapping[str, StatedFile]], NamedFiles]
+"""Reads which data files some position delete files name, with what entries state of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,17 @@ class LiveFilesReader:
         ]
         if not unread:
             return known
-        read: Mapping[str, Mapping[str, int]] = self.read_names(take(files.deletes, unread))
-        scheme = scheme_of(metadata)
+        deletes = take(files.deletes, unread)
+        stated = load_stated(
+            self.store,
+            metadata,
+            files.manifests,
+            [deletes],
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+        read: Mapping[str, Mapping[str, int]] = self.read_names(deletes, stated)
+        scheme = scheme_of_entries(metadata)
         if scheme:
             read = {place: _with_schemes(scheme, names) for place, names in read.items()}
         return {**known, **read}

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
+from icectl.format.layout import Layout, layout_of
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 from icectl.progress import Progress
-from icectl.spec.layout import Layout, layout_of
-from icectl.spec.manifest import ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.reading import read_in_threads
 from icectl.table.snapshot_reader import ManifestListRead, SnapshotReader, reader_of

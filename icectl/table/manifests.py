@@ -5,20 +5,24 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
+from threading import Lock
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from icectl.checks.identity import SCREENED, check_own_manifest, doubtful_manifests
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, concat, with_manifests_moved
+from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.entries.schemes import with_schemes
 from icectl.entries.shared_values import SharedValues
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
+from icectl.files.inflate import UnusuallyLargeError, usual_sizes
+from icectl.format.layout import Layout, layout_of_manifest
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
+from icectl.format.metadata import TableMetadata
 from icectl.progress import Progress
-from icectl.spec.layout import Layout, layout_of_manifest
-from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
-from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.reading import (
     FileRead,
@@ -85,7 +89,7 @@ def scan_manifests(
             yield manifest.index, *manifest.content
 
 
-def scan_entries(  # noqa: PLR0913 - as scan_manifests, and what may pass
+def scan_entries(
     store: Store,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
@@ -135,7 +139,7 @@ def load_entries(
     )[1]
 
 
-def load_manifests(  # noqa: PLR0913 - as scan_manifests, and what is held
+def load_manifests(
     store: Store,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
@@ -298,6 +302,17 @@ class _Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Large:
+    """A manifest that inflates to more than is usual, and is read again when nothing else is."""
+
+    index: int
+
+
+_ONE_LARGE = Lock()
+"""Held while such a manifest is decoded: in a process one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Decoder(Generic[_Done]):
     """Decodes groups of manifests, with the columns that are `wanted` of each.
 
@@ -315,12 +330,29 @@ class _Decoder(Generic[_Done]):
         """How many a manifest is decoded by: alone it has all processors to itself."""
         return _processors(self.concurrency) if len(self.manifests) == 1 else 1
 
-    def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed]]:
+    def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
         """Return a group as one, or each of its manifests where one has a problem.
 
-        And how many it is.
+        And how many it is. Of several manifests those that inflate to too much are left.
         """
         indices, contents = stored
+        if len(self.manifests) == 1:
+            return self._decode(indices, contents)
+        size = sum(len(content) for content in contents if isinstance(content, bytes))
+        try:
+            with usual_sizes(size):
+                return self._decode(indices, contents)
+        except UnusuallyLargeError:
+            return [(1, _Large(index)) for index in indices]
+
+    def decode_large(self, index: int, content: FileRead) -> _Done | _Failed:
+        """Return a manifest that `decode` has left."""
+        with _ONE_LARGE:
+            return self._try(index, content)
+
+    def _decode(
+        self, indices: Sequence[int], contents: Sequence[FileRead]
+    ) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
         found = [content for content in contents if isinstance(content, bytes)]
         try:
             if len(found) == len(contents):
@@ -340,33 +372,40 @@ class _Decoder(Generic[_Done]):
 
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> _Done:
         first = indices[0]
-        manifest, columns = self.manifests[first], self.wanted[first]
-        headers, rows = _decoded(
-            self.metadata,
-            contents,
-            manifest,
-            columns=columns,
-            indices=indices,
-            threads=self.threads,
+        columns = self.wanted[first]
+        is_listed = layout_of_manifest(self.manifests[first]) is Layout.MANIFEST_LISTS
+        screened = columns | SCREENED if is_listed else columns
+        part = self._decoded(indices, contents, screened)
+        if is_listed:
+            self._check_own(part, contents)
+            names = [
+                name for name in part.rows.table.column_names if name not in SCREENED - columns
+            ]
+            part = replace(part, rows=RawEntries(part.rows.table.select(names)))
+        return self.finish(part)
+
+    def _decoded(
+        self, indices: Sequence[int], contents: Sequence[bytes], columns: frozenset[str]
+    ) -> "ManifestsRead":
+        """Return manifests of one form; only those of lists are several."""
+        first = self.manifests[indices[0]]
+        reader = reader_of(self.metadata, layout_of_manifest(first))
+        headers, rows = reader.decode(
+            contents, first, columns=columns, indices=indices, threads=self.threads
         )
-        return self.finish(ManifestsRead(first, [*map(len, contents)], headers, rows))
+        return ManifestsRead(indices[0], [*map(len, contents)], headers, rows)
 
+    def _check_own(self, part: "ManifestsRead", contents: Sequence[bytes]) -> None:
+        """Check that manifests are those that their rows in the list describe. Raises: OtherFile.
 
-def _decoded(
-    metadata: TableMetadata,
-    contents: Sequence[bytes],
-    manifest: ManifestFile,
-    *,
-    columns: frozenset[str],
-    indices: Sequence[int],
-    threads: int,
-) -> tuple[Sequence[ManifestHeader], RawEntries]:
-    """Return manifests like `manifest`, which is the first of them.
-
-    Only those of lists are several.
-    """
-    reader = reader_of(metadata, layout_of_manifest(manifest))
-    return reader.decode(contents, manifest, columns=columns, indices=indices, threads=threads)
+        Those in doubt are decoded again, with the columns that tell.
+        """
+        described = self.manifests[part.first : part.first + len(contents)]
+        for place in doubtful_manifests(described, part.headers, part.sizes, part.rows, part.first):
+            whole = self._decoded([part.first + place], [contents[place]], PLANNING_COLUMNS)
+            check_own_manifest(
+                self.metadata, described[place], whole.headers[0], whole.sizes[0], whole.rows
+            )
 
 
 def _groups(
@@ -419,7 +458,12 @@ def _in_groups(
     decoded = in_threads(decoder.decode, gathered, group_sizes, threads=processors)
     with closing(stored), closing(decoded):
         for part in decoded:
-            for count, done in part:
+            for count, decoded_as in part:
+                done = (
+                    decoder.decode_large(decoded_as.index, read(decoded_as.index))
+                    if isinstance(decoded_as, _Large)
+                    else decoded_as
+                )
                 if not isinstance(done, _Failed):
                     progress.advance(count)
                 yield done

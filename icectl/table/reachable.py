@@ -11,11 +11,11 @@ from icectl.checks.searches.live_entries import fingerprints
 from icectl.entries.columns.values import distinct_count
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.rows import RawEntries, deletion_vectors, live
+from icectl.format.layout import Layout, layout_of_manifest
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestIdentity
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 from icectl.progress import Progress
-from icectl.spec.layout import Layout, layout_of_manifest
-from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestIdentity
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import distinct_manifests, load_manifest_lists

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TypeVar
 
-from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
+from icectl.errors import CorruptTable, MissingFile, OtherFile, StorageError, Unsupported
 from icectl.storage.failures import ACCESS_DENIED, NOT_A_FILE
 from icectl.storage.store import Store
 
@@ -95,7 +95,8 @@ def naming(location: str) -> Iterator[None]:
 def _naming(location: str, error: CorruptTable | Unsupported) -> CorruptTable | Unsupported:
     if isinstance(error, CorruptTable):
         message = error.message.removesuffix(f" ({error.rule})")
-        return CorruptTable(f"`{location}`: {message}", rule=error.rule, hint=error.hint)
+        kind = OtherFile if isinstance(error, OtherFile) else CorruptTable
+        return kind(f"`{location}`: {message}", rule=error.rule, hint=error.hint)
     message = f"`{location}`: {error.message}"
     return Unsupported(message, hint=error.hint, id=error.error_id, rule=error.rule)
 

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import together
-from icectl.spec.manifest import ManifestFile, ManifestIdentity
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.names import VERSION_HINT
-from icectl.spec.snapshot import Snapshot
+from icectl.format.manifest import ManifestFile, ManifestIdentity
+from icectl.format.metadata import TableMetadata
+from icectl.format.names import VERSION_HINT
+from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
 from icectl.storage.location import is_local, join, relative_ones
 from icectl.storage.real_paths import linked_files

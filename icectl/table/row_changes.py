@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from icectl.codec.puffin.positions import check_cardinality, read_dv
 from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.rows import Entries, by_row, data_files, deletion_vectors
+from icectl.files.puffin.positions import check_cardinality, read_dv
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file

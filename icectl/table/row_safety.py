@@ -11,15 +11,15 @@ from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.checks.finding import Finding, fault_findings
 from icectl.checks.metadata import check_row_counters
 from icectl.checks.searches.row_risks import Ledger, row_risks
-from icectl.checks.sfc1.metadata import check_named_once, check_tree_metadata, named
+from icectl.checks.sfc1_metadata import check_named_once, check_tree_metadata, named
 from icectl.checks.snapshots import check_main
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
-from icectl.spec.layout import Layout, layout_of, layout_of_table
-from icectl.spec.manifest import ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.rules import RULES
-from icectl.spec.snapshot import Snapshot
+from icectl.format.layout import Layout, layout_of, layout_of_table
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.rules import RULES
+from icectl.format.snapshot import Snapshot
 from icectl.table.manifest_lists import snapshot_reader
 from icectl.table.open import open_table
 from icectl.units import print_count
@@ -32,11 +32,11 @@ def open_to_change(catalog: Catalog) -> LoadedTable:
     """
     loaded = open_table(catalog)
     catalog.check_writable(loaded)
-    check_metadata(loaded.metadata)
+    require_safe_base(loaded.metadata)
     return loaded
 
 
-def check_metadata(metadata: TableMetadata) -> None:
+def require_safe_base(metadata: TableMetadata) -> None:
     """Do nothing where it is sure what a commit builds on, and how it numbers its rows.
 
     Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030; for any oddity.

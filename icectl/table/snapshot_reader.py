@@ -11,17 +11,17 @@ from typing import Protocol
 
 from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.rows import Entries, RawEntries
-from icectl.spec.layout import Layout
-from icectl.spec.manifest import ManifestFile, ManifestHeader, RootManifest, Status
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.rule import Found
-from icectl.spec.snapshot import Snapshot
+from icectl.format.layout import Layout
+from icectl.format.manifest import ManifestFile, ManifestHeader, RootManifest, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.rule import Found
+from icectl.format.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.reading import Problem
 
 _READERS: Mapping[Layout, str] = {
     Layout.MANIFEST_LISTS: "icectl.table.list_reader",
-    Layout.SFC_1: "icectl.table.sfc1.reader",
+    Layout.SFC_1: "icectl.sfc1.reader",
 }
 """Modules with a function `reader`: loaded where there is such a snapshot, since it takes time."""
 

@@ -142,7 +142,7 @@ def _fill(
     known |= here
 
 
-def _look_up(  # noqa: PLR0913, PLR0917 - the parts of a search
+def _look_up(
     store: Store,
     expected: Files,
     left: npt.NDArray[np.int64],

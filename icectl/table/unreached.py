@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.listed import ListedFiles
-from icectl.plan.remove_orphans import OrphanRule, OrphanVerdict
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
 from icectl.storage.temporary import TEMPORARY
 from icectl.table.known_locations import KnownLocations
+from icectl.table.orphan_verdicts import OrphanRule, OrphanVerdict
 
 UNREACHED_SCHEMA = LISTING_SCHEMA.append(pa.field("verdict", pa.int8(), nullable=False))
 

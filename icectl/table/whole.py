@@ -6,9 +6,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from icectl.catalog.metadata_files import read_file
+from icectl.catalog.metadata_files import check_own_version, read_file
 from icectl.catalog.versions import MetadataVersion, metadata_version
-from icectl.codec.metadata_file import find_table_uuid
 from icectl.entries.files import (
     content_files,
     distinct,
@@ -22,10 +21,11 @@ from icectl.entries.rows import Entries, concat, live, with_manifest_number
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.files.metadata_file import find_table_uuid
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot, ancestors
 from icectl.progress import Progress
-from icectl.spec.manifest import ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot, ancestors
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import try_manifests
@@ -69,6 +69,7 @@ def newest_whole_metadata(
     for version in sorted(older, key=_newest_first, reverse=True):
         try:
             metadata = read_file(store, version.location)
+            check_own_version(metadata, version.location)
         except (CorruptTable, Unsupported, FileNotFoundError):
             continue
         if uuid is None or metadata.table_uuid == uuid:

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.codec.data_file import open_data_file
 from icectl.entries.partition.transforms import transform_column
-from icectl.spec.transforms import apply, parse_transform
-from icectl.spec.types import PrimitiveType
+from icectl.files.data_file import open_data_file
+from icectl.format.transforms import apply, parse_transform
+from icectl.format.types import PrimitiveType
 from tests.benchmarks.measure import call, in_turn, median, ratio, verdict
 
 NAMES = ["id", "amount", "name", "code", "at"]

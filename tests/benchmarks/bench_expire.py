@@ -27,13 +27,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 
 from icectl.cli import app, session
-from icectl.codec.manifest.manifest import write_manifest
-from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.codec.metadata_file import read_metadata, write_metadata
 from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
-from icectl.spec.manifest import ManifestContent, ManifestFile
-from icectl.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
+from icectl.files.manifest.manifest import write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.files.metadata_file import read_metadata, write_metadata
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
 from icectl.storage.local.store import LocalStore
 from tests.benchmarks.bench_inspect import inflate
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
@@ -149,7 +149,7 @@ def most_reads(table: Path, words: list[str]) -> int:
 
 def plan_alone(words: list[str]) -> None:
     """Plan in this process, which has imported the command, and print how long that takes."""
-    import icectl.cli.courses.expire_snapshots  # noqa: F401 - what the command imports when it is called
+    import icectl.commands.expire_snapshots.run  # noqa: F401 - what the command imports when it is called
 
     with redirect_stdout(StringIO()):
         run = call(lambda: app.main(words))

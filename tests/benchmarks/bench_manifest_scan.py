@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastavro
 
-from icectl.codec.manifest.convert import in_file_format
-from icectl.codec.manifest.manifest import read_manifest, write_manifest
-from icectl.codec.manifest.write import ManifestForm
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
-from icectl.spec.manifest import FileFormat, ManifestContent
+from icectl.files.manifest.convert import in_file_format
+from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.write import ManifestForm
+from icectl.format.manifest import FileFormat, ManifestContent
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
 from tests.benchmarks.measure import Run, call, cpu_ratio, in_turn, median, process, ratio, verdict
 from tests.benchmarks.peers import pyiceberg_entries

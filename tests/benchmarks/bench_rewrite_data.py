@@ -21,10 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pyarrow.parquet as pq
 
-from icectl.engine.kernels.equality_deletes import EqualityDeletes
-from icectl.engine.kernels.partition_rows import Partition
-from icectl.engine.kernels.read_data import SourceFile, written_schema
-from icectl.engine.kernels.rewrite_data import (
+from icectl.format.data_paths import data_file_name
+from icectl.format.metrics_modes import metrics_modes
+from icectl.format.partition import PartitionSpec
+from icectl.rows.equality_deletes import EqualityDeletes
+from icectl.rows.partition_rows import Partition
+from icectl.rows.read_data import SourceFile, written_schema
+from icectl.rows.rewrite_data import (
     DeletesOfGroup,
     FileGroup,
     PositionDeletes,
@@ -32,10 +35,7 @@ from icectl.engine.kernels.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
-from icectl.engine.kernels.write_data import FileOutputs, write_options
-from icectl.spec.data_paths import data_file_name
-from icectl.spec.metrics_modes import metrics_modes
-from icectl.spec.partition import PartitionSpec
+from icectl.rows.write_data import FileOutputs, write_options
 from tests.benchmarks.compact_tables import (
     COLUMNS,
     SCHEMA,
@@ -168,7 +168,8 @@ def write_deletes(directory: Path, paths: Sequence[Path]) -> DeletesOfGroup:
     positions, equality = [], []
     for number, path in enumerate(paths):
         made = write_positions(directory / f"p{number}.parquet", str(path), SMALL_ROWS, 50)
-        positions.append(PositionDeletes(str(made), "parquet", frozenset([str(path)])))
+        file = SourceFile(str(made), "parquet", 50, 2)
+        positions.append(PositionDeletes(file, frozenset([str(path)])))
     every = frozenset(map(str, paths))
     for number in range(EQUALITY_COUNT):
         made = write_keys(directory / f"e{number}.parquet", number, SMALL_COUNT * SMALL_ROWS, 500)

@@ -25,14 +25,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastavro
 
-from icectl.codec.avro.compression import deflate_block, inflate_block
-from icectl.codec.manifest.manifest import read_manifest
-from icectl.codec.manifest.move import move_entries
-from icectl.codec.manifest.pieces import PieceWriter
-from icectl.codec.manifest.write import ManifestForm
 from icectl.entries.inherit import inherit
-from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
-from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.files.avro.compression import deflate_block, inflate_block
+from icectl.files.manifest.manifest import read_manifest
+from icectl.files.manifest.move import move_entries
+from icectl.files.manifest.pieces import PieceWriter
+from icectl.files.manifest.write import ManifestForm
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.table.manifest_groups import PLANNED_COLUMNS
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build
 from tests.benchmarks.measure import Run, call, in_turn, median, process, verdict
 from tests.benchmarks.peers import pyiceberg_entries

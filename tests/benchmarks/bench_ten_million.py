@@ -19,11 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.codec.metadata_file import read_metadata, write_metadata
-from icectl.spec.manifest import ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
+from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.files.metadata_file import read_metadata, write_metadata
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
 from tests.benchmarks.big_table import SNAPSHOT_ID, build
 from tests.benchmarks.measure import Run, process, verdict
 

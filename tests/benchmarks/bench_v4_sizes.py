@@ -19,12 +19,12 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from icectl.codec.puffin.positions import write_bitmap
-from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries
-from icectl.entries.sfc1.rows import STATS
-from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.snapshot import Snapshot, SnapshotRef
+from icectl.files.puffin.positions import write_bitmap
+from icectl.format.manifest import Content, FileFormat, Status
+from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.sfc1.manifest_file import TreeContent, read_tree, write_tree
+from icectl.sfc1.rows import STATS
 from tests.benchmarks.measure import verdict
 from tests.benchmarks.trees import ENTRIES, LOCATION, TreeTable, new_files
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from icectl.codec.metadata_file import write_metadata
 from icectl.entries.rows import Entries
+from icectl.files.metadata_file import write_metadata
 from tests.benchmarks import big_table, trees
 from tests.benchmarks.big_table import STATS_COLUMNS
 from tests.benchmarks.measure import cpu_ratio, in_turn, median, process, verdict

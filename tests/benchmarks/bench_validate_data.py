@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.engine.kernels.check_data_file import RecordedFile, TableFacts, check_data_file
-from icectl.spec.manifest import FileFormat
-from icectl.spec.partition import PartitionField
-from icectl.spec.schema import Schema
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.format.manifest import FileFormat
+from icectl.format.partition import PartitionField
+from icectl.format.schema import Schema
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, PrimitiveType
+from icectl.rows.check_data_file import RecordedFile, TableFacts, check_data_file
 from tests.benchmarks.compact_tables import build
 from tests.benchmarks.measure import Run, call, in_turn, median, process, ratio, verdict
 

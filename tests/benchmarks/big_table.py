@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from icectl.codec.manifest.manifest import write_manifest
-from icectl.codec.manifest.manifest_list import write_manifest_list
-from icectl.codec.metadata_file import write_metadata
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.sort import SortOrder
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.files.manifest.manifest import write_manifest
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.files.metadata_file import write_metadata
+from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.format.sort import SortOrder
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, PrimitiveType
 
 STATS_COLUMNS = 20
 SCHEMA = Schema(

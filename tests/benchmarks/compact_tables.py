@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.manifest.manifest import write_manifest
-from icectl.codec.manifest.manifest_list import write_manifest_list
-from icectl.codec.metadata_file import write_metadata
-from icectl.codec.parquet.metrics import read_metrics
-from icectl.codec.parquet.schema import schema_from_arrow
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.sort import SortOrder
+from icectl.files.manifest.manifest import write_manifest
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.files.metadata_file import write_metadata
+from icectl.files.parquet.metrics import read_metrics
+from icectl.files.parquet.schema import schema_from_arrow
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.format.sort import SortOrder
 
 SYNC = b"icectl-test-sync"
 START_MS = 1_750_000_000_000

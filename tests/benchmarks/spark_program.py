@@ -34,7 +34,7 @@ def main() -> None:
     """Answer until stdin ends."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.python.daemon.module": "icectl.engine.spark_daemon",
+        "spark.python.daemon.module": "icectl.rows.spark_daemon",
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",

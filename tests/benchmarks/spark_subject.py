@@ -15,15 +15,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from icectl.engine.compact_job import Engine
-from icectl.engine.spark_rewrite import SparkEngine
-from icectl.engine.spark_start import SparkOptions
+from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.run import execute, prepare
 from icectl.env import Deadline, SystemEnv
-from icectl.plan.compact.groups import CompactOptions
-from icectl.plan.compact.sizes import sizes_of
 from icectl.progress import SilentProgress
-from icectl.run.compact.compact import execute, prepare
+from icectl.rows.compact_job import Engine
+from icectl.rows.spark_rewrite import SparkEngine
+from icectl.rows.spark_start import SparkOptions
 from icectl.storage.open import StorageOptions
+from icectl.table.output_sizes import sizes_of
 from tests.builders.compactions import compaction_of
 
 

@@ -13,23 +13,23 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from icectl.codec.manifest.manifest import read_manifest, write_manifest
-from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.commit.sfc1.draft import ParentState, RemovedFile, TreeChange
-from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries
 from icectl.entries.schema import ALL_COLUMNS
+from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec
+from icectl.format.snapshot import Snapshot
+from icectl.format.sort import SortOrder
+from icectl.format.updates import AddSnapshot, SetProperties, apply_all
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import Content, ManifestContent, ManifestFile, Status
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.snapshot import Snapshot
-from icectl.spec.sort import SortOrder
-from icectl.spec.updates import AddSnapshot, SetProperties, apply_all
+from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
+from icectl.sfc1.commit.writer import TreeWriter
+from icectl.sfc1.manifests import TreeFacts, tree_rows
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.benchmarks.big_table import SCHEMA, STATS_COLUMNS, entries
 from tests.stores.fixed_env import FixedEnv
 

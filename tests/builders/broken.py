@@ -525,7 +525,7 @@ def r162_a_version_written_twice(broken: Broken) -> None:
     current.with_name(name).write_bytes(current.read_bytes())
 
 
-@damage("v2", level="files")
+@damage("v2")
 def r163_a_version_hint_that_is_behind(broken: Broken) -> None:
     (broken.directory / "metadata" / "version-hint.text").write_text("1")
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from icectl.checks.finding import Finding
 from icectl.entries.rows import RawEntries
-from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.snapshot import Snapshot
-from icectl.spec.sort import SortOrder
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.snapshot import Snapshot
+from icectl.format.sort import SortOrder
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, PrimitiveType
 from tests.builders.entry_rows import entries
 
 MANIFEST = "s3://b/t/metadata/m0.avro"

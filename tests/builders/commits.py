@@ -7,8 +7,8 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Capabilities, CommitOutcome, Committed, LoadedTable
 from icectl.catalog.versions import metadata_version
 from icectl.env import Env
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.updates import SetProperties, Update
+from icectl.format.metadata import TableMetadata
+from icectl.format.updates import SetProperties, Update
 from icectl.storage.local.store import LocalStore
 from icectl.storage.location import parent
 

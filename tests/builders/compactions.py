@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.run import Compacted, PreparedCompaction, execute, prepare
 from icectl.commit.access import TableAccess
-from icectl.engine.compact_job import Engine
 from icectl.entries.rows import by_row
 from icectl.env import Env
-from icectl.plan.compact.groups import CompactOptions
-from icectl.plan.compact.sizes import Sizes
-from icectl.run.compact.compact import Compacted, PreparedCompaction, execute, prepare
-from icectl.spec.metadata import TableMetadata
+from icectl.format.metadata import TableMetadata
+from icectl.rows.compact_job import Engine
+from icectl.table.output_sizes import Sizes
 from tests.builders.expiry import NOW_MS, access_to
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import dv_positions, head, live_entries

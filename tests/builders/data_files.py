@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.codec.parquet.schema import child_fields, with_children
-from icectl.engine.kernels.read_data import SourceFile
-from icectl.engine.kernels.write_data import FileOutputs
-from icectl.spec.data_paths import data_file_name
-from icectl.spec.schema import Schema, schema_from_json
+from icectl.files.parquet.schema import child_fields, with_children
+from icectl.format.data_paths import data_file_name
+from icectl.format.schema import Schema, schema_from_json
+from icectl.rows.read_data import SourceFile
+from icectl.rows.write_data import FileOutputs
 
 
 class MemoryFiles:

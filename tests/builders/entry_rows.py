@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.format.manifest import Content, FileFormat, Status
 
 DEFAULTS: dict[str, Any] = {
     "content": Content.DATA,

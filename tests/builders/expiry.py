@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog
+from icectl.commands.expire_snapshots.run import Expired, ExpireOptions, execute, prepare
 from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.plan.retention import AskedRetention
 from icectl.progress import Progress, SilentProgress
-from icectl.run.expire_snapshots.expire_snapshots import Expired, ExpireOptions, execute, prepare
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
+from icectl.table.retention import AskedRetention
 from tests.builders.rows import (
     current_metadata,
     listed_manifests,

@@ -5,24 +5,24 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from icectl.engine.kernels.equality_deletes import EqualityDeletes
-from icectl.engine.kernels.read_data import SourceFile, written_schema
-from icectl.engine.kernels.rewrite_data import (
+from icectl.entries.deletes import apply as deletes
+from icectl.entries.partition.key import decode_key
+from icectl.entries.rows import by_row
+from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.format.manifest import FileFormat
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
+from icectl.format.schema import Schema
+from icectl.progress import SilentProgress
+from icectl.rows.equality_deletes import EqualityDeletes
+from icectl.rows.read_data import SourceFile, written_schema
+from icectl.rows.rewrite_data import (
     DeletesOfGroup,
     DeletionVector,
     FileGroup,
     PositionDeletes,
     TableColumns,
 )
-from icectl.entries.deletes import apply as deletes
-from icectl.entries.partition.key import decode_key
-from icectl.entries.rows import by_row
-from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.progress import SilentProgress
-from icectl.spec.manifest import FileFormat
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import result_types
-from icectl.spec.schema import Schema
 from icectl.storage.location import loosest_key
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
@@ -81,8 +81,7 @@ def _deletes(matches: deletes.Matches, data: list[Row], ids: dict[str, Any]) -> 
         else:
             meant = by_key.get(loosest_key(row["referenced_data_file"] or ""))
             named |= {meant} if meant is not None else set()
-            name = FileFormat(row["file_format"]).name
-            positions.append(PositionDeletes(row["location"], name, named))
+            positions.append(PositionDeletes(_source(row, None), named))
     return DeletesOfGroup(tuple(positions), tuple(vectors), tuple(equality))
 
 

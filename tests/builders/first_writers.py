@@ -22,3 +22,7 @@ def as_first_writers_did(directory: Path, *, embedding: int = 2) -> None:
         listed = read_avro(snapshot.pop("manifest-list"))
         snapshot["manifests"] = [manifest["manifest_path"] for manifest in listed]
     path.write_text(json.dumps(members))
+    for older in path.parent.glob("*.metadata.json"):
+        text = json.loads(older.read_text())
+        text.pop("table-uuid", None)
+        older.write_text(json.dumps(text))

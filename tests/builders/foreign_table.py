@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.catalog.resolve import resolve
 from icectl.env import SystemEnv
-from icectl.spec.metadata import TableMetadata
+from icectl.format.metadata import TableMetadata
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
 from icectl.table.open import open_table

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot, SnapshotRef
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot, SnapshotRef
 from tests.builders.plain_metadata import plain_metadata
 
 

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
-from icectl.engine.kernels.write_data import FileOutputs
-from icectl.engine.local import LocalEngine
-from icectl.plan.compact.task import RewriteTask
+from icectl.rows.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.rows.local import LocalEngine
+from icectl.rows.write_data import FileOutputs
 from icectl.table.reading import in_threads
+from icectl.table.rewrite_task import RewriteTask
 
 
 class InlineEngine(LocalEngine):

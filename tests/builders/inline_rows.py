@@ -8,19 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.codec.metadata_file import write_metadata
 from icectl.commit.access import TableAccess
-from icectl.engine.compact_job import OutputPlaces
-from icectl.engine.find_job import FindJob, FoundRows, run_find
-from icectl.engine.kernels.write_data import FileOutputs
-from icectl.engine.write_job import WriteJob, run_write
 from icectl.env import Env, SystemEnv
-from icectl.plan.compact.task import RewriteTask
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import FixedType, ListType, NestedField, PrimitiveType, Type
+from icectl.files.metadata_file import write_metadata
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.transforms import parse_transform
+from icectl.format.types import FixedType, ListType, NestedField, PrimitiveType, Type
+from icectl.rows.compact_job import OutputPlaces
+from icectl.rows.find_job import FindJob, FoundRows, run_find
+from icectl.rows.write_data import FileOutputs
+from icectl.rows.write_job import WriteJob, run_write
 from icectl.storage.store import Store
+from icectl.table.rewrite_task import RewriteTask
 from tests.builders.expiry import access_to
 from tests.builders.plain_metadata import plain_metadata
 from tests.builders.table_builder import TableBuilder, make_rows

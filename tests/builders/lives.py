@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from icectl.spec.schema import Schema
-from icectl.spec.snapshot import SnapshotRef
-from icectl.spec.types import DecimalType, NestedField, PrimitiveType
-from icectl.spec.updates import RemoveSnapshotRef, SetSnapshotRef
+from icectl.format.schema import Schema
+from icectl.format.snapshot import SnapshotRef
+from icectl.format.types import DecimalType, NestedField, PrimitiveType
+from icectl.format.updates import RemoveSnapshotRef, SetSnapshotRef
 from tests.builders.rows import (
     current_metadata,
     listed_manifests,

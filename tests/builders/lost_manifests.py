@@ -1,21 +1,22 @@
 """Tables whose lists name manifests that are gone, and readers of them, for what repairs prove."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FILE_SYSTEM
-from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.env import Deadline
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 from icectl.progress import SilentProgress
-from icectl.run.reader import Reader
-from icectl.spec.manifest import ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
@@ -76,6 +77,15 @@ def lose(manifest: ManifestFile) -> ManifestFile:
     """Remove a manifest's file."""
     Path(manifest.manifest_path).unlink()
     return manifest
+
+
+def date_files(table: TableBuilder) -> None:
+    """Let live files be of the time of the snapshots that added them, as they would be."""
+    times = {one.snapshot_id: one.timestamp_ms for one in table.metadata.snapshots}
+    for row in table.live():
+        path = Path(row["location"])
+        if path.exists():
+            os.utime(path, ns=(times[row["snapshot_id"]] * 10**6,) * 2)
 
 
 def relist(table: TableBuilder, snapshot_id: int, manifests: Sequence[ManifestFile]) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.sort import SortOrder
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.sort import SortOrder
 
 NO_FIELDS = Schema(0, ())
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from tests.builders.relocate import Record, Relocation
 from tests.builders.rows import read_metadata
+from tests.builders.table_builder import TableBuilder
 
 Spelling = Callable[[str, str, str], str]
 """Of a path, below the table's directory and in the whole, and a link to that directory."""
@@ -75,3 +76,13 @@ def respell(table: Path, metadata_file: Path, link: Path, seed: int) -> None:
         for item in metadata.get(member) or ():
             item[key] = spelled(item[key], ANY)
     metadata_file.write_text(json.dumps(metadata))
+
+
+def respell_data_files(table: TableBuilder, location: str) -> None:
+    """Have the next commit name all data files below another spelling of the table's location."""
+    for entries in table._entries.values():
+        for row in entries:
+            if row["content"] == 0:
+                row["location"] = row["location"].replace(table.location, location)
+    table.merge_manifests_above = 0
+    table.append([99])

@@ -13,21 +13,21 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.catalog.given_file import GIVEN
-from icectl.codec.manifest.manifest import write_manifest
-from icectl.codec.puffin.container import read_puffin, write_puffin
-from icectl.codec.puffin.positions import dv_blob, read_dv, write_bitmap
-from icectl.codec.sfc1.manifest import TreeContent, write_tree
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
-from icectl.entries.sfc1.rows import COUNTS, STATS
 from icectl.env import Deadline
+from icectl.files.manifest.manifest import write_manifest
+from icectl.files.puffin.container import read_puffin, write_puffin
+from icectl.files.puffin.positions import dv_blob, read_dv, write_bitmap
+from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
+from icectl.format.metadata_json import parse_metadata
+from icectl.format.snapshot import Snapshot
 from icectl.progress import SilentProgress
-from icectl.run.reader import Reader
-from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
-from icectl.spec.metadata_json import parse_metadata
-from icectl.spec.snapshot import Snapshot
-from icectl.table.sfc1.live import vector_positions
-from icectl.table.sfc1.manifests import TreeFacts
+from icectl.sfc1.live import vector_positions
+from icectl.sfc1.manifest_file import TreeContent, write_tree
+from icectl.sfc1.manifests import TreeFacts
+from icectl.sfc1.rows import COUNTS, STATS
+from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
 from tests.stores.fixed_env import FixedEnv
 

@@ -15,17 +15,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.manifest.manifest import write_manifest
-from icectl.codec.manifest.manifest_list import write_manifest_list
-from icectl.codec.metadata_file import write_metadata
-from icectl.codec.parquet.metrics import read_metrics
-from icectl.codec.parquet.schema import arrow_schema
-from icectl.codec.puffin.container import NewBlob, read_puffin, write_puffin
-from icectl.codec.puffin.positions import write_dv
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.spec.manifest import (
+from icectl.files.manifest.manifest import write_manifest
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.files.metadata_file import write_metadata
+from icectl.files.parquet.metrics import read_metrics
+from icectl.files.parquet.schema import arrow_schema
+from icectl.files.puffin.container import NewBlob, read_puffin, write_puffin
+from icectl.files.puffin.positions import write_dv
+from icectl.format.manifest import (
     Content,
     FieldSummary,
     FileFormat,
@@ -33,16 +33,16 @@ from icectl.spec.manifest import (
     ManifestFile,
     Status,
 )
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.names import metadata_file_name
-from icectl.spec.partition import PartitionField, PartitionSpec, partition_path, result_types
-from icectl.spec.schema import Schema
-from icectl.spec.single_value import encode
-from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.sort import SortOrder
-from icectl.spec.transforms import apply, parse_transform
-from icectl.spec.types import DecimalType, NestedField, PrimitiveType, Type
-from icectl.spec.updates import (
+from icectl.format.metadata import TableMetadata
+from icectl.format.names import metadata_file_name
+from icectl.format.partition import PartitionField, PartitionSpec, partition_path, result_types
+from icectl.format.schema import Schema
+from icectl.format.single_value import encode
+from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.format.sort import SortOrder
+from icectl.format.transforms import apply, parse_transform
+from icectl.format.types import DecimalType, NestedField, PrimitiveType, Type
+from icectl.format.updates import (
     AddSnapshot,
     SetProperties,
     SetSnapshotRef,

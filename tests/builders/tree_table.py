@@ -9,14 +9,14 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commit.outputs import outputs_of
-from icectl.commit.sfc1.draft import ParentState, RemovedFile, TreeChange
-from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.env import Env
-from icectl.spec.manifest import Content
+from icectl.format.manifest import Content
+from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
+from icectl.sfc1.commit.writer import TreeWriter
+from icectl.sfc1.manifests import TreeFacts, tree_rows
 from icectl.storage.local.store import LocalStore
-from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.builders.table_builder import EntryRow
 

@@ -19,24 +19,24 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
-from icectl.codec.puffin.positions import read_dv
 from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.outputs import Outputs, outputs_of
-from icectl.commit.sfc1.draft import ParentState, RemovedFile, TreeChange
-from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
+from icectl.files.puffin.positions import read_dv
+from icectl.format.expressions import Expression
+from icectl.format.manifest import Content, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec, result_types
+from icectl.format.updates import Update, with_log
 from icectl.progress import SilentProgress
-from icectl.spec.expressions import Expression
-from icectl.spec.manifest import Content, Status
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec, result_types
-from icectl.spec.updates import Update, with_log
+from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
+from icectl.sfc1.commit.writer import TreeWriter
+from icectl.sfc1.manifests import TreeFacts, tree_rows
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.builders.expiry import Clock, access_to
 from tests.builders.rows import local, read_metadata, read_rows, with_whole_locations
 from tests.builders.table_builder import (

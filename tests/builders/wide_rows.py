@@ -21,24 +21,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.codec.parquet.schema import schema_from_arrow
-from icectl.engine.kernels.equality_deletes import EqualityDeletes
-from icectl.engine.kernels.partition_rows import Partition
-from icectl.engine.kernels.read_data import SourceFile, written_schema
-from icectl.engine.kernels.rewrite_data import (
+from icectl.commands.compact.run import SORT_BYTES
+from icectl.files.parquet.schema import schema_from_arrow
+from icectl.format.metrics_modes import metrics_modes
+from icectl.format.partition import PartitionSpec
+from icectl.format.sort import order_from_json
+from icectl.rows.equality_deletes import EqualityDeletes
+from icectl.rows.order import ZOrder
+from icectl.rows.partition_rows import Partition
+from icectl.rows.read_data import SourceFile, written_schema
+from icectl.rows.rewrite_data import (
     DeletesOfGroup,
     FileGroup,
     PositionDeletes,
     TableColumns,
     rewrite_data,
 )
-from icectl.engine.kernels.sort_rows import Sorting
-from icectl.engine.kernels.write_data import FileOutputs, write_options
-from icectl.plan.compact.order import ZOrder
-from icectl.run.compact.compact import SORT_BYTES
-from icectl.spec.metrics_modes import metrics_modes
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.sort import order_from_json
+from icectl.rows.sort_rows import Sorting
+from icectl.rows.write_data import FileOutputs, write_options
 
 _PIECE_BYTES = 64 << 20
 
@@ -235,7 +235,8 @@ def _deletes(case: Case, directory: Path, location: str) -> DeletesOfGroup:
         file = SourceFile(str(path), "parquet", int((directory / "deleted").read_text()), 2)
         return DeletesOfGroup((), (), (EqualityDeletes(file, (2,), frozenset([location])),))
     if case.deletes == "position":
-        return DeletesOfGroup((PositionDeletes(str(path), "parquet", frozenset([location])),))
+        file = SourceFile(str(path), "parquet", int((directory / "deleted").read_text()), 2)
+        return DeletesOfGroup((PositionDeletes(file, frozenset([location])),))
     return DeletesOfGroup()
 
 
@@ -267,6 +268,7 @@ def write_deletes(case: Case, directory: Path) -> None:
         schema = pa.schema([fields[0].with_type(paths.type), fields[1]])
         rows = pa.Table.from_arrays([paths, pa.array([*range(count), 3])], schema=schema)
         pq.write_table(rows, path, dictionary_pagesize_limit=1 << 30)
+        (directory / "deleted").write_text(str(len(rows)))
 
 
 def _outputs(directory: Path) -> FileOutputs:

@@ -144,13 +144,14 @@ def python_server(answering: Answering, tls: Any = None) -> Iterator[PythonServe
                 return
             content = reply.content
             self.send_response(reply.status)
-            for name, value in {"Content-Type": "application/json", **reply.headers}.items():
+            usual = {"Content-Type": "application/json", "Content-Length": str(len(content))}
+            for name, value in (usual | reply.headers).items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            if self.command != "HEAD":
+                self.wfile.write(content)
 
-        do_GET = do_POST = handle_any  # noqa: N815
+        do_GET = do_POST = do_HEAD = do_PUT = do_DELETE = handle_any  # noqa: N815
 
         def log_message(self, *_: Any) -> None: ...
 

@@ -10,8 +10,8 @@ from unittest.mock import patch
 from icectl.catalog.protocol import Catalog, CommitOutcome, LoadedTable
 from icectl.catalog.warehouse import TableInCatalog, Warehouse
 from icectl.cli import naming
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import Update
+from icectl.format.requirements import Requirement
+from icectl.format.updates import Update
 
 NAME = "main"
 """What tests call the catalog."""

@@ -74,22 +74,24 @@ def test_the_first_file_that_says_something_counts(tmp_path: Path) -> None:
 
 
 def test_the_strongest_layer_of_a_property_counts(tmp_path: Path) -> None:
-    (tmp_path / ".pyiceberg.yaml").write_text("catalog: {p: {uri: http://y, a: y, b: y, c: y}}")
-    own = own_layer({"P": {"a": "t", "b": "t", "c": "t", "s3": {"region": "r"}}}, Path("f.toml"))
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog: {p: {uri: http://y, d: y}, q: {a: y}}")
+    table = {"uri": "http://t", "a": "t", "b": "t", "c": "t", "s3": {"region": "r"}}
+    own = own_layer({"P": table}, Path("f.toml"))
     environment = {"PYICEBERG_CATALOG__P__A": "e", "PYICEBERG_CATALOG__P__B": "e"}
     found = read_configuration(environment, own, lambda: [tmp_path])
     settings = found.settings("p", environment, {"A": "o"})
     assert (settings.kind, settings.properties) == (
         "rest",
-        {"uri": "http://y", "a": "o", "b": "e", "c": "t", "s3.region": "r"},
+        {"uri": "http://t", "a": "o", "b": "e", "c": "t", "s3.region": "r"},
     )
     assert settings.origins == {
-        "uri": f"`{tmp_path}/.pyiceberg.yaml`",
+        "uri": "`catalog.P.uri` in f.toml",
         "a": "`--catalog-option`",
         "b": "`PYICEBERG_CATALOG__P__B`",
         "c": "`catalog.P.c` in f.toml",
         "s3.region": "`catalog.P.s3.region` in f.toml",
     }
+    assert found.catalogs["q"]["a"].origin == f"`{tmp_path}/.pyiceberg.yaml`"
 
 
 @pytest.mark.parametrize(

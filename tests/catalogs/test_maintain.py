@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from icectl.spec.properties import ORPHANS_LOOKED_FOR
+from icectl.format.properties import ORPHANS_LOOKED_FOR
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata

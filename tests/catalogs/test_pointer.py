@@ -11,9 +11,9 @@ from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain
 from icectl.catalog.protocol import Committed, Conflict, Unknown
 from icectl.env import SystemEnv
 from icectl.errors import Refused, StorageError, TableNotFound
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.requirements import AssertRefSnapshotId
-from icectl.spec.updates import SetProperties, Update
+from icectl.format.metadata import TableMetadata
+from icectl.format.requirements import AssertRefSnapshotId
+from icectl.format.updates import SetProperties, Update
 from icectl.storage.local.store import LocalStore
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder

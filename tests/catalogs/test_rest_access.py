@@ -20,7 +20,7 @@ import pytest
 from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
 from icectl.catalog.rest.client import Config, RestClient
-from icectl.catalog.rest.products import product_of
+from icectl.catalog.rest.served import product_of
 from icectl.catalog.rest.warehouse import RestWarehouse, connect
 from icectl.catalog.warehouse import CatalogAccess, TablePlace
 from icectl.errors import IcectlError
@@ -172,7 +172,7 @@ def aws_signature(seen: Seen, key: str, secret: str, region: str, service: str) 
 
 
 def test_the_servers_configuration_counts(catalog: Fake) -> None:
-    """Defaults below the user's properties, overrides above; the prefix is part of every path."""
+    """Overrides are above the user's properties, but for headers; the prefix is in every path."""
     catalog.config = {
         "defaults": {"header.x-a": "default", "header.x-b": "default"},
         "overrides": {"prefix": "main|wh", "header.x-c": "override", "namespace-separator": "%2E"},
@@ -183,7 +183,7 @@ def test_the_servers_configuration_counts(catalog: Fake) -> None:
     found.table(TableName(("db", "in ner", "ä/b"), "t")).catalog.load()
     load = catalog.server.seen[-1]
     assert load.path == "/v1/main%7Cwh/namespaces/db.in%20ner.%C3%A4%2Fb/tables/t"
-    assert [load.headers[f"x-{name}"] for name in "abc"] == ["default", "mine", "override"]
+    assert [load.headers.get(f"x-{name}") for name in "abc"] == [None, "mine", "mine"]
 
 
 def test_levels_of_namespaces_are_parted_as_the_protocol_has_it(catalog: Fake) -> None:

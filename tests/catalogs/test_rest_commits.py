@@ -55,11 +55,23 @@ NO_ANSWER = [
     refusal(503, "try later", "ServiceUnavailableException"),
     Reply(504, b""),
     refusal(500, "who knows", "CommitStateUnknownException"),
+    refusal(500, "it broke at some moment", "RuntimeException"),
     Reply(408, b""),
     Reply(204, b""),
     Reply(200, b"not json"),
 ]
-NAMES = ["dropped", "500", "502", "503", "504", "said unknown", "408", "204", "no JSON"]
+NAMES = [
+    "dropped",
+    "500",
+    "502",
+    "503",
+    "504",
+    "said unknown",
+    "said broken",
+    "408",
+    "204",
+    "no JSON",
+]
 
 
 def test_the_request_says_what_must_hold_and_what_changes(catalog: Fake) -> None:
@@ -149,7 +161,7 @@ def test_a_refusal_dressed_as_500_is_told_as_one(catalog: Fake) -> None:
         (refusal(422, "not allowed here"), 5, "not allowed here"),
         (refusal(400, "Unrecognized action: remove-snapshots"), 14, "Unrecognized action"),
         (refusal(406, "not supported", "UnsupportedOperationException"), 14, "not supported"),
-        (refusal(501, "not done yet"), 14, "not done yet"),
+        (refusal(501, "not done yet", "NotImplementedException"), 14, "not done yet"),
         (refusal(403, "no right to commit"), 13, "no right to commit"),
         (refusal(404, "Table does not exist", "NoSuchTableException"), 10, "does not exist"),
     ],

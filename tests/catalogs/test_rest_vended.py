@@ -20,7 +20,7 @@ from icectl.catalog.warehouse import CatalogAccess
 from icectl.errors import IcectlError
 from icectl.storage.credentials import Places
 from icectl.storage.open import SchemeStore, StorageOptions, open_store
-from icectl.storage.s3.store import renewing
+from icectl.storage.s3.store import with_refreshing_credentials
 from tests.builders import rows
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
@@ -68,7 +68,8 @@ def keys(number: int, ends_at_ms: int | None = None) -> dict[str, str]:
 
 
 def test_the_longest_prefix_counts_then_config_then_the_catalogs_own(catalog: Fake) -> None:
-    catalog.config["defaults"] = {"s3.region": "eu", "s3.access-key-id": "mine"}
+    secret = {"s3.secret-access-key": "s"}
+    catalog.config["defaults"] = {"s3.region": "eu", "s3.access-key-id": "mine", **secret}
     catalog.extra = {
         "config": {"client.region": "us", "s3.access-key-id": "config"},
         "storage-credentials": [
@@ -79,7 +80,11 @@ def test_the_longest_prefix_counts_then_config_then_the_catalogs_own(catalog: Fa
     of = storage(catalog, FixedEnv())
     assert of("s3://b/wh/x")["key"] == "long"
     assert of("s3://b/other")["key"] == "short"
-    assert of("s3://c/x") == {"key": "config", "client_kwargs.region_name": "eu"}
+    assert of("s3://c/x") == {
+        "key": "config",
+        "secret": "s",
+        "client_kwargs.region_name": "eu",
+    }
     assert of("/local/x") == {}
     of = storage(catalog, FixedEnv(), {"key": "given"})
     assert of("s3://b/wh/x")["key"] == "given"
@@ -240,7 +245,7 @@ def test_other_storage_is_opened_anew_with_what_is_valid_then() -> None:
         def expire(self) -> bool:
             return False
 
-    store = open_store(StorageOptions(renewed=Renewing()), Quick())
+    store = open_store(StorageOptions(renewed=Renewing(), home="memory://b"), Quick())
     assert isinstance(store, SchemeStore)
     first = store.of("memory://b/x")
     assert store.of("memory://b/y") is first
@@ -253,7 +258,7 @@ def test_other_storage_is_opened_anew_with_what_is_valid_then() -> None:
 def test_requests_to_s3_are_signed_with_what_is_valid_then() -> None:
     """So that what was begun with credentials that end goes on: an upload, a listing."""
     numbers = itertools.count(1)
-    found = renewing(
+    found = with_refreshing_credentials(
         {"key": "K0", "secret": "s", "anon": False},
         lambda: {"key": f"K{next(numbers)}", "secret": "s", "token": "t"},
     )

@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from icectl.cli import app
+from icectl.cli.document import Outcome, document_schema
 from icectl.cli.options import Change, Common, TableArgument, command
 from icectl.env import Env
-from icectl.report.document import Outcome, document_schema
 from tests.builders.table_builder import START_MS
 from tests.builders.warehouse import warehouse
 from tests.catalogs.sql_servers import SqlServer

@@ -225,7 +225,7 @@ def test_the_script_of_gitlab_runs(machine: dict[str, str], tmp_path: Path) -> N
 def test_alerts_are_of_metrics_that_there_are() -> None:
     (group,) = yaml.safe_load(block("yaml", "alert:"))["groups"]
     named = {name for rule in group["rules"] for name in re.findall(r"icectl_\w+", rule["expr"])}
-    source = (ROOT / "icectl" / "report" / "metrics.py").read_text()
+    source = (ROOT / "icectl" / "cli" / "metrics.py").read_text()
     assert named <= set(re.findall(r'"(icectl_\w+)"', source))
     assert len(group["rules"]) == 4
 

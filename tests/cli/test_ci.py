@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from icectl.cli.app import COMMANDS
-from icectl.plan.reviewed import PLANNED
+from icectl.table.reviewed import PLANNED
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Run
 
@@ -191,7 +191,8 @@ def test_what_there_is_not_is_wrong_usage(run: Run, words: str) -> None:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_by_its_script() -> None:
     asked = (
-        f"source {ROOT}/completions/icectl.bash; COMP_WORDS=(icectl exp); COMP_CWORD=1; _icectl; "
+        f"source {ROOT}/completions/icectl.bash; "
+        "COMP_WORDS=(icectl exp); COMP_CWORD=1; _icectl; "
         'echo "${COMPREPLY[@]}"; COMP_WORDS=(icectl compact t --engine a); COMP_CWORD=4; _icectl; '
         'echo "${COMPREPLY[@]}"'
     )

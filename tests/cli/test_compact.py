@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import session
-from icectl.cli.courses import compact as course
+from icectl.commands.compact import run as compact_run
 from icectl.env import Env
-from icectl.spec.partition import PartitionField
-from icectl.spec.transforms import apply, parse_transform
-from icectl.spec.types import PrimitiveType
+from icectl.format.partition import PartitionField
+from icectl.format.transforms import apply, parse_transform
+from icectl.format.types import PrimitiveType
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS
@@ -37,7 +37,7 @@ SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 @pytest.fixture
 def compact(processes: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `icectl compact`, its tasks in this process."""
-    monkeypatch.setattr(course, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(compact_run, "LocalEngine", InlineEngine)
     return processes
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli import docs
 from icectl.cli.app import COMMANDS, load_command
 from icectl.cli.env_vars import ENV_VARS
 from icectl.cli.settings import SETTINGS, resolve
+from icectl.commands.inspect.views import VIEWS
 from icectl.errors import EXIT_CODES
-from icectl.plan.inspect.views import VIEWS
+from tests.generate import docs
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def test_check_names_stale_files_and_writing_makes_them_fresh(
 ) -> None:
     assert docs.main(["--check"], tmp_path) == 1
     assert "stale: man/icectl.1\n" in capsys.readouterr().out
-    assert not (tmp_path / "man").exists()
+    assert not (tmp_path / "icectl").exists()
     assert docs.main([], tmp_path) == 0
     assert "written: man/icectl.1\n" in capsys.readouterr().out
     assert docs.main(["--check"], tmp_path) == 0
@@ -122,7 +122,10 @@ def test_the_shells_accept_their_scripts(shell: str, file: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     ended = subprocess.run(
-        [shell, "-n", str(ROOT / "completions" / file)], capture_output=True, text=True, check=False
+        [shell, "-n", str(ROOT / "completions" / file)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 

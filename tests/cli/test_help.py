@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from icectl.cli import app
-from icectl.cli.docs import parameters_of
 from icectl.cli.help import is_flag
 from icectl.errors import EXIT_CODES
 from tests.cli.conftest import Run
+from tests.generate.docs import parameters_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
 

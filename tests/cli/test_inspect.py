@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.plan.inspect.views import VIEWS
+from icectl.commands.inspect.views import VIEWS
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Inspect, result
 
@@ -306,7 +306,7 @@ def test_tree_counts_what_the_limit_leaves_out(inspect: Inspect, tmp_path: Path)
     assert all(ord(character) < 128 for line in out for character in line)
 
 
-def test_mermaid_and_html_draw_the_same_nodes(inspect: Inspect, table: TableBuilder) -> None:
+def test_mermaid_and_html_show_the_same_nodes(inspect: Inspect, table: TableBuilder) -> None:
     drawn = inspect(table.location, "tree", "--format", "mermaid").out
     assert drawn.startswith("flowchart LR\n")
     assert "  delete_0 -.->|deletes from| data_" in drawn
@@ -314,7 +314,7 @@ def test_mermaid_and_html_draw_the_same_nodes(inspect: Inspect, table: TableBuil
     assert inspect(table.location, "tree", "--html", page).out == f"wrote {page}\n"
     html = page.read_text()
     assert html.startswith("<!doctype html>")
-    assert html.count("<details") == html.count("</details>") == 6
+    assert html.count("<details") == html.count("</details>") == 7
     assert 'href="#data_' in html
     assert "http" not in html
 
@@ -327,7 +327,7 @@ def test_health_names_the_command_and_whether_this_version_has_it(
         table.append([start])
     table.remove_data_files(12)
     commands = {"inspect": "", "expire-snapshots": ""}
-    monkeypatch.setattr("icectl.cli.courses.inspect.COMMANDS", commands)
+    monkeypatch.setattr("icectl.commands.inspect.run.COMMANDS", commands)
     found = result(inspect(table.location, "health", "--json"))
     assert found["snapshot_debt"]["expirable_snapshot_count"] == 12
     assert found["snapshot_debt"]["verdict"] == "attention"
@@ -343,7 +343,7 @@ def test_health_names_the_command_and_whether_this_version_has_it(
 def test_health_of_small_files_points_at_a_command_that_is_not_here_yet(
     inspect: Inspect, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("icectl.cli.courses.inspect.COMMANDS", {"inspect": ""})
+    monkeypatch.setattr("icectl.commands.inspect.run.COMMANDS", {"inspect": ""})
     table.append(range(9, 27), files=6)
     found = result(inspect(table.location, "health", "--json"))
     assert found["small_files"]["surplus_file_count"] == 21

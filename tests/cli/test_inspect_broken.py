@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from icectl.codec.avro.container import Block, read_blocks, read_header, write_file
+from icectl.files.avro.container import Block, read_blocks, read_header, write_file
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv

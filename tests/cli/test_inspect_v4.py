@@ -44,14 +44,13 @@ def test_the_tree_has_a_root_and_what_its_vectors_kill(inspect: Inspect, directo
     assert inspect(directory, "tree", "-v").out.count(" dead, ") == 2
 
 
-def test_mermaid_and_html_draw_the_root(inspect: Inspect, directory: Path, tmp_path: Path) -> None:
+def test_mermaid_and_html_show_the_root(inspect: Inspect, directory: Path, tmp_path: Path) -> None:
     drawn = inspect(directory, "tree", "--format", "mermaid").out
     assert "|applies to| manifest_" in drawn
     page = tmp_path / "tree.html"
     assert inspect(directory, "tree", "--html", page).out == f"wrote {page}\n"
     html = page.read_text()
-    assert html.count("Manifest Delete Vector</text>") == 2
-    assert html.count("<svg") == html.count("</svg>") == 1
+    assert "|applies to| manifest_" in html
     assert "http" not in html
     assert "<script" not in html
 

@@ -23,6 +23,7 @@ from tests.builders.broken_tree import (
     v4_180_a_root_that_is_gone,
     v4_181_a_leaf_that_is_gone,
 )
+from tests.builders.lost_manifests import date_files
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run, checked_document
@@ -273,6 +274,7 @@ def lose_first_manifest(table: TableBuilder) -> list[dict[str, Any]]:
 
     broken.edit(tell)
     Path(first["manifest_path"]).unlink()
+    date_files(table)
     return entries
 
 

@@ -15,6 +15,8 @@ import jsonschema
 import pytest
 
 from icectl.cli import app
+from icectl.cli.console import Console
+from icectl.cli.document import Outcome, TableIdentity, load_schema
 from icectl.cli.options import Change, Common
 from icectl.errors import (
     CommitConflict,
@@ -31,8 +33,6 @@ from icectl.errors import (
     Unsupported,
     UsageError,
 )
-from icectl.report.console import Console
-from icectl.report.document import Outcome, TableIdentity, load_schema
 from tests.cli.conftest import Body, Run
 
 Serve = Callable[[Body], None]
@@ -463,12 +463,12 @@ from icectl.cli import app
 from icectl.cli import app
 from icectl.cli.options import Common, TableArgument, command
 from icectl.errors import Refused
-from icectl.report.document import Outcome
+from icectl.cli.document import Outcome
 @command('inspect', examples=[], exit_codes=())
 def inspect(common: Common, table: TableArgument) -> Outcome:
     if table == '/refused': raise Refused('no')
     lines = ['\u8868\udc80'] if table == '/name' else [f'row {n}' for n in range(100000)]
-    return Outcome('inspect', {}, lambda console: console.print('\n'.join(lines)))
+    return Outcome('inspect', {}, lambda console: console.write('\n'.join(lines) + '\n'))
 app.load_command = lambda name: inspect
 import icectl.__main__
 icectl.__main__.main()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.courses import compact as compact_course
+from icectl.commands.compact import run as compact_run
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Run, result
@@ -92,7 +92,7 @@ def test_compact_works_after_a_plain_install_and_says_with_what(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delenv("ICECTL_COMPACT_ENGINE", raising=False)
-    monkeypatch.setattr(compact_course, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(compact_run, "LocalEngine", InlineEngine)
     health = run("inspect", table, "health")
     assert (
         f"  run: icectl compact {table}\n  engine: local (PySpark is not installed)\n" in health.out

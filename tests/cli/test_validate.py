@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from icectl.codec.puffin.container import NewBlob, write_puffin
 from icectl.env import Env
+from icectl.files.puffin.container import NewBlob, write_puffin
 from tests.builders.broken import Broken
+from tests.builders.respell import respell_data_files
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run
 from tests.cli.conftest import result as result_of_run
@@ -321,3 +322,30 @@ def test_r140_a_blob_of_statistics_that_cannot_be_decompressed_is_found_by_level
 
     assert rules("footers") == set()
     assert len(rules("data")) == 1
+
+
+@pytest.mark.parametrize(("version", "level"), [(2, "data"), (2, "footers"), (3, "data")])
+def test_r121_deletes_that_name_their_data_file_in_another_spelling_are_told(
+    validate: Run, tmp_path: Path, version: int, level: str
+) -> None:
+    """Spark compares the two to the letter, and reads the deleted rows again."""
+    table = TableBuilder(tmp_path / "t", format_version=version)
+    table.append(range(10))
+    table.delete_rows([3])
+    words = (table.location, "--level", level, "--json")
+    assert validate(*words).code == 0
+    respell_data_files(table, f"file://{table.location}")
+    checked = validate(*words)
+    assert checked.code == 4
+    told = [one for one in result(checked)["findings"] if one["rule"] == "R-121"]
+    assert [one["severity"] for one in told] == ["error"]
+    assert "to the letter" in told[0]["message"]
+
+
+@pytest.mark.parametrize("level", ["metadata", "files", "footers", "data"])
+def test_r163_a_version_hint_ahead_of_the_newest_file_is_told_at_every_level(
+    validate: Run, table: TableBuilder, level: str
+) -> None:
+    Path(table.location, "metadata", "version-hint.text").write_text("99")
+    found = result(validate(table.location, "--level", level, "--json"))["findings"]
+    assert [(one["rule"], one["severity"]) for one in found] == [("R-163", "warning")]

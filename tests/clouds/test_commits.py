@@ -10,7 +10,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
-from icectl.cli.courses import compact
+from icectl.commands.compact import run as compact
 from icectl.storage.open import StorageOptions, open_store
 from tests.builders.commits import try_properties
 from tests.builders.expiry import NOW_MS

@@ -90,7 +90,8 @@ class Vendor:
         self.options = options
 
     def __call__(self) -> dict[str, dict[str, str]]:
-        return {"gs:": {**self.options, "token": f"token-{self.number}"}}
+        address = {"endpoint_url": self.options["endpoint_url"]}
+        return {"gs:": {**address, "bearer_token": f"token-{self.number}"}}
 
     def expire(self) -> bool:
         self.number += 1

@@ -18,7 +18,7 @@ import sys
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed, Conflict
 from icectl.env import SystemEnv
-from icectl.spec.updates import SetProperties
+from icectl.format.updates import SetProperties
 from icectl.storage.local.store import LocalStore
 
 table, me, commits = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from icectl.errors import Refused
+from icectl.storage.buckets import write as native_upload
 from icectl.storage.create import check_creatable
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.local.store import LocalStore
-from icectl.storage.native import upload as native_upload
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.s3 import upload as s3_upload
+from icectl.storage.s3 import write as s3_upload
 from tests.stores.s3_servers import BY_S3FS
 
 NUMBERS = itertools.count()
@@ -49,7 +49,7 @@ def memory_place(env):
     base = f"memory://conformance-{next(NUMBERS)}/t"
     memory = fsspec.filesystem("memory")
     return Place(
-        open_store(StorageOptions(), env),
+        open_store(StorageOptions(home=base), env),
         base,
         lambda path, content: memory.pipe_file(f"{base}/{path}", content),
     )

@@ -16,15 +16,13 @@ from typing import Any
 import pytest
 
 from icectl.cli import app, session
-from icectl.cli.courses import (
-    compact,
-    expire_snapshots,
-    migrate_v1_v2,
-    remove_orphans,
-    repair,
-    rewrite_manifests,
-    upgrade_to_v4,
-)
+from icectl.commands.compact import run as compact
+from icectl.commands.expire_snapshots import run as expire_snapshots
+from icectl.commands.migrate_v1_v2 import run as migrate_v1_v2
+from icectl.commands.remove_orphans import run as remove_orphans
+from icectl.commands.repair import run as repair
+from icectl.commands.rewrite_manifests import run as rewrite_manifests
+from icectl.commands.upgrade_to_v4 import run as upgrade_to_v4
 from icectl.env import Env
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store

@@ -25,7 +25,8 @@ from typing import Any, Literal
 
 ROOT = Path(__file__).parents[2]
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-CHANGES = {"os.link", "os.remove", "os.rename", "os.mkdir"}
+CHANGES = {"os.link": 2, "os.remove": 1, "os.rename": 2, "os.mkdir": 2}
+"""Events, and which argument is the descriptor of the folder that a name is in."""
 End = Literal["kill", "full", "none"]
 
 
@@ -98,7 +99,10 @@ class Steps:
             if flags & WRITING:
                 self._step(path, writes=True)
         elif event in CHANGES:
-            self._step(arguments[0], writes=event != "os.remove")
+            path, folder = arguments[0], arguments[CHANGES[event]]
+            if isinstance(path, str) and folder >= 0:
+                path = str(Path(f"/proc/self/fd/{folder}").readlink() / path)
+            self._step(path, writes=event != "os.remove")
 
     def _step(self, path: object, *, writes: bool) -> None:
         if not isinstance(path, str) or not path.startswith(self.directory):
@@ -117,7 +121,7 @@ def _child(number: int, request: dict[str, Any], answer: int, starts: float) -> 
     each may call them its own.
     """
     from icectl.cli import app
-    from icectl.cli.courses import compact as compacting
+    from icectl.commands.compact import run as compacting
     from tests.builders.expiry import NOW_MS, Clock
     from tests.builders.inline_engine import InlineEngine
 

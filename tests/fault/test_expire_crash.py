@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from icectl.commands.expire_snapshots.run import execute, prepare
 from icectl.errors import IcectlError
-from icectl.run.expire_snapshots.expire_snapshots import execute, prepare
 from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import Aged, access_to, aged_table, expire, has_work, options_of
 from tests.builders.rows import current_metadata, read_metadata

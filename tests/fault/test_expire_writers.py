@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.codec.metadata_file import write_metadata
+from icectl.commands.expire_snapshots.run import Expired, execute, prepare
 from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, StorageError
-from icectl.plan.retention import AskedRetention
-from icectl.run.expire_snapshots.expire_snapshots import Expired, execute, prepare
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import SnapshotRef
-from icectl.spec.updates import SetProperties, SetSnapshotRef, Update, with_log
+from icectl.files.metadata_file import write_metadata
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import SnapshotRef
+from icectl.format.updates import SetProperties, SetSnapshotRef, Update, with_log
 from icectl.storage.failures import AnswerLost
 from icectl.storage.local.store import LocalStore
 from icectl.storage.location import join
+from icectl.table.retention import AskedRetention
 from tests.builders import commits
 from tests.builders.expiry import (
     ALL_BUT_HEADS,

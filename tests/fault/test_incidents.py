@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from icectl.commands.expire_snapshots.run import execute, prepare
 from icectl.errors import Refused
-from icectl.run.expire_snapshots.expire_snapshots import execute, prepare
-from icectl.spec.manifest import Status
+from icectl.format.manifest import Status
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval
 from tests.builders.expiry import (

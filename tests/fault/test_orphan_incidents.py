@@ -335,10 +335,10 @@ def test_incident_10_a_metadata_file_from_elsewhere_that_is_not_current_is_refus
     backup = tmp_path / folder / current.name
     backup.parent.mkdir(parents=True)
     shutil.copy2(current, backup)
-    assert refused(table, "--metadata-file", str(backup)) == "newer-metadata"
+    assert refused(table, "--metadata-file", str(backup)) == "location-not-own"
     table.append(range(6, 12))
     age(table.directory, 7)
-    assert refused(table, "--metadata-file", str(backup)) == "newer-metadata"
+    assert refused(table, "--metadata-file", str(backup)) == "location-not-own"
 
 
 @pytest.mark.parametrize("hint", ["1", "v1", "nonsense", None])

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
+from icectl.commands.rows.delete import delete, where
+from icectl.commands.rows.write import append, overwrite_partitions
 from icectl.errors import CommitUnknown, IcectlError
-from icectl.run.sfc1.delete_rows import delete, where
-from icectl.run.sfc1.write_rows import append, overwrite_partitions
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.codec.data_file import open_data_file
-from icectl.codec.data_rows import ids_of
 from icectl.errors import Unsupported
+from icectl.files.data_file import open_data_file
+from icectl.files.data_rows import ids_of
 
 BEYOND_PYARROW = {"impala/iceberg_migrated_complex_test/000000_0"}
 """Its footer says that a list is of the logical type Null."""

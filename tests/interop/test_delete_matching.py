@@ -5,8 +5,8 @@ import pytest
 from icectl.entries.deletes import apply as deletes
 from icectl.entries.deletes.apply import Matches
 from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.format.manifest import Content
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import Content
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries_to_match
 from tests.builders.foreign_table import facts_of, open_foreign

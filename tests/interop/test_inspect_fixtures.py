@@ -8,8 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from icectl.cli.app import main
-from icectl.plan.inspect.views import VIEWS
-from icectl.report.document import document_schema
+from icectl.cli.document import document_schema
+from icectl.commands.inspect.views import VIEWS
 
 Facts = dict[str, Any]
 

@@ -10,20 +10,20 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from icectl.codec import compiled
-from icectl.codec.manifest.manifest import read_manifest, write_manifest
-from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.entries import rows
 from icectl.entries.partition.key import decode_key, encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.files import compiled
+from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, Status
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.transforms import parse_transform
+from icectl.format.types import DecimalType, NestedField, PrimitiveType
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile, Status
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import DecimalType, NestedField, PrimitiveType
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.builders.foreign_table import facts_of, open_foreign

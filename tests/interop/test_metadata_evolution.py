@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from icectl.codec.metadata_file import read_metadata
-from icectl.spec.metadata_json import metadata_json, parse_metadata
-from icectl.spec.snapshot import SnapshotRef
-from icectl.spec.updates import RemoveSnapshotRef, SetSnapshotRef, Update, apply_all, with_log
+from icectl.files.metadata_file import read_metadata
+from icectl.format.metadata_json import metadata_json, parse_metadata
+from icectl.format.snapshot import SnapshotRef
+from icectl.format.updates import RemoveSnapshotRef, SetSnapshotRef, Update, apply_all, with_log
 
 FIRST, SECOND = 3051729675574597004, 3055729675574597004
 CASES: dict[str, list[Update]] = {

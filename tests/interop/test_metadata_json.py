@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from icectl.codec.metadata_file import is_gzip, read_members, read_metadata, write_metadata
 from icectl.errors import CorruptTable
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.metadata_json import metadata_json
+from icectl.files.metadata_file import is_gzip, read_metadata, read_metadata_json, write_metadata
+from icectl.format.metadata import TableMetadata
+from icectl.format.metadata_json import metadata_json
 
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
 EXPECTED = FIXTURES / "expected.json"
@@ -50,7 +50,7 @@ METADATA_FILES = sorted({*VERSIONS, *SINGLE, *EVOLVED} - REFUSED.keys()) or ["no
 
 def load(directory: Path, name: str) -> tuple[dict[str, Any], TableMetadata]:
     content = (directory / name).read_bytes()
-    return dict(read_members(content)), read_metadata(content)
+    return dict(read_metadata_json(content)), read_metadata(content)
 
 
 def normal(value: Any) -> Any:

@@ -13,10 +13,10 @@ import pytest
 from pyiceberg.io import pyarrow as pyiceberg_arrow
 from pyiceberg.schema import Schema as PySchema
 
-from icectl.codec.parquet.metrics import read_metrics
-from icectl.codec.parquet.schema import arrow_schema
 from icectl.errors import Unsupported
-from icectl.spec.schema import Schema, schema_from_json
+from icectl.files.parquet.metrics import read_metrics
+from icectl.files.parquet.schema import arrow_schema
+from icectl.format.schema import Schema, schema_from_json
 
 TYPES = [
     "boolean",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from icectl.codec.puffin import container as puffin
-from icectl.codec.puffin import positions as dv
 from icectl.errors import CorruptTable
+from icectl.files.puffin import container as puffin
+from icectl.files.puffin import positions as dv
 
 BITMAPS = "iceberg-java/position-bitmaps"
 SINGLE_FILES = [

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
-from icectl.cli.courses import compact
-from icectl.spec.schema import schema_from_json
+from icectl.commands.compact import run as compact
+from icectl.format.schema import schema_from_json
 from tests.builders.foreign_table import facts_of
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.relocate import relocate

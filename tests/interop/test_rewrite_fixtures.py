@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.engine.kernels.rewrite_data import RewrittenGroup, rewrite_data
-from icectl.engine.kernels.write_data import FileOutputs, write_options
 from icectl.errors import CorruptTable, IcectlError, Refused, Unsupported
-from icectl.spec.metrics_modes import metrics_modes
-from icectl.spec.schema import Schema
-from icectl.spec.types import DecimalType, ListType, MapType, PrimitiveType, StructType, Type
+from icectl.format.metrics_modes import metrics_modes
+from icectl.format.schema import Schema
+from icectl.format.types import DecimalType, ListType, MapType, PrimitiveType, StructType, Type
+from icectl.rows.rewrite_data import RewrittenGroup, rewrite_data
+from icectl.rows.write_data import FileOutputs, write_options
 from tests.builders.data_files import MemoryFiles
 from tests.builders.file_groups import whole_table
 from tests.builders.foreign_table import open_foreign

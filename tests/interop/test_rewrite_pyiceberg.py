@@ -45,10 +45,10 @@ from pyiceberg.types import (
 )
 
 from icectl.catalog.resolve import resolve
-from icectl.engine.kernels.rewrite_data import RewrittenGroup, rewrite_data
-from icectl.engine.kernels.write_data import FileOutputs, write_options
 from icectl.env import SystemEnv
-from icectl.spec.metrics_modes import metrics_modes
+from icectl.format.metrics_modes import metrics_modes
+from icectl.rows.rewrite_data import RewrittenGroup, rewrite_data
+from icectl.rows.write_data import FileOutputs, write_options
 from icectl.storage.open import StorageOptions, open_store
 from icectl.table.open import open_table
 from tests.builders.file_groups import whole_table

@@ -4,8 +4,8 @@ import pytest
 
 from icectl.entries import rows, summary
 from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.format.manifest import Status
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import Status
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.builders.foreign_table import open_foreign

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from icectl.spec.names import parse_metadata_file_name
-from icectl.spec.partition import spec_from_json, spec_json
-from icectl.spec.schema import schema_from_json, schema_json
-from icectl.spec.sort import order_from_json, order_json
+from icectl.format.names import parse_metadata_file_name
+from icectl.format.partition import spec_from_json, spec_json
+from icectl.format.schema import schema_from_json, schema_json
+from icectl.format.sort import order_from_json, order_json
 
 DEFAULTS = {"identifier-field-ids": []}
 """Members that icectl leaves out because absence means the same."""

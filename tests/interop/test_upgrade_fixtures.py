@@ -11,6 +11,9 @@ from tests.builders.relocate import relocate
 from tests.builders.rows import current_metadata, read_metadata
 from tests.interop.test_relocated_fixtures import BIG, OTHER, heads, rows_of
 
+MADE_UP = {"duckdb-iceberg/moved_positional_delete_path"}
+"""Its files were replaced by others, with other values than the entries say."""
+
 
 @pytest.mark.parametrize(
     "name",
@@ -37,6 +40,9 @@ def test_an_upgrade_keeps_the_rows_of_every_head(
     ):
         code = app.main([words[0], str(table), *words[1:], "--yes", "--json"])
         document = json.loads(capsys.readouterr().out)
+        if name in MADE_UP and "--convert-position-deletes" in words:
+            assert (code, document["error"]["id"]) == (15, "other-file")
+            break
         assert code == 0, document["error"]
         after = read_metadata(current_metadata(table))
         assert after["format-version"] == 4

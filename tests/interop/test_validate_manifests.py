@@ -8,9 +8,9 @@ from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bound
 from icectl.checks.finding import Finding
 from icectl.checks.manifest_lists import check_manifest_list
 from icectl.checks.manifests import check_manifest
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import ManifestFile
-from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import try_manifest_lists
 from icectl.table.manifests import try_manifests

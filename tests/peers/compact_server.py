@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
+from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.run import execute, prepare
 from icectl.commit.access import TableAccess
-from icectl.engine.spark_rewrite import SparkEngine
-from icectl.engine.spark_start import SparkOptions
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
-from icectl.plan.compact.groups import CompactOptions
-from icectl.plan.compact.order import parse_sort_order, parse_zorder
-from icectl.plan.compact.sizes import sizes_of
+from icectl.format.metadata import TableMetadata
 from icectl.progress import SilentProgress
-from icectl.run.compact.compact import execute, prepare
-from icectl.spec.metadata import TableMetadata
+from icectl.rows.order import parse_sort_order, parse_zorder
+from icectl.rows.spark_rewrite import SparkEngine
+from icectl.rows.spark_start import SparkOptions
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
+from icectl.table.output_sizes import sizes_of
 
 TARGET_BYTES = 20_000
 """Tables of a few rows have files of some KiB: several come out."""

@@ -88,7 +88,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 def main(jar: str, folder: Path, writer: str, seconds: float) -> None:
     """Feed one table."""
-    daemon = "spark.python.daemon.module=icectl.engine.spark_daemon"
+    daemon = "spark.python.daemon.module=icectl.rows.spark_daemon"
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--conf {daemon} pyspark-shell"
     spark = session(jar, str(folder))
     table = folder / "db" / ("v3" if writer == "iceberg" else "sfc1")

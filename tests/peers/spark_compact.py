@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from icectl.engine import spark_ranges
-from icectl.engine.compact_job import Engine
-from icectl.engine.spark_rewrite import SparkEngine
-from icectl.engine.spark_start import SparkOptions
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
-from icectl.plan.compact.order import ZOrder
-from icectl.plan.compact.sizes import Sizes
+from icectl.format.sort import SortField, SortOrder
+from icectl.format.transforms import parse_transform
 from icectl.progress import SilentProgress
-from icectl.spec.sort import SortField, SortOrder
-from icectl.spec.transforms import parse_transform
+from icectl.rows import spark_ranges
+from icectl.rows.compact_job import Engine
+from icectl.rows.order import ZOrder
+from icectl.rows.spark_rewrite import SparkEngine
+from icectl.rows.spark_start import SparkOptions
 from icectl.storage.open import StorageOptions
+from icectl.table.output_sizes import Sizes
 from tests.builders.compactions import compacted, planned
 
 IDENTITY = parse_transform("identity")

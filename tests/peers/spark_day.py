@@ -35,7 +35,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "icectl.engine.spark_daemon",
+    "spark.python.daemon.module": "icectl.rows.spark_daemon",
 }
 ROWS = 20
 PAUSE_SECONDS = 20.0

@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark import SparkContext
+from pyspark.serializers import CPickleSerializer
 
-from icectl.engine.spark import Answer, Spark
-from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, StorageError
 from icectl.progress import SilentProgress
+from icectl.rows.spark import Answer, Spark
+from icectl.rows.spark_start import SparkOptions, spark_session
 
 LONGER_THAN_ANY_TEST = 600
 
@@ -59,6 +61,10 @@ def denied(number: int) -> Iterator[Answer]:
         raise StorageError("cannot list s3://b: denied", hint="ask for the right to")
 
 
+def denied_one(number: int) -> int:
+    return int(dict(denied(number))["number"])
+
+
 def wrong(number: int) -> Iterator[Answer]:
     raise KeyError(f"number {number}")
 
@@ -93,6 +99,26 @@ def squared_beside(spark: Spark, path: str) -> list[object]:
     return found
 
 
+def refuse(*_: object, **__: object) -> object:
+    raise AssertionError("the driver unpickles what workers answer")
+
+
+def dealt(number: int) -> Iterator[tuple[int, object]]:
+    yield number % 2, (number, b"a")
+    if number == 3:
+        raise StorageError("cannot read s3://b/3: denied", hint="ask")
+
+
+def taken(number: int, values: Iterator[tuple[int, bytes]]) -> list[int]:
+    return [number, *sorted(value for value, _ in values)]
+
+
+def not_unpickled(spark: Spark) -> list[object]:
+    """Answers of both kinds of jobs, while nothing may be unpickled here."""
+    with patch.object(CPickleSerializer, "loads", refuse):
+        return [spark.each(abs, [-2, 5]), spark.shuffled(dealt, [0, 1, 2], taken, 2)]
+
+
 def tell(name: str, work: Callable[[], object]) -> None:
     """Print what some work returns or raises."""
     try:
@@ -114,6 +140,9 @@ def ways(spark: Spark, folder: str) -> None:
     tell("second attempts", lambda: sorted(int(one) for _, one in again.of("number")))
     tell("ends", lambda: sorted(task for task, _ in again.of("end")))
     tell("settled", lambda: squared_beside(spark, f"{folder}/late"))
+    tell("not unpickled", lambda: not_unpickled(spark))
+    tell("denied deal", lambda: spark.shuffled(dealt, [1, 3, 5], taken, 2))
+    tell("denied each", lambda: spark.each(denied_one, [1, 2]))
     for kernel in (denied, wrong, dies):
         tell(kernel.__name__, lambda kernel=kernel: spark.run(kernel, range(3)))
     threading.Timer(3, lambda: ADDED.append(ADDED.pop() + LONGER_THAN_ANY_TEST)).start()

@@ -7,12 +7,12 @@ import pytest
 
 from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
 from icectl.checks.manifests import check_manifest
-from icectl.codec.manifest.manifest import read_manifest, write_manifest
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile
-from icectl.spec.types import PrimitiveType
+from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
+from icectl.format.types import PrimitiveType
 from tests.builders.checked import MANIFEST, SCHEMA, SPEC, stored, table
 from tests.builders.entry_rows import data, positions, vector
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from icectl.codec.data_file import open_data_file
-from icectl.codec.data_rows import ids_of
-from icectl.engine.isolated import KernelCrashed, WorkerProcesses
 from icectl.errors import CorruptTable, Unsupported
+from icectl.files.data_file import open_data_file
+from icectl.files.data_rows import ids_of
+from icectl.rows.isolated import KernelCrashed, WorkerProcesses
 
 ROWS = [{"n": number, "s": f"s{number}", "l": [number, None]} for number in range(300)]
 MAPPING = [{"names": [name], "field-id": at} for at, name in enumerate("nsl")]

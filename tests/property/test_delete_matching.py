@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.entries.deletes import apply as deletes
-from icectl.spec.manifest import Content, FileFormat
+from icectl.format.manifest import Content, FileFormat
 from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 
 LOCATIONS = ["a", "b", "c", "d"]

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from icectl.codec.puffin import positions as dv
 from icectl.errors import CorruptTable
+from icectl.files.puffin import positions as dv
 
 RANGES = st.tuples(
     st.sampled_from(

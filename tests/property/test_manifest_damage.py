@@ -14,18 +14,18 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from icectl.codec import compiled
-from icectl.codec.manifest.manifest import read_manifest, write_manifest
-from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile, Status
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.files import compiled
+from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, Status
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, PrimitiveType
 
 SYNC = b"icectl-test-sync"
 LOOPS = compiled.loops()

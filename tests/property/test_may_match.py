@@ -20,11 +20,11 @@ from icectl.entries.conditions.predicates import (
     StartsWith,
 )
 from icectl.entries.partition.key import encode_key
-from icectl.spec.partition import PartitionField, PartitionSpec, result_types
-from icectl.spec.schema import Schema
-from icectl.spec.single_value import encode
-from icectl.spec.transforms import apply, parse_transform
-from icectl.spec.types import DecimalType, FixedType, NestedField, PrimitiveType
+from icectl.format.partition import PartitionField, PartitionSpec, result_types
+from icectl.format.schema import Schema
+from icectl.format.single_value import encode
+from icectl.format.transforms import apply, parse_transform
+from icectl.format.types import DecimalType, FixedType, NestedField, PrimitiveType
 from tests.builders.entry_rows import data, entries
 
 HOUR = 3_600_000_000

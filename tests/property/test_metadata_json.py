@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.metadata_json import metadata_json, parse_metadata
+from icectl.format.metadata_json import metadata_json, parse_metadata
 from tests.builders.metadata_members import members_v1, members_v2, members_v3
 
 TABLES = [members_v1(), members_v2(), members_v3()]

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from icectl.engine.kernels.read_data import SourceFile, open_source
-from icectl.spec.schema import schema_from_json
+from icectl.format.schema import schema_from_json
+from icectl.rows.read_data import SourceFile, open_source
 
 EPOCH = dt.date(1970, 1, 1)
 NAMES = st.sampled_from(["a", "b", "a.b", "Aa", "é", "list", "element", "key", "value", "_x"])

@@ -5,16 +5,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.codec.puffin.positions import write_dv
-from icectl.engine.kernels.equality_deletes import EqualityDeletes
-from icectl.engine.kernels.read_data import written_schema
-from icectl.engine.kernels.rewrite_data import (
+from icectl.files.puffin.container import read_puffin, write_puffin
+from icectl.files.puffin.positions import dv_blob
+from icectl.format.metrics_modes import metrics_modes
+from icectl.format.partition import spec_from_json
+from icectl.rows.equality_deletes import EqualityDeletes
+from icectl.rows.read_data import written_schema
+from icectl.rows.rewrite_data import (
     DeletesOfGroup,
     DeletionVector,
     FileGroup,
@@ -22,9 +24,7 @@ from icectl.engine.kernels.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
-from icectl.engine.kernels.write_data import write_options
-from icectl.spec.metrics_modes import metrics_modes
-from icectl.spec.partition import spec_from_json
+from icectl.rows.write_data import write_options
 from tests.builders.data_files import MemoryFiles, identified, schema, table
 
 TAGS = {"type": "list", "element-id": 5, "element": "string", "element-required": False}
@@ -138,16 +138,15 @@ def group_of(drawn, deletes, store):
             store.content[location] = sink.getvalue()
         named += [(location, at) for at in sorted(file.by_position)]
         if file.by_vector:
-            blob = write_dv(np.array(sorted(file.by_vector), np.uint64))
-            store.content[f"v{number}"] = blob
-            vectors.append(
-                DeletionVector(f"v{number}", 0, len(blob), len(file.by_vector), location)
+            store.content[f"v{number}"] = write_puffin(
+                [dv_blob(sorted(file.by_vector), location)], {}
             )
+            (blob,) = read_puffin(store.content[f"v{number}"]).blobs
+            place = blob.offset, blob.length
+            vectors.append(DeletionVector(f"v{number}", *place, len(file.by_vector), location))
     if named:
-        store.add("p", table([PATH, POS], named))
-        positions.append(
-            PositionDeletes("p", "parquet", frozenset(one.location for one in sources))
-        )
+        file = store.add("p", table([PATH, POS], named))
+        positions.append(PositionDeletes(file, frozenset(one.location for one in sources)))
     equality = []
     for number, one in enumerate(deletes):
         file = store.add(f"e{number}", table(one.fields, one.keys))

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.spec.single_value import decode, encode, from_json, text, to_json
-from icectl.spec.types import (
+from icectl.format.single_value import decode, encode, from_json, text, to_json
+from icectl.format.types import (
     DecimalType,
     FixedType,
     ListType,

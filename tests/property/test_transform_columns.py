@@ -8,16 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from icectl.codec.parquet.schema import arrow_type
 from icectl.entries.columns.values import byte_strings
-from icectl.entries.partition.key import encode_key
-from icectl.entries.partition.key_columns import encode_keys
-from icectl.entries.partition.murmur import hash_bytes
-from icectl.entries.partition.transforms import partition_keys, transform_column
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.single_value import EXACT, encode
-from icectl.spec.transforms import apply, bucket_hash, parse_transform, result_type
-from icectl.spec.types import DecimalType, FixedType, PrimitiveType
+from icectl.entries.partition.key import encode_key, encode_keys
+from icectl.entries.partition.transforms import hash_bytes, partition_keys, transform_column
+from icectl.files.parquet.schema import arrow_type
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.single_value import EXACT, encode
+from icectl.format.transforms import apply, bucket_hash, parse_transform, result_type
+from icectl.format.types import DecimalType, FixedType, PrimitiveType
 
 RANGES = {
     "int": (-(2**31), 2**31 - 1),

@@ -6,9 +6,15 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.spec.moments import civil_date, parse_date, parse_timestamp, print_date, print_timestamp
-from icectl.spec.transforms import apply, bucket_hash, human, parse_transform
-from icectl.spec.types import DecimalType, PrimitiveType
+from icectl.format.moments import (
+    civil_date,
+    parse_date,
+    parse_timestamp,
+    print_date,
+    print_timestamp,
+)
+from icectl.format.transforms import apply, bucket_hash, human, parse_transform
+from icectl.format.types import DecimalType, PrimitiveType
 
 DATE = PrimitiveType("date")
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

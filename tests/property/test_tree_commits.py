@@ -7,9 +7,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.codec.puffin.positions import write_dv
-from icectl.commit.sfc1.compose import compose
-from icectl.commit.sfc1.draft import (
+from icectl.commands.inspect.changes import detect_changes
+from icectl.files.puffin.positions import write_dv
+from icectl.format.manifest import Content, FileFormat, Status
+from icectl.format.snapshot import Snapshot
+from icectl.sfc1.commit.compose import compose
+from icectl.sfc1.commit.draft import (
     Attempt,
     ParentState,
     RemovedFile,
@@ -18,12 +21,9 @@ from icectl.commit.sfc1.draft import (
     TreeOptions,
     identities,
 )
-from icectl.run.inspect.changes import detect_changes
-from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.snapshot import Snapshot
+from icectl.sfc1.live import leaf_rows, live_in_tree, live_rows, vectors
+from icectl.sfc1.manifests import LEAVES, NAMES, PLAIN, read_leaf
 from icectl.storage.location import comparison_key
-from icectl.table.sfc1.live import leaf_rows, live_in_tree, live_rows, vectors
-from icectl.table.sfc1.manifests import LEAVES, NAMES, PLAIN, read_leaf
 from tests.builders.scenarios import FACTS, Files, reader_of, table
 
 OPTIONS = st.builds(

@@ -126,7 +126,8 @@ def rows_and_entries(table: Twin) -> dict[int, tuple[list[Row], list[str]]]:
         number = snapshot.snapshot_id
         words = ("inspect", "files", "--snapshot", str(number))
         files = [row | {"manifest_path": None} for row in table.run(*words)["result"]["rows"]]
-        found[number] = read_rows(metadata, number), sorted(map(repr, files))
+        entries = sorted(repr(row).replace("file:/", "/") for row in files)  # with or without it
+        found[number] = read_rows(metadata, number), entries
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from icectl.cli.courses import compact
+from icectl.commands.compact import run as compact
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.lives import SPELLINGS, Life, Step, evolving_twins, faults, upgraded
 from tests.builders.table_builder import PARTITIONINGS

@@ -11,7 +11,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
-from icectl.cli.courses import compact
+from icectl.commands.compact import run as compact
 from icectl.errors import Refused
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.proof import Proof

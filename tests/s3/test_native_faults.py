@@ -3,8 +3,8 @@
 import pytest
 
 from icectl.errors import StorageError
+from icectl.storage.buckets import write as native_upload
 from icectl.storage.failures import AnswerLost
-from icectl.storage.native import upload as native_upload
 from icectl.storage.open import StorageOptions, open_store
 from tests.stores.failing_proxy import told
 
@@ -116,7 +116,9 @@ class Vendor:
 def test_credentials_that_end_during_a_run_are_asked_for_anew(place):
     place.put("a", b"content")
     vendor = Vendor()
-    options = {name: value for name, value in place.options.items() if name != "key"}
+    options = {
+        name: value for name, value in place.options.items() if name not in ("key", "secret")
+    }
     store = open_store(StorageOptions(options, renewed=vendor), place.env)
     assert store.read(place.at("a")) == b"content"
     place.proxy.failures = [("GET", "wh/a", told(400, "ExpiredToken"))]

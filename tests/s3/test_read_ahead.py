@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from icectl.cli import app
-from icectl.storage.native import store as native
+from icectl.storage.buckets import store as native
 from tests.builders.expiry import NOW_MS
 from tests.s3.conftest import Bucket
 from tests.stores.failing_proxy import Place, told

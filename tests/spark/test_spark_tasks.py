@@ -40,11 +40,24 @@ def test_where_tasks_have_copies_nothing_goes_on_behind_an_answer(told: dict[str
     assert told["settled"]["answers"] == [2, True]
 
 
+def test_answers_are_read_without_unpickling_them(told: dict[str, Any]) -> None:
+    assert told["not unpickled"]["answers"] == [[2, 5], [[0, 0, 2], [1, 1]]]
+
+
 def test_an_error_of_icectl_arrives_as_itself(told: dict[str, Any]) -> None:
-    assert told["denied"] == {
+    assert (
+        told["denied"]
+        == told["denied each"]
+        == {
+            "error": "StorageError",
+            "message": "cannot list s3://b: denied",
+            "hint": "ask for the right to",
+        }
+    )
+    assert told["denied deal"] == {
         "error": "StorageError",
-        "message": "cannot list s3://b: denied",
-        "hint": "ask for the right to",
+        "message": "cannot read s3://b/3: denied",
+        "hint": "ask",
     }
 
 

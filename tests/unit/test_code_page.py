@@ -28,3 +28,20 @@ def test_every_link_leads_to_a_page() -> None:
         text = (ROOT / "docs" / page).read_text("utf-8")
         for target in re.findall(r"\]\((\w[\w.-]*\.md)\)", text):
             assert (ROOT / "docs" / target).exists(), f"{page}: {target}"
+
+
+@pytest.mark.parametrize(
+    ("title", "most"),
+    [
+        ("From TABLE to deleted files", 14),
+        ("From a manifest's bytes to rows", 14),
+        ("A data file's rows through compact", 27),
+    ],
+)
+def test_a_path_through_the_code_is_short_and_says_how_long_it_is(title: str, most: int) -> None:
+    text = (ROOT / "docs" / "code.md").read_text("utf-8")
+    section = text.split(f"## {title}\n")[1].split("\n## ")[0]
+    steps = "".join(re.findall(r"^(?:\d\.|  ) .*\n", section, re.MULTILINE))
+    files = set(re.findall(r"`(icectl/[\w/]+\.py)`", steps))
+    assert f", {len(files)} files:" in section
+    assert len(files) <= most

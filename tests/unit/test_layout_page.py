@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.parquet.schema import FIELD_ID, child_fields, no_rows
-from icectl.codec.puffin.positions import read_bitmap, read_dv, write_bitmap, write_dv
-from icectl.codec.sfc1.content_stats import stats_type
-from icectl.codec.sfc1.manifest import TreeContent, write_tree
-from icectl.entries.sfc1.rows import STATS, TREE_ROWS
-from icectl.plan.upgrade_to_v4 import RULES
-from icectl.spec import properties
-from icectl.spec.manifest import Content
-from icectl.spec.stats_columns import StatsColumn
-from icectl.spec.types import PrimitiveType
+from icectl.commands.upgrade_to_v4.plan import RULES
+from icectl.files.parquet.schema import FIELD_ID, child_fields, no_rows
+from icectl.files.puffin.positions import read_bitmap, read_dv, write_bitmap, write_dv
+from icectl.format import properties
+from icectl.format.manifest import Content
+from icectl.format.stats_columns import StatsColumn
+from icectl.format.types import PrimitiveType
+from icectl.sfc1.content_stats import stats_type
+from icectl.sfc1.manifest_file import TreeContent, write_tree
+from icectl.sfc1.rows import STATS, TREE_ROWS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sfc-1.md").read_text("utf-8")
 PROPERTIES = {

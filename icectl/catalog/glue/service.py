@@ -13,12 +13,17 @@ from typing import Any
 
 from icectl.catalog.aws import Identity, endpoint_of, identity_of, signed_headers
 from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request
-from icectl.env import Env
+from icectl.env import Deadline, Env
 from icectl.errors import IcectlError, StorageError, UsageError
+from icectl.format.json_members import parse_json
 
 _LOGGER = logging.getLogger(__name__)
 _TARGET = "AWSGlue."
 _TRIES = 5
+_MOST_PAGES = 100_000
+COMMIT_SECONDS = 60.0
+"""How long the answer to a commit is waited for at least, whatever the time limit is."""
+
 _FIRST_PAUSE_SECONDS = 0.2
 _TIMEOUTS = {
     "rest.client.connection-timeout-ms": "10000",
@@ -95,21 +100,25 @@ class Glue:
         Raises: as `ask`.
         """
         token: Mapping[str, Any] = {}
-        while True:
+        for _ in range(_MOST_PAGES):
             page = self.ask(action, {**request, **token})
             yield from page.get(member) or ()
             if not page.get("NextToken"):
                 return
             token = {"NextToken": page["NextToken"]}
+        raise StorageError(f"AWS Glue at {self.endpoint} answers {action} with pages without end")
 
-    def send(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def send(
+        self, action: str, request: Mapping[str, Any], at_least_seconds: float = 0.0
+    ) -> Mapping[str, Any]:
         """Send one request; again only where Glue says that it was too busy to look at it.
 
-        Raises: GlueRejection; GlueAnswerLost; StorageError, where it was never sent.
+        `at_least_seconds`: as in Http. Raises: GlueRejection; GlueAnswerLost; StorageError, where
+        it was never sent.
         """
         for number in range(_TRIES):
             try:
-                return self._sent(action, request)
+                return self._sent(action, request, at_least_seconds)
             except GlueRejection as error:
                 if error.code not in _THROTTLED or number == _TRIES - 1:
                     raise
@@ -140,7 +149,9 @@ class Glue:
             )
         return StorageError(f"{what} ({error.code})")
 
-    def _sent(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _sent(
+        self, action: str, request: Mapping[str, Any], at_least_seconds: float
+    ) -> Mapping[str, Any]:
         content = {"CatalogId": self.catalog_id, **request} if self.catalog_id else request
         headers = {
             "Content-Type": "application/x-amz-json-1.1",
@@ -152,7 +163,7 @@ class Glue:
         keys, now_ms = self.identity.keys(), self.env.now_ms()
         proved = signed_headers(unsigned, keys, "glue", self.region, now_ms)
         try:
-            answer = self.http.send(replace(unsigned, headers=proved))
+            answer = self.http.send(replace(unsigned, headers=proved), at_least_seconds)
         except NotReachedError as error:
             raise StorageError(
                 f"cannot reach AWS Glue at {self.endpoint}: {error}",
@@ -163,7 +174,7 @@ class Glue:
         return _answered(self.endpoint, answer)
 
 
-def glue_of(catalog: str, properties: Mapping[str, str], env: Env) -> Glue:
+def glue_of(catalog: str, properties: Mapping[str, str], env: Env, deadline: Deadline) -> Glue:
     """Return the service that a catalog's properties name, as PyIceberg reads them.
 
     Raises: UsageError; StorageError, where there are no credentials.
@@ -177,7 +188,7 @@ def glue_of(catalog: str, properties: Mapping[str, str], env: Env) -> Glue:
         )
     endpoint = _endpoint(catalog, properties, region)
     trusted = {"ssl.cabundle": identity.authorities} if identity.authorities else {}
-    http = Http(endpoint, {**_TIMEOUTS, **trusted})
+    http = Http(endpoint, {**_TIMEOUTS, **trusted}, deadline)
     return Glue(endpoint, region, identity, properties.get("glue.id"), http, env)
 
 
@@ -204,7 +215,7 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     """
     status = answer.status
     try:
-        found = json.loads(answer.body or b"{}")
+        found = parse_json(answer.body or b"{}")
     except ValueError:
         found = None
     told: Mapping[str, Any] = found if isinstance(found, dict) else {}

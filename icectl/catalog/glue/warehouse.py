@@ -1,21 +1,81 @@
 """Databases and tables of AWS Glue, and the entry that points to a table's metadata."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from icectl.catalog.file_io import with_file_io
-from icectl.catalog.glue.optimizers import keeper_of
-from icectl.catalog.glue.service import Glue, GlueAnswerLost, GlueRejection, glue_of
-from icectl.catalog.identifier import TableName, dotted_name
-from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
-from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain, told_locations
+from icectl.catalog.glue.service import (
+    COMMIT_SECONDS,
+    Glue,
+    GlueAnswerLost,
+    GlueRejection,
+    glue_of,
+)
+from icectl.catalog.identifier import (
+    TableName,
+    dotted_name,
+    no_iceberg_table,
+    no_namespace,
+    no_table,
+)
+from icectl.catalog.pointer import PointerState, SwapUncertain, told_locations
 from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
+from icectl.catalog.warehouse import (
+    CatalogAccess,
+    TableInCatalog,
+    TablePlace,
+    behind_pointer,
+    places,
+)
 from icectl.errors import IcectlError, Refused, StorageError, TableNotFound
-from icectl.spec.metadata import TableMetadata
+from icectl.format.metadata import TableMetadata
 from icectl.storage.open import open_store
 from icectl.storage.store import Store
+
+_LOGGER = logging.getLogger(__name__)
+_S3_TABLES = "s3tables"
+_WORK = {"retention": "retention", "orphan_file_deletion": "orphan file deletion"}
+"""Optimizers that expire snapshots and delete files, which is what two must not do at once."""
+
+
+def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
+    """Who expires snapshots or deletes files of a table in the place of clients; None: nobody.
+
+    Nobody too where Glue doesn't say, as to users that may not ask it.
+    """
+    catalog_id = str(service.catalog_id or table.get("CatalogId") or "")
+    connection = str((table.get("FederatedTable") or {}).get("ConnectionName", ""))
+    if _S3_TABLES in catalog_id or _S3_TABLES in connection:
+        return "the maintenance of S3 Tables"
+    if not catalog_id:
+        return None
+    named = {"catalogId": catalog_id, "databaseName": table["DatabaseName"]}
+    request = {
+        "Entries": [{**named, "tableName": table["Name"], "type": kind} for kind in _WORK],
+    }
+    try:
+        answer = service.send("BatchGetTableOptimizer", request)
+    except (GlueAnswerLost, GlueRejection, StorageError):
+        _LOGGER.debug("Glue does not tell which optimizers are enabled", exc_info=True)
+        return None
+    enabled = sorted(_enabled(answer))
+    if not enabled:
+        return None
+    return f"AWS Glue's table optimizers, of which {' and '.join(enabled)} is enabled"
+
+
+def _enabled(answer: Mapping[str, Any]) -> set[str]:
+    """Return the work of those optimizers that are switched on."""
+    found = set()
+    for entry in answer.get("TableOptimizers") or ():
+        optimizer = entry.get("tableOptimizer") or {}
+        is_enabled = (optimizer.get("configuration") or {}).get("enabled")
+        if is_enabled and optimizer.get("type") in _WORK:
+            found.add(_WORK[optimizer["type"]])
+    return found
+
 
 METADATA_LOCATION = "metadata_location"
 PREVIOUS = "previous_metadata_location"
@@ -47,8 +107,8 @@ def connect(means: CatalogAccess) -> "GlueWarehouse":
     """Return the catalog in AWS Glue. Raises: UsageError; StorageError, without credentials."""
     settings = means.settings
     storage = with_file_io(means.storage, settings.properties)
-    service = glue_of(settings.name, settings.properties, means.env)
-    return GlueWarehouse(means, service, open_store(storage, means.env))
+    service = glue_of(settings.name, settings.properties, means.env, means.deadline)
+    return GlueWarehouse(means, service, open_store(storage, means.env, means.deadline))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +138,7 @@ class GlueWarehouse:
         """Return one table."""
         settings = self.means.settings
         shown = dotted_name((settings.name, *name.namespace, name.name))
-        catalog = PointerCatalog(GluePointer(self, name), self.store, self.means.env, shown)
-        storage = with_file_io(self.means.storage, settings.properties)
-        return TableInCatalog(catalog, self.store, lambda: storage)
+        return behind_pointer(self.means, self.store, GluePointer(self, name), shown)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield every table, those of other formats too, with its location.
@@ -185,7 +243,7 @@ class GluePointer:
         lost: str | None = None
         for number in range(1 + _RESENDS):
             try:
-                self.warehouse.service.send("UpdateTable", request)
+                self.warehouse.service.send("UpdateTable", request, COMMIT_SECONDS)
             except GlueAnswerLost as error:
                 lost = error.reason
             except GlueRejection as error:

@@ -115,7 +115,7 @@ def tables(connection: Connection, database: str) -> Iterator[HiveTable]:
         chosen = ThriftList(TEXT, tuple(name.encode() for name in names[start : start + _AT_ONCE]))
         request: Fields = {1: text(database), 2: (LIST, chosen)}
         found = _asked(connection, "get_table_objects_by_name_req", {1: (STRUCT, request)})
-        yield from (HiveTable(fields) for fields in many_of(struct_of(found, 0), 1))
+        yield from (HiveTable(fields) for fields in many_of(struct_of(found, 0), 1, STRUCT))
 
 
 def get_table(connection: Connection, database: str, name: str) -> HiveTable | None:
@@ -224,7 +224,7 @@ def show_locks(connection: Connection, database: str, name: str) -> Sequence[Loc
             f"{text_of(row, 10)} on {text_of(row, 11)}",
             text_of(row, 13) or "",
         )
-        for row in many_of(found, 1)
+        for row in many_of(found, 1, STRUCT)
     ]
 
 
@@ -240,7 +240,7 @@ def version(connection: Connection) -> str:
 
 
 def _names(connection: Connection, call: str, arguments: Fields) -> Sequence[str]:
-    found = many_of(_asked(connection, call, arguments), 0)
+    found = many_of(_asked(connection, call, arguments), 0, TEXT)
     return sorted(name.decode("utf-8", "replace") for name in found)
 
 

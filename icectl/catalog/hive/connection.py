@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
+from threading import Timer
 from typing import IO
 
 from icectl.catalog.hive.thrift import (
@@ -22,7 +23,8 @@ from icectl.catalog.hive.thrift import (
     text,
     write_call,
 )
-from icectl.catalog.tls import tls_context
+from icectl.catalog.http import tls_context
+from icectl.env import Deadline, SystemEnv
 from icectl.errors import StorageError, Unsupported, UsageError
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,6 +34,10 @@ _ANSWER_SECONDS = 600
 _FIRST_ANSWER_SECONDS = 60
 """What is no metastore may wait for more to come, and never answer."""
 
+_WHOLE_SECONDS, _LEAST_SECONDS = 3600.0, 60.0
+"""How long one answer may take as a whole, and how long it may in any case."""
+
+_NEVER = Deadline(SystemEnv())
 _SERVER = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s,]+)(?::(?P<port>\d{1,5}))?/?")
 _SECONDS = re.compile(r"(\d{1,9})(s|ms|m)?", re.IGNORECASE)
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
@@ -50,7 +56,7 @@ class Servers:
     """Where a metastore answers, and how it is spoken to; the servers of one metastore are equal.
 
     `user` is told to servers that take a client's word for who it is, with its groups. `tls` has
-    certificates; None: connections are not encrypted.
+    certificates; None: connections are not encrypted. Behind the `deadline` an answer is given up.
     """
 
     addresses: tuple[tuple[str, int], ...]
@@ -58,6 +64,7 @@ class Servers:
     is_framed: bool = False
     answer_seconds: float = _ANSWER_SECONDS
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    deadline: Deadline = field(default=_NEVER, compare=False)
 
     @property
     def shown(self) -> str:
@@ -76,7 +83,9 @@ class Servers:
                 continue
             with opened, opened.makefile("rb") as reader:
                 server = _joined(host, port)
-                connection = Connection(opened, reader, server, self.is_framed, self.answer_seconds)
+                connection = Connection(
+                    opened, reader, server, self.is_framed, self.answer_seconds, self.deadline
+                )
                 yield self._introduced(connection)
             return
         raise StorageError(
@@ -115,6 +124,7 @@ class Connection:
     server: str
     is_framed: bool
     answer_seconds: float
+    deadline: Deadline
     calls: int = 0
 
     def ask(self, name: str, arguments: Fields) -> Fields:
@@ -136,12 +146,30 @@ class Connection:
         self.calls += 1
         _LOGGER.debug("metastore %s: %s", self.server, name)
         request = write_call(name, arguments, self.calls)
+        # A commit must not be cut off: what is under way has a minute, whatever the limit is.
+        left = max(self.deadline.remaining_seconds, _LEAST_SECONDS)
+        watch = Timer(min(left, _WHOLE_SECONDS), self._give_up)
+        watch.daemon = True
+        watch.start()
+        try:
+            reply = self._answer(name, request)
+        finally:
+            watch.cancel()
+        self.socket.settimeout(self.answer_seconds)
+        return reply
+
+    def _give_up(self) -> None:
+        """End an answer that may have no end: whoever reads it finds the connection closed."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def _answer(self, name: str, request: bytes) -> Fields:
         if self.is_framed:
             request = struct.pack(">I", len(request)) + request
         try:
             self.socket.sendall(request)
             read = self._frame() if self.is_framed else self.reader
-            reply = read_reply(lambda size: _exactly(read, size), name)
+            return read_reply(lambda size: _exactly(read, size), name)
         except OSError as error:
             raise HiveAnswerLost(_told(error)) from error
         except EOFError as error:
@@ -156,8 +184,6 @@ class Connection:
                 "Thrift's compact protocol answer like that, and those with TLS where "
                 "`hive.metastore.use.SSL` is not `true`",
             ) from error
-        self.socket.settimeout(self.answer_seconds)
-        return reply
 
     def _frame(self) -> IO[bytes]:
         (size,) = struct.unpack(">I", _exactly(self.reader, 4))
@@ -166,7 +192,7 @@ class Connection:
         return BytesIO(_exactly(self.reader, size))
 
 
-def servers_of(catalog: str, properties: Mapping[str, str]) -> Servers:
+def servers_of(catalog: str, properties: Mapping[str, str], deadline: Deadline = _NEVER) -> Servers:
     """Return the servers that a catalog's properties name. Raises: UsageError; Unsupported.
 
     Those for TLS are called as in Hive, and its certificates as in other catalogs.
@@ -187,6 +213,7 @@ def servers_of(catalog: str, properties: Mapping[str, str]) -> Servers:
         framed.lower() == "true",
         _seconds(catalog, properties),
         tls_context(properties) if has_tls else None,
+        deadline,
     )
 
 

@@ -91,10 +91,10 @@ def texts_of(fields: Fields, number: int) -> dict[str, str]:
     }
 
 
-def many_of(fields: Fields, number: int) -> tuple[Any, ...]:
-    """Return the values of a member that is a list or a set; none where it is not there."""
+def many_of(fields: Fields, number: int, item_type: int) -> tuple[Any, ...]:
+    """Return the values of a list or a set of a type; none where that is not there."""
     kind, value = fields.get(number, (_STOP, None))
-    return value.items if kind in (LIST, SET) else ()
+    return value.items if kind in (LIST, SET) and value.type == item_type else ()
 
 
 def struct_of(fields: Fields, number: int) -> Fields:
@@ -136,19 +136,6 @@ def read_reply(read: Read, name: str) -> Fields:
         raise CallRefused(reason, is_unknown=number_of(fields, 2) == 1)
     if kind != _REPLY or answered != name:
         raise NotThrift(f"it answered {answered!r} to {name!r}")
-    return fields
-
-
-def write_struct(fields: Fields) -> bytes:
-    """Return the bytes of a struct."""
-    out = bytearray()
-    _write(out, STRUCT, fields)
-    return bytes(out)
-
-
-def read_struct(read: Read) -> Fields:
-    """Return a struct. Raises: NotThrift; what `read` raises."""
-    fields: Fields = _read(read, STRUCT)
     return fields
 
 

@@ -1,5 +1,6 @@
 """Databases and tables of a Hive metastore, and the entry that points to a table's metadata."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -10,22 +11,97 @@ from icectl.catalog.hive import calls
 from icectl.catalog.hive.calls import HiveTable, ServerException, one_line
 from icectl.catalog.hive.connection import Connection, HiveAnswerLost, Servers, servers_of
 from icectl.catalog.hive.lock import Locker, TableLock, locker_of
-from icectl.catalog.hive.parameters import (
-    METADATA_HASH,
-    METADATA_LOCATION,
-    PREVIOUS,
-    next_parameters,
-)
 from icectl.catalog.hive.thrift import CallRefused
-from icectl.catalog.identifier import TableName, dotted_name
-from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
-from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain, told_locations
+from icectl.catalog.identifier import (
+    TableName,
+    dotted_name,
+    no_iceberg_table,
+    no_namespace,
+    no_table,
+)
+from icectl.catalog.pointer import PointerState, SwapUncertain, told_locations
 from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
+from icectl.catalog.warehouse import (
+    CatalogAccess,
+    TableInCatalog,
+    TablePlace,
+    behind_pointer,
+    places,
+)
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
-from icectl.spec.metadata import TableMetadata
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 from icectl.storage.open import open_store
 from icectl.storage.store import Store
+
+METADATA_LOCATION = "metadata_location"
+PREVIOUS = "previous_metadata_location"
+METADATA_HASH = "metadata_hash"
+
+_SNAPSHOT_ID = "current-snapshot-id"
+_SNAPSHOT_TIME = "current-snapshot-timestamp-ms"
+_SNAPSHOT_SUMMARY = "current-snapshot-summary"
+_SNAPSHOT_COUNT = "snapshot-count"
+_OF_SNAPSHOT = (_SNAPSHOT_ID, _SNAPSHOT_TIME, _SNAPSHOT_SUMMARY)
+_COUNTS = {
+    "numFiles": "total-data-files",
+    "numRows": "total-records",
+    "totalSize": "total-files-size",
+}
+_MOST_CHARACTERS = "iceberg.hive.table-property-max-size"
+_DEFAULT_MOST = 32672
+_KEEP_STATS = "iceberg.hive.keep.stats"
+
+
+def next_parameters(
+    parameters: Mapping[str, str],
+    target: str,
+    metadata: TableMetadata,
+    catalog: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the parameters of a table once `target` is its metadata file, which holds `metadata`.
+
+    `catalog` are the catalog's properties.
+    """
+    changed = {**parameters, METADATA_LOCATION: target, PREVIOUS: parameters[METADATA_LOCATION]}
+    if catalog.get(_KEEP_STATS, "").lower() != "true":
+        changed.pop("COLUMN_STATS_ACCURATE", None)
+        changed["DO_NOT_UPDATE_STATS"] = "true"
+    snapshot = metadata.current_snapshot
+    summary = snapshot.summary if snapshot is not None and snapshot.summary is not None else {}
+    for key, counted in _COUNTS.items():
+        if key in parameters and counted in summary:
+            changed[key] = summary[counted]
+    if parameters.keys() & {_SNAPSHOT_COUNT, *_OF_SNAPSHOT}:
+        for key in _OF_SNAPSHOT:
+            changed.pop(key, None)
+        changed |= _of_snapshot(snapshot, _limit(catalog))
+        changed[_SNAPSHOT_COUNT] = str(len(metadata.snapshots))
+    return changed
+
+
+def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
+    """Return what is said of the current snapshot.
+
+    A summary too long for the metastore is left out.
+    """
+    if snapshot is None or limit <= 0:
+        return {}
+    found = {
+        _SNAPSHOT_ID: str(snapshot.snapshot_id),
+        _SNAPSHOT_TIME: str(snapshot.timestamp_ms),
+    }
+    summary = {key: item for key, item in (snapshot.summary or {}).items() if key != "operation"}
+    told = json.dumps(summary, ensure_ascii=False, separators=(",", ":"))
+    if len(told) <= limit:
+        found[_SNAPSHOT_SUMMARY] = told
+    return found
+
+
+def _limit(catalog: Mapping[str, str]) -> int:
+    given = catalog.get(_MOST_CHARACTERS, "")
+    return int(given) if given.isascii() and given.isdigit() else _DEFAULT_MOST
+
 
 _LOCK_KEY = "engine.hive.lock-enabled"
 _COMPARES_KEY = "hive.compares-parameters"
@@ -41,8 +117,8 @@ def connect(means: CatalogAccess) -> "HiveWarehouse":
     """Return the catalog in a Hive metastore. Raises: UsageError; Unsupported."""
     settings = means.settings
     storage = with_file_io(means.storage, settings.properties)
-    servers = servers_of(settings.name, settings.properties)
-    return HiveWarehouse(means, servers, open_store(storage, means.env))
+    servers = servers_of(settings.name, settings.properties, means.deadline)
+    return HiveWarehouse(means, servers, open_store(storage, means.env, means.deadline))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +150,7 @@ class HiveWarehouse:
         name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
         settings = self.means.settings
         shown = dotted_name((settings.name, *name.namespace, name.name))
-        catalog = PointerCatalog(HivePointer(self, name), self.store, self.means.env, shown)
-        storage = with_file_io(self.means.storage, settings.properties)
-        return TableInCatalog(catalog, self.store, lambda: storage)
+        return behind_pointer(self.means, self.store, HivePointer(self, name), shown)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield every table, Hive's own too, with its location: all their files are somebody's.

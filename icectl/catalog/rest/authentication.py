@@ -2,9 +2,9 @@
 
 import base64
 import hashlib
-import json
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -13,10 +13,13 @@ from icectl.catalog.aws import Identity, identity_of, signed_headers
 from icectl.catalog.http import Http, NoAnswerError, NotReachedError, Request, shown_url
 from icectl.env import Env
 from icectl.errors import StorageError, Unsupported, UsageError
+from icectl.format.json_members import parse_json
 
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _MARGIN_SECONDS = 60.0
 _DEFAULT_SCOPE = "catalog"
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_LONGEST_LIFE_SECONDS = 1e9
 _KINDS = ("none", "noop", "basic", "oauth2", "legacyoauth2", "sigv4")
 _ELSEWHERE = {
     "google": "gcloud auth print-access-token",
@@ -79,11 +82,15 @@ class TokenRequest:
 
 @dataclass(slots=True)
 class ClientCredentials:
-    """Tokens that are fetched for a client's credential, and again before their end."""
+    """Tokens that are fetched for a client's credential, and again before their end.
+
+    `hide` takes each of them, as a server may repeat it.
+    """
 
     http: Http
     env: Env
     asked: TokenRequest
+    hide: Callable[[str], None]
     expires_in_seconds: float | None = None
     _token: str | None = field(default=None, repr=False)
     _ends_at: float = float("inf")
@@ -112,9 +119,10 @@ class ClientCredentials:
         now = self.env.monotonic_seconds()
         found = _fetch_token(self.http, self.asked)
         self._token = found["access_token"]
+        self.hide(found["access_token"])
         seconds = found.get("expires_in", self.expires_in_seconds)
         self._ends_at = float("inf")
-        if isinstance(seconds, int | float) and seconds > 0:
+        if isinstance(seconds, int | float) and 0 < seconds < _LONGEST_LIFE_SECONDS:
             self._ends_at = now + seconds - min(_MARGIN_SECONDS, seconds / 2)
 
 
@@ -145,9 +153,9 @@ class SigV4:
 
 
 def authentication_of(
-    properties: Mapping[str, str], uri: str, http: Http, env: Env
+    properties: Mapping[str, str], uri: str, http: Http, env: Env, hide: Callable[[str], None]
 ) -> Authentication:
-    """Return the way that a catalog's properties ask for.
+    """Return the way that a catalog's properties ask for, all of which are its user's.
 
     Raises: UsageError; Unsupported, for ways that need a driver of their own.
     """
@@ -164,12 +172,12 @@ def authentication_of(
     if kind == "basic":
         return _password(properties)
     if kind == "oauth2" and _of_group(properties, "client_id"):
-        return ClientCredentials(http, env, _own_server(properties), _expires_in(properties))
+        return ClientCredentials(http, env, _own_server(properties), hide, _expires_in(properties))
     if kind in ("none", "noop"):
         return FixedHeader("a request without credentials")
     if "credential" in properties:
         asked = _token_request(properties, uri)
-        return ClientCredentials(http, env, asked, _expires_in(properties))
+        return ClientCredentials(http, env, asked, hide, _expires_in(properties))
     if "token" in properties:
         return FixedHeader("the catalog property `token`", f"Bearer {properties['token']}")
     return FixedHeader("a request without credentials")
@@ -212,7 +220,7 @@ def _expires_in(properties: Mapping[str, str]) -> float | None:
     """
     own, legacy = _of_group(properties, "expires_in"), properties.get("token-expires-in-ms")
     for text, per_second in ((own or "", 1), (legacy or "", 1000)):
-        if text.isascii() and text.isdigit():
+        if text.isascii() and text.isdigit() and len(text) < 16:
             return int(text) / per_second
     return None
 
@@ -251,10 +259,12 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
             hint="the catalog property `oauth2-server-uri` names the address that gives tokens",
         ) from error
     try:
-        found = json.loads(answer.body)
+        found = parse_json(answer.body)
     except ValueError:
         found = None
-    if answer.status == 200 and isinstance(found, dict) and found.get("access_token"):
+    token = found.get("access_token") if isinstance(found, dict) else None
+    if answer.status == 200 and isinstance(token, str) and _TOKEN.fullmatch(token):
+        assert isinstance(found, dict)
         return found
     kind = answer.headers.get("content-type", "").partition(";")[0] or "nothing"
     said = _said(found) or f"what it sends is no token ({kind})"

@@ -2,19 +2,29 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from icectl import __version__
-from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request, shown_url
+from icectl.catalog.configured import is_secret_property
+from icectl.catalog.file_io import of_server
+from icectl.catalog.http import (
+    Answer,
+    GivenUpError,
+    Http,
+    NoAnswerError,
+    NotReachedError,
+    Request,
+    shown_url,
+)
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.addresses import Addresses, endpoints_of
 from icectl.catalog.rest.authentication import Authentication, authentication_of
-from icectl.env import Env, SystemEnv
-from icectl.errors import IcectlError, StorageError, Unsupported, UsageError
+from icectl.env import Deadline, Env, SystemEnv
+from icectl.errors import IcectlError, Refused, StorageError, Unsupported, UsageError
+from icectl.format.json_members import parse_json
 from icectl.storage.retry import retry
 
 _LOGGER = logging.getLogger(__name__)
@@ -22,6 +32,14 @@ _PASSING = {408, 429, 500, 502, 503, 504}
 _LOGGED_OUT = {401, 419}
 _LONGEST_SAID = 400
 _HEADER = "header."
+_COMMIT_SECONDS = 60.0
+"""How long the answer to a commit is waited for at least, whatever the time limit is."""
+
+_MOST_PAGES = 100_000
+_MOST_LISTINGS = 1_000_000
+_DEEPEST_NAMESPACE = 64
+_FROM_SERVER = {"prefix", "warehouse", "namespace-separator", "rest-page-size"}
+"""Properties that a server may set, beside those of storage: how one logs in is none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +57,7 @@ class Refusal:
     def of(answer: Answer) -> "Refusal":
         """Read an answer that is none of success."""
         try:
-            error = json.loads(answer.body)["error"]
+            error = parse_json(answer.body)["error"]
             message, kind = str(error["message"]), str(error.get("type") or "")
         except (ValueError, KeyError, TypeError, AttributeError):
             text = answer.body.decode("utf-8", "replace").strip()
@@ -55,24 +73,34 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a server wants of its clients: merged properties, and what it offers."""
+    """What a server wants of its clients: merged properties, and what it offers.
+
+    `announced` is all that it says, which only tells what product it is; `storage` is what of it
+    concerns the storage and is not said by the user.
+    """
 
     uri: str
     properties: Mapping[str, str] = field(repr=False)
     addresses: Addresses
     endpoints: frozenset[str]
+    announced: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
 class RestClient:
     """One catalog's server, whose configuration is read with the first request.
 
-    `given` are the catalog's properties as its user has them.
+    `given` are the catalog's properties as its user has them: how one logs in is what they say, and
+    never the server's word. `hide` takes secrets that came to light later.
     """
 
     name: str
     given: Mapping[str, str] = field(repr=False)
     env: Env
+    deadline: Deadline
+    hide: Callable[[str], None]
+    _listings: int = 0
     _config: Config | None = None
     _http: Http | None = None
     _authentication: Authentication | None = None
@@ -89,7 +117,16 @@ class RestClient:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to another process without the connections of this one."""
-        return type(self), (self.name, self.given, SystemEnv(), self._config)
+        env = SystemEnv()
+        return type(self), (
+            self.name,
+            self.given,
+            env,
+            Deadline(env),
+            _hide_nothing,
+            0,
+            self._config,
+        )
 
     def offers(self, endpoint: str) -> bool:
         """Return whether the server says that it has an endpoint."""
@@ -119,7 +156,7 @@ class RestClient:
         """Yield what is listed at a path, page after page. Raises: as get."""
         token, seen = "", {""}
         size = self.config.properties.get("rest-page-size")
-        while True:
+        for _ in range(_MOST_PAGES):
             more = {"pageToken": token} | ({"pageSize": size} if size else {})
             found = self.get(path, {**query, **more})
             items = found.get(member)
@@ -130,6 +167,7 @@ class RestClient:
             if token in seen:
                 return
             seen.add(token)
+        raise self.odd(f"{self.config.uri}/{path}", f"its list goes on after {_MOST_PAGES:,} pages")
 
     def namespaces(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """Yield the namespaces right below one.
@@ -138,6 +176,9 @@ class RestClient:
         """
         self.check_offers(addresses.NAMESPACES, "listing namespaces")
         at = self.config.addresses
+        self._listings += 1
+        if len(parent) >= _DEEPEST_NAMESPACE or self._listings > _MOST_LISTINGS:
+            raise self.odd(f"{self.config.uri}/{at.namespaces()}", "its namespaces have no end")
         query = {"parent": at.joined(parent)} if parent else {}
         for levels in self.pages(at.namespaces(), query, "namespaces"):
             if not isinstance(levels, list):
@@ -156,7 +197,7 @@ class RestClient:
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         url = f"{self.config.uri}/{path}"
         all_headers = {**self._headers, "Content-Type": "application/json", **headers}
-        return self._send(Request("POST", url, all_headers, content), token)
+        return self._send(Request("POST", url, all_headers, content), token, _COMMIT_SECONDS)
 
     def denied(self, refusal: Refusal, url: str) -> StorageError:
         """Return the error for an answer of 401, 403 or 419."""
@@ -209,8 +250,8 @@ class RestClient:
         if answer.status != 200:
             raise self.failed(Refusal.of(answer), url)
         try:
-            found = json.loads(answer.body)
-        except (ValueError, RecursionError) as error:
+            found = parse_json(answer.body)
+        except ValueError as error:
             kind = answer.headers.get("content-type", "of no kind that it names").partition(";")[0]
             raise self.odd(url, f"what it sends is no JSON ({kind})") from error
         if not isinstance(found, dict):
@@ -219,7 +260,6 @@ class RestClient:
 
     @property
     def _headers(self) -> dict[str, str]:
-        properties = self._config.properties if self._config else self.given
         own = {
             "Accept": "application/json",
             "User-Agent": f"icectl/{__version__}",
@@ -227,7 +267,7 @@ class RestClient:
         }
         given = {
             name.removeprefix(_HEADER): value
-            for name, value in properties.items()
+            for name, value in self.given.items()
             if name.startswith(_HEADER)
         }
         replaced = {name.lower() for name in given}
@@ -249,63 +289,86 @@ class RestClient:
             return retry(
                 ask,
                 self.env,
-                is_transient=lambda error: isinstance(error, NoAnswerError | _PassingError),
+                is_transient=lambda error: (
+                    isinstance(error, NoAnswerError | _PassingError)
+                    and not isinstance(error, GivenUpError)
+                ),
                 translated=lambda error: error,
             )
         except _PassingError:
             return last[0]
         except (NotReachedError, NoAnswerError) as error:
+            self.deadline.check()
             raise self.unreachable(url, error) from error
 
-    def _send(self, request: Request, token: str | None = None) -> Answer:
-        if self._config is not None and self._http is None:
-            self._connect(self._config.uri, self._config.properties)
-        assert self._http is not None
-        assert self._authentication is not None
-        send = partial(self._once, self._http, self._authentication, token)
-        answer = send(request)
-        if answer.status in _LOGGED_OUT and token is None and self._authentication.renew():
-            answer = send(request)
+    def _send(
+        self, request: Request, token: str | None = None, at_least_seconds: float = 0.0
+    ) -> Answer:
+        if self._http is None or self._authentication is None:
+            uri = self._own_uri()
+            self._http = Http(uri, self.given, self.deadline)
+            self._authentication = authentication_of(
+                self.given, uri, self._http, self.env, self.hide
+            )
+        authentication = self._authentication
+
+        def send() -> Answer:
+            own = {"Authorization": f"Bearer {token}"} if token else authentication.headers(request)
+            whole = replace(request, headers={**request.headers, **own})
+            return http.send(whole, at_least_seconds)
+
+        http = self._http
+        answer = send()
+        if answer.status in _LOGGED_OUT and token is None and authentication.renew():
+            answer = send()
         return answer
 
-    @staticmethod
-    def _once(
-        http: Http, authentication: Authentication, token: str | None, request: Request
-    ) -> Answer:
-        own = {"Authorization": f"Bearer {token}"} if token else authentication.headers(request)
-        headers = {**request.headers, **own}
-        return http.send(Request(request.method, request.url, headers, request.body))
-
-    def _configure(self) -> Config:
+    def _own_uri(self) -> str:
+        """Return the address that the user gave. Raises: UsageError."""
         uri = self.given.get("uri", "").rstrip("/")
-        if not uri.startswith(("http://", "https://")):
+        if _origin(uri) is None:
             raise UsageError(
                 f"catalog `{self.name}`: its property `uri` is `{shown_url(uri)}`, which is no "
                 "address of a REST catalog",
                 hint="it is like https://catalog.example.com",
             )
-        self._connect(uri, self.given)
+        return uri
+
+    def _configure(self) -> Config:
+        uri = self._own_uri()
         query = {"warehouse": self.given["warehouse"]} if self.given.get("warehouse") else {}
         url = f"{uri}/v1/config"
         try:
             found = self.parsed(self._ask(url, query, None), url)
         except NotThereError as error:
             raise self.odd(url, f"it says {error.refusal}") from error
-        properties = {**_texts(found.get("defaults")), **self.given}
-        properties |= _texts(found.get("overrides"))
-        now_uri = properties.get("uri", uri).rstrip("/")
-        if now_uri != uri or _access(properties) != _access(self.given):
-            self._connect(now_uri, properties)
+        defaults, overrides = texts(found.get("defaults")), texts(found.get("overrides"))
+        announced = {**defaults, **overrides}
+        own = {name: value for name, value in defaults.items() if name not in self.given}
+        said = {**own, **overrides}
+        storage = of_server(said)
+        for name, value in storage.items():
+            if is_secret_property(name, value):
+                self.hide(value)
+        taken = {name: value for name, value in said.items() if name in _FROM_SERVER}
+        left = sorted(said.keys() - storage.keys() - taken.keys() - {"uri"})
+        _LOGGER.debug("not taken from the server of catalog `%s`: %s", self.name, ", ".join(left))
+        properties = {**self.given, **taken}
+        now_uri = overrides.get("uri", uri).rstrip("/")
+        if now_uri != uri and (_origin(now_uri) != _origin(uri) or not _is_plain(now_uri)):
+            raise Refused(
+                f"the server of catalog `{self.name}` sends its clients to {shown_url(now_uri)}, "
+                f"and what was given for {shown_url(uri)} goes to no other address",
+                hint="if that address is right, set it as the catalog's property `uri`",
+            )
         return Config(
             now_uri,
             properties,
             Addresses.of(properties),
             endpoints_of(found.get("endpoints")),
+            announced,
+            storage,
         )
-
-    def _connect(self, uri: str, properties: Mapping[str, str]) -> None:
-        self._http = Http(uri, properties)
-        self._authentication = authentication_of(properties, uri, self._http, self.env)
 
 
 class NotThereError(Exception):
@@ -320,8 +383,8 @@ class _PassingError(Exception):
     """An answer that may be another one in a moment."""
 
 
-def _texts(found: object) -> dict[str, str]:
-    """Properties as a server sends them; without those that are null."""
+def texts(found: object) -> dict[str, str]:
+    """Return properties as a server sends them; without those that are null."""
     if not isinstance(found, dict):
         return {}
     return {
@@ -331,12 +394,20 @@ def _texts(found: object) -> dict[str, str]:
     }
 
 
-def _access(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the properties that decide how the server is reached."""
-    groups = ("auth.", "rest.", "ssl.", "oauth2-", "client.")
-    names = {"token", "credential", "scope", "audience", "resource", "token-expires-in-ms"}
-    return {
-        name: value
-        for name, value in properties.items()
-        if name in names or name.startswith(groups)
-    }
+def _origin(uri: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of an address; None for what is none of HTTP."""
+    try:
+        parts = urlsplit(uri)
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname else None
+
+
+def _is_plain(uri: str) -> bool:
+    """Return whether an address ends with its path and shows no user."""
+    return uri.isprintable() and not set("?#@\\ ") & set(uri)
+
+
+def _hide_nothing(_: str) -> None:
+    """Take a secret where nothing is shown."""

@@ -27,14 +27,31 @@ from icectl.catalog.rest.outcome import (
 from icectl.catalog.rest.served import ServedTable, time_ordered_uuid
 from icectl.catalog.rest.wire import commit_json
 from icectl.errors import IcectlError, Refused, TableNotFound, Unsupported
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import Update, apply_all
+from icectl.format.requirements import Requirement
+from icectl.format.updates import Update, apply_all
 
 _LOOKS, _LOOK_SECONDS = 3, 0.5
 """How often, and how far apart, the table is looked at after a commit that was not answered."""
 _PAUSES_SECONDS = (0.5, 2.0, 5.0)
 """Before a commit is sent again of which nobody knows."""
 _TRIES_TO_PUT_BACK = 5
+_FAULTS_OF_CLIENTS = frozenset(
+    {
+        "AlreadyExistsException",
+        "BadRequestException",
+        "CommitFailedException",
+        "ForbiddenException",
+        "IllegalArgumentException",
+        "NoSuchNamespaceException",
+        "NoSuchTableException",
+        "NotAuthorizedException",
+        "NotImplementedException",
+        "UnprocessableEntityException",
+        "UnsupportedOperationException",
+        "ValidationException",
+    }
+)
+"""Types of errors that servers raise before they change anything, whatever the status is."""
 
 
 @dataclass(slots=True)
@@ -68,6 +85,10 @@ class RestAttempt:
                 reason = str(error)
             except NoAnswerError as error:
                 self.is_doubtful, reason = True, str(error)
+            except IcectlError as error:  # of the login
+                if not self.is_doubtful:
+                    raise
+                reason = error.message
             else:
                 found = self._told(answer)
                 if not isinstance(found, str):
@@ -253,8 +274,9 @@ class RestAttempt:
 def _says_nothing(refusal: Refusal) -> bool:
     """Return whether a refusal leaves open what becomes of the commit (R-156).
 
-    What the catalog itself answers with status 500 is the end of it, unless it says otherwise.
+    Status 500 and above says nothing of it, whatever stands beside it, unless the error's type is
+    one of what the client did wrong.
     """
     if refusal.status < 200 or refusal.status in {204, 408, 502, 503, 504}:
         return True
-    return refusal.status >= 500 and (not refusal.is_told or "Unknown" in refusal.type)
+    return refusal.status >= 500 and refusal.type not in _FAULTS_OF_CLIENTS

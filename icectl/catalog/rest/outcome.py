@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from icectl.env import Env
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.metadata_json import metadata_json
-from icectl.spec.requirements import AssertRefSnapshotId, AssertTableUuid, Requirement, check
-from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.updates import (
+from icectl.format.metadata import TableMetadata
+from icectl.format.metadata_json import metadata_json
+from icectl.format.requirements import AssertRefSnapshotId, AssertTableUuid, Requirement, check
+from icectl.format.snapshot import PUT_BACK, Snapshot, SnapshotRef
+from icectl.format.updates import (
     AddSnapshot,
     AssignUuid,
     RemovePartitionSpecs,
@@ -197,6 +197,7 @@ def put_back(
             parent_snapshot_id=None,
             sequence_number=now.last_sequence_number + number if has_numbers else 0,
             timestamp_ms=timestamp_ms,
+            summary={PUT_BACK: str(old_id), **(snapshot.summary or {})},
             first_row_id=now.next_row_id,
             added_rows=None if now.next_row_id is None else 0,
         )

@@ -7,15 +7,15 @@ other processes, and fetches for itself there.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from icectl.catalog.configured import is_secret_property
-from icectl.catalog.file_io import with_file_io_at
+from icectl.catalog.file_io import of_server, served_places
 from icectl.catalog.rest import addresses
-from icectl.catalog.rest.client import NotThereError, RestClient
-from icectl.errors import IcectlError, StorageError, Unsupported
+from icectl.catalog.rest.client import NotThereError, RestClient, texts
+from icectl.errors import IcectlError, Refused, StorageError, Unsupported
 from icectl.storage.credentials import Places
 from icectl.storage.open import StorageOptions
 
@@ -25,6 +25,8 @@ _UNTOLD_LIFE_MS = 30 * 60_000
 
 _TEMPORARY = ("s3.session-token", "gcs.oauth2.token", "adls.sas-token")
 _KEYS = ("s3.access-key-id", *_TEMPORARY, "adls.account-key", "adls.connection-string")
+_ADDRESSES = ("s3.endpoint", "gcs.service.host")
+_NAMES_ADDRESS = {*_ADDRESSES, "endpoint_url", "client_kwargs.endpoint_url"}
 _PREFIXES = {"gcp": "gs:", "adls": "abfss:"}
 
 
@@ -76,9 +78,9 @@ class Vended:
 
     def learn(self, answer: Mapping[str, Any]) -> None:
         """Take what the answer to a load, or for credentials, says of the storage."""
-        config = _texts(answer.get("config"))
+        config = texts(answer.get("config"))
         granted = {
-            _prefix(str(one.get("prefix", ""))): _texts(one.get("config"))
+            _prefix(str(one.get("prefix", ""))): texts(one.get("config"))
             for one in answer.get("storage-credentials") or ()
             if isinstance(one, dict)
         }
@@ -88,13 +90,33 @@ class Vended:
                     if is_secret_property(key, value):
                         self.hide(value)
             if "token" in config:
-                self.token = config["token"]
-            base = {**self.client.config.properties, **config}
-            self._check_signing(base, granted)
-            everywhere = {"": _of_accounts(base)}
-            special = {prefix: _of_accounts({**base, **own}) for prefix, own in granted.items()}
-            self._places = with_file_io_at(self.given, {**everywhere, **special}).places
+                self.token = self._checked_token(config["token"])
+            base = {**self.client.config.storage, **of_server(config)}
+            self._check_signing({**self.client.given, **base}, granted)
+            special = {prefix: {**base, **own} for prefix, own in granted.items()}
+            said = {"": base, **special}
+            self._check_encrypted(said.values())
+            self._places = served_places(said)
             self._set_end([config, *granted.values()])
+
+    def _checked_token(self, token: str) -> str:
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise self.client.odd(self.client.config.uri, "the token for a table is none")
+        return token
+
+    def _check_encrypted(self, said: Iterable[Mapping[str, str]]) -> None:
+        """Raises: Refused, where a server that is reached by TLS names an address without it."""
+        own = {*self.client.given, *self.given.options} & _NAMES_ADDRESS
+        if own or not self.client.config.uri.startswith("https:"):
+            return
+        for one in said:
+            for key in _ADDRESSES:
+                if one.get(key, "https:").lower().startswith("http:"):
+                    raise Refused(
+                        f"the server of catalog `{self.client.name}` names an address without TLS "
+                        f"for the storage, by `{key}`",
+                        hint=f"if that address is right, set the catalog property `{key}` to it",
+                    )
 
     def _check_signing(self, base: Mapping[str, str], granted: Mapping[str, Any]) -> None:
         signs = base.get("s3.remote-signing-enabled", "").lower() == "true"
@@ -113,7 +135,7 @@ class Vended:
             int(value)
             for found in told
             for key, value in found.items()
-            if "expires-at" in key and value.isascii() and value.isdigit()
+            if "expires-at" in key and value.isascii() and value.isdigit() and len(value) < 19
         ]
         temporary = any(key.startswith(_TEMPORARY) for found in told for key in found)
         self._ends_at_ms = min(ends, default=now_ms + _UNTOLD_LIFE_MS if temporary else None)
@@ -156,23 +178,6 @@ def _keep_to_itself(_: str) -> None:
     """Take a secret where nothing is shown."""
 
 
-def _texts(found: object) -> dict[str, str]:
-    if not isinstance(found, dict):
-        return {}
-    return {str(key): str(value) for key, value in found.items() if value is not None}
-
-
 def _prefix(given: str) -> str:
     """Return a beginning of locations; servers also write the kind of storage alone."""
     return given if ":" in given or not given else _PREFIXES.get(given, f"{given}:")
-
-
-def _of_accounts(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Azure's tokens carry the account they are for in their names; one goes with its name."""
-    found = dict(properties)
-    for key, value in properties.items():
-        if key.startswith("adls.sas-token."):
-            host = key.removeprefix("adls.sas-token.")
-            found["adls.sas-token"] = value
-            found.setdefault("adls.account-name", host.partition(".")[0])
-    return found

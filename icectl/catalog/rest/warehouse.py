@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName
+from icectl.catalog.metadata_files import check_metadata_folder
 from icectl.catalog.protocol import CommitOutcome, LoadedTable
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.client import NotThereError, RestClient
@@ -16,9 +18,10 @@ from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import check_updates
 from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
 from icectl.errors import IcectlError, TableNotFound, Unsupported
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import Update
-from icectl.storage.open import open_store
+from icectl.format.requirements import Requirement
+from icectl.format.updates import Update
+from icectl.storage.open import home_of, open_store, set_home
+from icectl.storage.store import Store
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ class RestTable:
     """A table of a REST catalog; `checked` has the metadata files that its server knows whole."""
 
     served: ServedTable
+    store: Store
     checked: set[str] = field(default_factory=set)
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
@@ -35,7 +39,9 @@ class RestTable:
 
         Raises: TableNotFound, with names that are near; CorruptTable; Unsupported; StorageError.
         """
-        return self.served.load(to_show=to_show)
+        loaded = self.served.load(to_show=to_show)
+        set_home(self.store, loaded.metadata_location)
+        return loaded
 
     def check_writable(self, loaded: LoadedTable) -> None:
         """Do nothing where the server can carry out changes of the table, and loses nothing of it.
@@ -44,6 +50,7 @@ class RestTable:
         """
         self.served.client.check_offers(addresses.UPDATE_TABLE, "changing a table")
         loaded.capabilities.check_version(loaded.metadata.format_version)
+        check_metadata_folder(self.store, loaded)
         if loaded.metadata_location not in self.checked:
             self._check_shown(loaded)
             self.checked.add(loaded.metadata_location)
@@ -115,10 +122,13 @@ class RestWarehouse:
         """Return one table; whether it exists is seen when it is loaded."""
         means = self.means
         vended = Vended(self.client, name.namespace, name.name, means.storage, means.hide)
-        storage = replace(means.storage, renewed=vended)
-        store = open_store(storage, means.env)
+        configured = with_file_io(means.storage, means.settings.properties)
+        storage = replace(configured, renewed=vended)
+        store = open_store(storage, means.env, means.deadline)
         served = ServedTable(self.client, name.namespace, name.name, vended, store.read, means.warn)
-        return TableInCatalog(RestTable(served), store, lambda: storage)
+        return TableInCatalog(
+            RestTable(served, store), store, lambda: replace(storage, home=home_of(store))
+        )
 
     def places(self) -> Iterator[TablePlace] | None:
         """Yield where every table of the catalog has its files; each is asked for by itself.
@@ -148,7 +158,8 @@ class RestWarehouse:
 def connect(means: CatalogAccess) -> RestWarehouse:
     """Return the catalog that settings name; nothing is asked yet."""
     settings = means.settings
-    return RestWarehouse(means, RestClient(settings.name, settings.properties, means.env))
+    client = RestClient(settings.name, settings.properties, means.env, means.deadline, means.hide)
+    return RestWarehouse(means, client)
 
 
 def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[TablePlace]:

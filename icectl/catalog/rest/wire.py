@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from icectl.errors import Unsupported
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.requirements import (
+from icectl.format.metadata import TableMetadata
+from icectl.format.requirements import (
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUuid,
     Requirement,
 )
-from icectl.spec.snapshot import ref_json, snapshot_json
-from icectl.spec.updates import (
+from icectl.format.snapshot import ref_json, snapshot_json
+from icectl.format.updates import (
     ALL_UPDATES,
     AddSnapshot,
     AssignUuid,

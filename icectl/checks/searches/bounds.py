@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from icectl.checks.searches.entries import Columns, merge_faults
 from icectl.checks.searches.metrics import MetricPairs, are_aligned, common, distinct_rows, pairs
 from icectl.entries.columns.packed import PackedValues, Places, not_text
-from icectl.spec.rule import Fault
-from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
+from icectl.format.rule import Fault
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
 
 Side = Literal["lower", "upper"]
 SIDES: tuple[Side, Side] = ("lower", "upper")

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from icectl.entries.columns.values import Mask, mask_of
 from icectl.entries.rows import RawEntries
-from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
-from icectl.spec.rule import Fault
+from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
+from icectl.format.rule import Fault
 
 Numbers = npt.NDArray[Any]
 

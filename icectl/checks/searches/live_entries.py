@@ -16,8 +16,8 @@ from icectl.entries import rows as vocabulary
 from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, location_keys, numbers
 from icectl.entries.summary import Totals
-from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.rule import Fault
+from icectl.format.manifest import Content, FileFormat, Status
+from icectl.format.rule import Fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.checks.searches.entries import Columns, Numbers, merge_faults
-from icectl.spec.manifest import FileFormat
-from icectl.spec.rule import Fault
+from icectl.format.manifest import FileFormat
+from icectl.format.rule import Fault
 
 Places = npt.NDArray[np.int64]
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from icectl.checks.searches.live_entries import fingerprints
 from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.rows import Entries, location_keys, repeats
-from icectl.spec.layout import Layout
-from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.rule import BrokenRule, Fault, Found
+from icectl.format.layout import Layout
+from icectl.format.manifest import Content, FileFormat, Status
+from icectl.format.rule import BrokenRule, Fault, Found
 
 
 @dataclass(frozen=True, slots=True)

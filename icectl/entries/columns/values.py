@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.spec.types import DecimalType, PrimitiveType, Type
+from icectl.format.types import DecimalType, PrimitiveType, Type
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

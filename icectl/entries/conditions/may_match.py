@@ -32,17 +32,12 @@ from icectl.entries.conditions.predicates import (
 from icectl.entries.partition.key import PartitionValue, decode_key
 from icectl.entries.rows import Entries, numbers
 from icectl.entries.stats import flat, of_field
-from icectl.spec.moments import DAY_SECONDS
-from icectl.spec.partition import PartitionField, PartitionSpec, result_types
-from icectl.spec.schema import Schema
-from icectl.spec.single_value import (
-    PROMOTED_FROM_DATE,
-    UNITS_PER_SECOND,
-    Value,
-    encode,
-)
-from icectl.spec.transforms import Transform
-from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
+from icectl.format.moments import DAY_SECONDS
+from icectl.format.partition import PartitionField, PartitionSpec, result_types
+from icectl.format.schema import Schema
+from icectl.format.single_value import PROMOTED_FROM_DATE, UNITS_PER_SECOND, Value, encode
+from icectl.format.transforms import Transform
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
 
 METRICS = frozenset({"null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
 """The columns of entries that conditions on columns are decided by."""

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 from icectl.entries.conditions.predicates import Compare, IsNan, IsNull, Leaf, StartsWith
 from icectl.entries.partition.key import PartitionValue
-from icectl.spec.single_value import EXACT, Value
-from icectl.spec.transforms import Transform, apply
-from icectl.spec.types import DecimalType, PrimitiveType, Type
+from icectl.format.single_value import EXACT, Value
+from icectl.format.transforms import Transform, apply
+from icectl.format.types import DecimalType, PrimitiveType, Type
 
 _DATE_UNITS = ("year", "month", "day", "hour")
 _WHOLE = ("int", "long", "date", "time")

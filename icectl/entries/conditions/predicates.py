@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.spec.single_value import Value
-from icectl.spec.types import Type
+from icectl.format.single_value import Value
+from icectl.format.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A comparison of a column with a value of its type, as spec/single_value.py has it."""
+    """A comparison of a column with a value of its type, as format/single_value.py has it."""
 
     column: Column
     operator: Literal["<", "<=", "="]

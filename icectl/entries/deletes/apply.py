@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from icectl.entries import rows
 from icectl.entries.columns.values import Integers, Mask, mask_of
 from icectl.entries.rows import Entries
-from icectl.spec.manifest import Content, FileFormat
+from icectl.format.manifest import Content, FileFormat
 
 Groups = tuple[Integers, Integers]
 """A number per data file and per delete file: equal where a delete may apply, -1 for none."""
@@ -155,17 +155,12 @@ def dangling(matches: Matches) -> Entries:
     return rows.where(matches.deletes, per_delete_file(matches) == 0)
 
 
-def pair_count(matches: Matches) -> int:
-    """Count the rows that `pairs` has."""
-    return sum(int(part.counts.sum()) for part in matches.ranges)
-
-
 def pairs(matches: Matches) -> pa.Table:
     """Return every delete file with every data file that it applies to.
 
     Shape: data_row, delete_row: positions in `matches.data` and `matches.deletes`.
     Order: data_row, then delete_row.
-    Cost: `pair_count` rows.
+    Cost: a row for each pair.
     """
     data_rows: list[Integers] = []
     delete_rows: list[Integers] = []

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from icectl.entries.columns.values import Integers, distinct_count
 from icectl.entries.partition.key import decode_key, sort_key
 from icectl.entries.rows import GROUP_KEYS, Entries, RawEntries, part, take
-from icectl.spec.types import Type
+from icectl.format.types import Type
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from icectl.codec.compiled import address, loops
+from icectl.files.compiled import address, loops
 
 DIRECTORY, OTHER = -1, -2
 """Sizes of entries that are no files; of the others (links, say) only the name is known."""

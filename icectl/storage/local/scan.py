@@ -4,6 +4,7 @@ The first files are read by Python; when there are many, the others by a compile
 faster, and which threads run at the same time.
 """
 
+import errno
 import logging
 import os
 import stat
@@ -177,6 +178,28 @@ def _look_up(location: str, rows: ListingRows, below: list[str]) -> None:
     if not stat.S_ISDIR(status.st_mode):
         is_link = stat.S_ISLNK(own.st_mode)
         rows.add(location, status.st_size, None if is_link else status.st_mtime_ns // 1_000_000)
+
+
+def regular(path: str, flags: int) -> int:
+    """Open a regular file, as an `opener`: nothing else is opened, nor waited for.
+
+    Raises: OSError.
+    """
+    _check_regular(os.stat(path))  # opening a device may do something
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        _check_regular(os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.ENXIO, "It is a pipe, a socket or a device")
 
 
 def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:

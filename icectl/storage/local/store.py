@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any
 
@@ -17,7 +17,15 @@ from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.create import copy_local, create_local, new_local, replace_local
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
-from icectl.storage.local.scan import LocalScan, OpenDirectory, is_text, path_used_to, status_of
+from icectl.storage.local.folders import OpenFolder, Roots
+from icectl.storage.local.scan import (
+    LocalScan,
+    OpenDirectory,
+    is_text,
+    path_used_to,
+    regular,
+    status_of,
+)
 from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
 
 _PART = 250
@@ -31,23 +39,25 @@ class LocalStore:
     """A Store over `file:/p`, `file:///p`, `file://localhost/p`, `/p` and relative paths."""
 
     concurrency: int = 8
+    roots: Roots = field(default_factory=Roots, compare=False, repr=False)
 
     def read(self, location: str) -> bytes:
         """Return all bytes of one file."""
-        with path_used_to("read", location) as path, open(path, "rb") as file:
-            return file.read()
+        with path_used_to("read", location) as path, open(path, "rb", opener=regular) as file:
+            return file.read(os.fstat(file.fileno()).st_size)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
         """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
-        with path_used_to("read", location) as path, open(path, "rb", buffering=0) as file:
+        with path_used_to("read", location) as path, io.FileIO(path, opener=regular) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
             if offset < 0:
-                offset = max(0, os.fstat(file.fileno()).st_size + offset)
-            return os.pread(file.fileno(), length, offset)
+                offset = max(0, size_bytes + offset)
+            return os.pread(file.fileno(), max(0, min(length, size_bytes - offset)), offset)
 
     def open(self, location: str) -> IO[bytes]:
         """Open a file for reading, at any place."""
         with path_used_to("read", location) as path:
-            return open(path, "rb")
+            return open(path, "rb", opener=regular)
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none, or a directory."""
@@ -115,22 +125,43 @@ class LocalStore:
                 stack.close()
 
     def copy(self, source: str, target: str) -> None:
-        """Link or copy a file to a name that nobody else uses."""
-        with path_used_to("copy", source) as path, path_used_to("write", target) as new:
-            copy_local(path, new)
+        """Link or copy a file to a name that nobody else uses; its folder is found as in remove."""
+        with (
+            path_used_to("copy", source) as path,
+            path_used_to("write", target) as new,
+            self.roots.folders() as folders,
+        ):
+            folder, name = folders.of(path, source)
+            copy_local(name, folder, new)
 
     def clock_ms(self, location: str) -> int | None:  # noqa: ARG002
         """Return None: files are dated by this machine's clock."""
         return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Delete files; those already gone count as removed."""
+        """Delete files; those already gone count as removed.
+
+        No link is followed to them below the roots, and without one, none at all.
+        """
         every = tuple(removed)
         parts = [every[start : start + _PART] for start in range(0, len(every), _PART)]
         if len(parts) < 2:
-            return _remove(every)
+            return self._remove(every)
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
-            return [failed for part in pool.map(_remove, parts) for failed in part]
+            return [failed for part in pool.map(self._remove, parts) for failed in part]
+
+    def _remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
+        failed = []
+        with self.roots.folders() as folders:
+            for location in removed:
+                try:
+                    with path_used_to("delete", location) as path:
+                        _unlink(folders, path, location)
+                except FileNotFoundError:
+                    continue
+                except StorageError as error:
+                    failed.append(FailedRemoval(location, error.message))
+        return failed
 
 
 def write_to(path: str, location: str) -> IO[bytes]:
@@ -174,22 +205,10 @@ def _read_whole(scan: LocalScan, directory: str) -> ListingStep[str]:
     return ListingStep(rows, tuple(below))
 
 
-def _remove(removed: Sequence[str]) -> Sequence[FailedRemoval]:
-    failed = []
-    for location in removed:
-        try:
-            with path_used_to("delete", location) as path:
-                _unlink(path)
-        except FileNotFoundError:
-            continue
-        except StorageError as error:
-            failed.append(FailedRemoval(location, error.message))
-    return failed
-
-
-def _unlink(path: str) -> None:
+def _unlink(folders: OpenFolder, path: str, location: str) -> None:
     try:
-        os.unlink(path)
+        folder, name = folders.of(path, location)
+        os.unlink(name, dir_fd=folder)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:  # a name that no file ever got
             raise

@@ -10,9 +10,9 @@ from icectl.catalog.files import FILE_SYSTEM, OF_A_CATALOG, FileSystemCatalog
 from icectl.catalog.given_file import GIVEN, GivenFileCatalog
 from icectl.catalog.protocol import Committed, Conflict, Unknown
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound, Unsupported
-from icectl.spec.requirements import AssertRefSnapshotId
-from icectl.spec.snapshot import MetadataLogEntry
-from icectl.spec.updates import AssignUuid, SetProperties
+from icectl.format.requirements import AssertRefSnapshotId
+from icectl.format.snapshot import MetadataLogEntry
+from icectl.format.updates import AssignUuid, SetProperties
 from icectl.storage.failures import AnswerLost
 from icectl.storage.local.store import LocalStore
 from icectl.storage.path_map import PathMapStore

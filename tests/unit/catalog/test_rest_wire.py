@@ -7,17 +7,17 @@ import pytest
 from icectl.catalog.rest.outcome import has_landed, not_shown
 from icectl.catalog.rest.wire import check_updates, requirement_json, update_json
 from icectl.errors import Unsupported
-from icectl.spec.layout import Layout
-from icectl.spec.metadata_json import parse_metadata
-from icectl.spec.requirements import (
+from icectl.format.layout import Layout
+from icectl.format.metadata_json import parse_metadata
+from icectl.format.requirements import (
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUuid,
     Requirement,
 )
-from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.updates import (
+from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.format.updates import (
     ALL_UPDATES,
     AddSnapshot,
     AssignUuid,

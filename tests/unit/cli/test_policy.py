@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.maintenance.keys import KEYS
-from icectl.cli.maintenance.policy import MaintenancePolicy, read_policy
+from icectl.commands.maintain.policy import MaintenancePolicy, read_policy
+from icectl.commands.maintain.policy_keys import KEYS
 from icectl.errors import UsageError
 
 

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from icectl.commit.conflicts import GroupResult, conflict, head_of
-from icectl.plan.compact.live import files_of_snapshot
-from icectl.plan.compact.task import (
+from icectl.format.manifest import FileFormat
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, PrimitiveType
+from icectl.table.rewritable_files import files_of_snapshot
+from icectl.table.rewrite_task import (
     DeleteFile,
     InputFile,
     MergeDeletesTask,
     RewriteTask,
     TaskVector,
 )
-from icectl.spec.manifest import FileFormat
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
 from tests.builders.entry_rows import data, entries, equality, key, positions, vector
 
 SCHEMA = Schema(0, (NestedField(1, "c", PrimitiveType("string"), required=False),))

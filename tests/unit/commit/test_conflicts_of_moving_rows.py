@@ -2,18 +2,18 @@
 
 import pytest
 
+from icectl.commands.compact.plan import Branch, CompactOptions, plan
 from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.entries.partition.key import encode_key
-from icectl.plan.compact.groups import Branch, CompactOptions, plan
-from icectl.plan.compact.live import files_of_snapshot
-from icectl.plan.compact.sizes import Sizes
-from icectl.plan.model import pin_of
-from icectl.spec.manifest import FileFormat
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.snapshot import Snapshot
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.format.manifest import FileFormat
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.snapshot import Snapshot
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, PrimitiveType
+from icectl.table.output_sizes import Sizes
+from icectl.table.plan_parts import pin_of
+from icectl.table.rewritable_files import files_of_snapshot
 from tests.builders.entry_rows import data, entries, equality
 from tests.builders.plain_metadata import plain_metadata
 

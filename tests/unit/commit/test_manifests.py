@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.codec.manifest.write import ManifestForm
 from icectl.commit.manifests import ManifestWriter, WrittenManifest
 from icectl.entries.columns.byte_hashes import with_location_hashes
 from icectl.entries.rows import Entries, as_existing, concat, numbers
 from icectl.entries.schema import PLANNING
 from icectl.errors import SelfCheckFailed
-from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
+from icectl.files.manifest.write import ManifestForm
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.storage.local.store import LocalStore
+from icectl.table.manifest_groups import PLANNED_COLUMNS
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.builders.entry_rows import named

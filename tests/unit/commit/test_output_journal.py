@@ -22,7 +22,7 @@ from tests.builders.expiry import NOW_MS, Clock, access_to
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, FaultyStore
-from tests.unit.run.test_deletion_journal import Warnings
+from tests.unit.commit.test_deletion_journal import Warnings
 
 COMMAND = "rewrite-manifests"
 DAY_MS = 24 * 3_600_000
@@ -302,7 +302,7 @@ def test_a_run_that_fails_removes_nothing_of_others(table: TableBuilder) -> None
     assert present(outputs) == ALL
 
 
-CALLS = 14
+CALLS = 29
 
 
 @pytest.mark.parametrize("failure", ["before", "after", "lost"])

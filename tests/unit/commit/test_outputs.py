@@ -15,9 +15,9 @@ from icectl.entries.files import FileKind, files, together
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.progress import SilentProgress
-from icectl.run.cleanup import Cleaner
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
+from icectl.table.cleanup import Cleaner
 from tests.builders.expiry import NOW_MS, Clock, access_to
 from tests.builders.orphans import files_of
 from tests.builders.table_builder import TableBuilder

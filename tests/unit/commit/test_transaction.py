@@ -17,9 +17,9 @@ from icectl.errors import (
     StorageError,
     TableNotFound,
 )
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.requirements import Requirement
-from icectl.spec.updates import SetProperties, Update
+from icectl.format.metadata import TableMetadata
+from icectl.format.requirements import Requirement
+from icectl.format.updates import SetProperties, Update
 from tests.builders.expiry import access_to
 from tests.builders.orphans import OTHER_UUID, edit_metadata
 from tests.builders.table_builder import TableBuilder

@@ -6,8 +6,8 @@ import pytest
 from icectl.checks.searches.bounds import BoundFaults, bound_faults, bound_types
 from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
-from icectl.spec.rule import Fault
-from icectl.spec.types import DecimalType, FixedType, GeometryType, PrimitiveType
+from icectl.format.rule import Fault
+from icectl.format.types import DecimalType, FixedType, GeometryType, PrimitiveType
 from tests.builders.entry_rows import data, entries
 
 LARGE_ID = 2147483546

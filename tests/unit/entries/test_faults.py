@@ -5,8 +5,8 @@ import pytest
 from icectl.checks.searches import entries as faults
 from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
-from icectl.spec.manifest import ManifestContent, Status
-from icectl.spec.rule import Fault
+from icectl.format.manifest import ManifestContent, Status
+from icectl.format.rule import Fault
 from tests.builders.entry_rows import data, entries, equality, positions, vector
 
 

@@ -22,7 +22,7 @@ from icectl.entries.files import (
     without,
 )
 from icectl.entries.rows import RawEntries
-from icectl.spec.manifest import Content, FileFormat
+from icectl.format.manifest import Content, FileFormat
 
 
 def named(kind: FileKind, *keys: str, size: int | None = 1) -> Files:

@@ -9,7 +9,7 @@ from icectl.entries.inherit import inherit
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import PLANNING
 from icectl.errors import CorruptTable
-from icectl.spec.manifest import Content, ManifestContent, ManifestFile, Status
+from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 
 ADDED, EXISTING, DELETED = Status.ADDED, Status.EXISTING, Status.DELETED
 

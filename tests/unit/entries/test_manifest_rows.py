@@ -6,8 +6,8 @@ import pytest
 
 from icectl.entries.manifest_rows import field_summaries
 from icectl.entries.partition.key import encode_key
-from icectl.spec.manifest import FieldSummary
-from icectl.spec.types import PrimitiveType
+from icectl.format.manifest import FieldSummary
+from icectl.format.types import PrimitiveType
 from tests.builders.entry_rows import data, entries
 
 UUID_TYPE, TEXT = PrimitiveType("uuid"), PrimitiveType("string")

@@ -7,11 +7,11 @@ from icectl.entries.conditions.may_match import may_match
 from icectl.entries.conditions.predicates import Column, Compare, IsNull, Not, StartsWith
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import planning
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.single_value import encode
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import DecimalType, NestedField, PrimitiveType, Type
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.single_value import encode
+from icectl.format.transforms import parse_transform
+from icectl.format.types import DecimalType, NestedField, PrimitiveType, Type
 from tests.builders.entry_rows import data, entries
 
 LONG, TEXT, DATE = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("date")

@@ -10,8 +10,8 @@ from icectl.checks.searches.metrics import (
     pairs,
 )
 from icectl.entries.rows import RawEntries
-from icectl.spec.manifest import FileFormat
-from icectl.spec.rule import Fault
+from icectl.format.manifest import FileFormat
+from icectl.format.rule import Fault
 from tests.builders.entry_rows import data, entries
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from icectl.entries.orc_seconds import may_be_earlier, may_leave, second_of
 from icectl.entries.partition.key import encode_key
-from icectl.spec.manifest import FileFormat
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.schema import Schema
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.format.manifest import FileFormat
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, PrimitiveType
 from tests.builders import java_orc
 from tests.builders.entry_rows import data, entries
 

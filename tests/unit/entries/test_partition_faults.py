@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icectl.checks.partitions import FieldRange, field_ranges
 from icectl.checks.searches.entries import Columns
-from icectl.checks.searches.partitions import FieldRange, field_ranges
 from icectl.entries.partition.key import encode_key, join_values, sort_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable
-from icectl.spec.rule import Fault
-from icectl.spec.types import DecimalType, FixedType, PrimitiveType
+from icectl.format.rule import Fault
+from icectl.format.types import DecimalType, FixedType, PrimitiveType
 from tests.builders.entry_rows import data, entries
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from icectl.entries.partition.key import decode_key, encode_key
 from icectl.errors import CorruptTable
-from icectl.spec.types import DecimalType, FixedType, PrimitiveType
+from icectl.format.types import DecimalType, FixedType, PrimitiveType
 
 ID = UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 EIGHT = b"\x01\x08\x00\x00\x00"

@@ -5,10 +5,10 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.checks.searches.row_risks import Ledger, live_twice, row_risks
-from icectl.checks.sfc1.risks import home_risks, tree_risks
 from icectl.entries.rows import Entries
-from icectl.spec.layout import Layout
-from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.format.layout import Layout
+from icectl.format.manifest import Content, FileFormat, Status
+from icectl.sfc1.checks.risks import home_risks, tree_risks
 
 V2, V4 = Ledger(2, 7, None, Layout.MANIFEST_LISTS), Ledger(4, 7, 100, Layout.SFC_1)
 SCHEMA = pa.schema(

@@ -4,7 +4,7 @@ import pytest
 
 from icectl.entries import rows
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.spec.manifest import Content, Status
+from icectl.format.manifest import Content, Status
 from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 
 FILES = entries(

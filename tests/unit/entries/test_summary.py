@@ -2,7 +2,7 @@ import pytest
 
 from icectl.entries import rows, summary
 from icectl.entries.summary import SizeHistogram, Totals
-from icectl.spec.manifest import Status
+from icectl.format.manifest import Status
 from tests.builders.entry_rows import data, entries, equality, key, positions, vector
 
 X = {"spec_id": 1, "partition_key": key("x")}

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries.columns.values import integers
-from icectl.entries.partition.key_columns import encode_keys
+from icectl.entries.partition.key import encode_keys
 from icectl.entries.partition.transforms import partition_keys, transform_column
-from icectl.spec.partition import PartitionField, PartitionSpec
-from icectl.spec.transforms import parse_transform
-from icectl.spec.types import parse_type
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.transforms import parse_transform
+from icectl.format.types import parse_type
 
 MOMENT = dt.datetime(2017, 11, 16, 22, 31, 8)  # noqa: DTZ001 - as stored
 UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")

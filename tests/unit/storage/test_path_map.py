@@ -21,6 +21,8 @@ from icectl.storage.path_map import PathMapStore
         ("/wh/t/", "hdfs://nn:8020/wh/t/data/x", "hdfs://nn:8020/wh/t/data/x"),
         ("data/t/", "data/t/x", "/here/x"),
         ("data/t/", "file:data/t/x", "/here/x"),
+        ("./data/t", "data/t/metadata/x", "/here/metadata/x"),
+        ("data/t", "./data/t/metadata/x", "/here/metadata/x"),
         ("s3://b/t/", "s3a://b/t/x", "s3a://b/t/x"),
     ],
 )

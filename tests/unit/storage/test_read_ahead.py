@@ -18,7 +18,7 @@ BASE = "memory://read-ahead/t"
 
 @pytest.fixture
 def store(fixed_env):
-    made = open_store(StorageOptions(), fixed_env)
+    made = open_store(StorageOptions(home=BASE), fixed_env)
     for number in range(10):
         made.replace(f"{BASE}/{number}", bytes([number]) * 10)
     return CountingStore(made)
@@ -72,14 +72,21 @@ def test_who_is_faster_and_who_opens_again_is_served_by_the_store(store, monkeyp
     assert opened == [f"{BASE}/2", f"{BASE}/0"]
 
 
-def test_local_and_large_files_are_left_to_the_store(store, monkeypatch, tmp_path):
+def test_large_files_are_left_to_the_store(store, monkeypatch):
     monkeypatch.setattr(read_ahead, "_LARGEST_BYTES", 9)
+    with ReadAhead(store, files(2), 4) as ahead, ahead.open(f"{BASE}/1") as file:
+        assert file.read() == bytes([1]) * 10
+    assert "read_range" not in store.counts
+
+
+def test_local_files_are_left_to_the_store(fixed_env, tmp_path):
     (tmp_path / "a").write_bytes(b"here")
-    with ReadAhead(store, [*files(2), (str(tmp_path / "a"), 4)], 4) as ahead:
-        with ahead.open(f"{BASE}/1") as file:
-            assert file.read() == bytes([1]) * 10
-        with ahead.open(str(tmp_path / "a")) as file:
-            assert file.read() == b"here"
+    store = CountingStore(open_store(StorageOptions(), fixed_env))
+    with (
+        ReadAhead(store, [(str(tmp_path / "a"), 4)], 4) as ahead,
+        ahead.open(str(tmp_path / "a")) as file,
+    ):
+        assert file.read() == b"here"
     assert "read_range" not in store.counts
 
 

@@ -230,7 +230,7 @@ def test_an_unknown_option_is_wrong_usage(fixed_env):
 
 
 def test_an_unknown_scheme_is_unsupported(fixed_env):
-    store = open_store(StorageOptions(), fixed_env)
+    store = open_store(StorageOptions(home="nosuch://b/t/a"), fixed_env)
     with pytest.raises(Unsupported, match="no storage driver knows the scheme nosuch:"):
         store.read("nosuch://b/t/a")
 
@@ -240,7 +240,7 @@ def test_a_driver_that_cannot_start_is_told_in_one_line(fixed_env, monkeypatch):
         raise OSError("unable to load libjvm\ndlopen(/usr/lib/libjvm.so) failed")
 
     monkeypatch.setattr("fsspec.implementations.http.HTTPFileSystem.__init__", start)
-    store = open_store(StorageOptions(), fixed_env)
+    store = open_store(StorageOptions(home="https://node/wh/t"), fixed_env)
     with pytest.raises(StorageError) as caught:
         store.read("https://node/wh/t")
     assert caught.value.message == "cannot reach https://node/wh/t: unable to load libjvm"
@@ -254,7 +254,7 @@ def test_a_driver_that_is_not_installed_is_unsupported(fixed_env, monkeypatch):
         "elsewhere",
         {"class": "no_such_module.FileSystem", "err": "Install no_such_module"},
     )
-    store = open_store(StorageOptions(), fixed_env)
+    store = open_store(StorageOptions(home="elsewhere://b/t/a"), fixed_env)
     with pytest.raises(Unsupported, match="is not installed"):
         store.read("elsewhere://b/t/a")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from icectl.storage.buckets.s3 import s3_source
 from icectl.storage.credentials import Renewed
-from icectl.storage.native.s3 import s3_source
 
 KEYS = {"key": "k", "secret": "a-secret"}
 

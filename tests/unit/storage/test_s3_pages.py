@@ -6,7 +6,7 @@ import botocore.session
 import pytest
 from botocore.parsers import create_parser
 
-from icectl.storage.s3.pages import parse_page
+from icectl.storage.s3.store import parse_page
 
 START = b'<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult'
 NAMESPACE = b' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from icectl.codec.metadata_file import read_metadata
 from icectl.entries import rows
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile
+from icectl.files.metadata_file import read_metadata
+from icectl.format.manifest import Content, ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
 from icectl.progress import SilentProgress, Unit
-from icectl.spec.manifest import Content, ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import (

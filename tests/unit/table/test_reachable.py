@@ -10,9 +10,9 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.entries.files import FileKind, Files, distinct, rows
 from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
+from icectl.format.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
-from icectl.spec.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
 from icectl.storage.local.store import LocalStore
 from icectl.table import manifests as table_manifests
 from icectl.table import reachable

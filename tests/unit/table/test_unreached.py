@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from icectl.plan.remove_orphans import OrphanRule, OrphanVerdict
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.table.known_locations import KnownLocations
+from icectl.table.orphan_verdicts import OrphanRule, OrphanVerdict
 from icectl.table.unreached import metadata_files, unreached
 
 TABLE = "s3://bucket/wh/_db/t"

@@ -7,8 +7,8 @@ import pytest
 
 from icectl.catalog.versions import list_versions
 from icectl.env import Deadline, SystemEnv
+from icectl.format.snapshot import Snapshot
 from icectl.progress import SilentProgress
-from icectl.spec.snapshot import Snapshot
 from icectl.storage.local.store import LocalStore
 from icectl.table.whole import WholeLevel, WholeMetadata, WholeSnapshots, newest_whole_metadata
 from tests.builders.broken import Broken

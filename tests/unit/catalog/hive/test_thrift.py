@@ -24,15 +24,15 @@ from icectl.catalog.hive.thrift import (
     NotThrift,
     ThriftList,
     ThriftMap,
+    _read,
+    _write,
     many_of,
     number_of,
     read_reply,
-    read_struct,
     struct_of,
     text_of,
     texts_of,
     write_call,
-    write_struct,
 )
 
 PLAIN = {
@@ -69,6 +69,16 @@ def of_type(kind: int, depth: int) -> st.SearchStrategy[Any]:
 
 def reader(content: bytes) -> Any:
     return io.BytesIO(content).read
+
+
+def read_struct(read: Any) -> Any:
+    return _read(read, STRUCT)
+
+
+def write_struct(fields: Any) -> bytes:
+    out = bytearray()
+    _write(out, STRUCT, fields)
+    return bytes(out)
 
 
 @given(of_type(STRUCT, 3))
@@ -113,8 +123,8 @@ def test_a_table_of_hives_own_classes_survives_byte_by_byte() -> None:
     assert (text_of(fields, 1), number_of(fields, 4)) == ("t", 7)
     assert texts_of(fields, 9) == table.parameters
     assert text_of(struct_of(fields, 7), 2) == "s3://b/t"
-    assert text_of(many_of(struct_of(fields, 7), 1)[0], 3) == "the key"
-    assert (text_of(fields, 4), texts_of(fields, 1), many_of(fields, 9)) == (None, {}, ())
+    assert text_of(many_of(struct_of(fields, 7), 1, STRUCT)[0], 3) == "the key"
+    assert (text_of(fields, 4), texts_of(fields, 1), many_of(fields, 9, TEXT)) == (None, {}, ())
 
 
 def test_a_call_is_what_thrifts_library_sends() -> None:

@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from icectl.checks.sfc1.rows import TreeColumns, described_faults
-from icectl.entries.sfc1.rows import ListedRow
-from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.format.manifest import Content, FileFormat, Status
+from icectl.sfc1.checks.rows import TreeColumns, described_faults
+from icectl.sfc1.rows import ListedRow
 
 MOST = 2_097_152
 

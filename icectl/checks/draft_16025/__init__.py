@@ -1,1 +1,0 @@
-"""Rules of the upstream draft, looked for in roots and leaves. Start with manifests.py."""

@@ -1,0 +1,166 @@
+"""Whether a data or delete file is the one that its manifest entry describes.
+
+Another file of the table under that name is whole in itself, and has other rows. Of a data file's
+bytes (their number, the places of row groups, the sizes of columns), its partition, each count, and
+the bounds of each column one may be a mistake of a writer or of who stored the file anew, and two
+tell of another file. Tools that move tables write delete files anew, and keep what entries say of
+their bytes: there counts and bounds tell, and one is enough. Other row counts alone always tell.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.entries.rows import Entries, by_row
+from icectl.entries.stats import flat
+from icectl.errors import CorruptTable, OtherFile
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.format import single_value
+from icectl.format.manifest import Content
+from icectl.format.single_value import Value
+from icectl.format.types import NestedField, PrimitiveType, is_nested
+
+STATED = frozenset(
+    {
+        "location", "record_count", "file_size_in_bytes", "split_offsets", "column_sizes",
+        "value_counts", "null_value_counts", "lower_bounds", "upper_bounds",
+    }
+)  # fmt: skip
+"""The columns that `stated_files` takes files from."""
+
+RESTORE_IT = (
+    "restore it from a copy, or roll back to a snapshot from before it was added; "
+    "`icectl validate TABLE --level data` names all such files"
+)
+
+MOST_COLUMNS = 16
+"""Columns of a file that are compared: a table may have thousands."""
+
+_MAPS = ("column_sizes", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
+
+
+@dataclass(frozen=True, slots=True)
+class StatedFile:
+    """A file as its manifest entry states it, of the first of its top-level `columns`."""
+
+    size_bytes: int
+    metrics: FileMetrics
+    columns: tuple[NestedField, ...] = ()
+    has_deletes: bool = False
+
+
+def stated_files(
+    entries: Entries, columns: Sequence[NestedField]
+) -> Iterator[tuple[str, StatedFile]]:
+    """Yield the location of each entry, and what it states of the columns; entries have STATED."""
+    compared = tuple(item for item in columns if not is_nested(item.type))[:MOST_COLUMNS]
+    ids = np.array([item.id for item in compared], np.int32)
+    maps = {name: _of_columns(entries, name, ids) for name in _MAPS}
+    names = ("location", "content", "record_count", "file_size_in_bytes", "split_offsets")
+    for row, (location, content, count, size_bytes, offsets) in enumerate(by_row(entries, *names)):
+        metrics = FileMetrics(
+            count,
+            column_sizes=maps["column_sizes"][row],
+            value_counts=maps["value_counts"][row],
+            null_value_counts=maps["null_value_counts"][row],
+            lower_bounds=maps["lower_bounds"][row],
+            upper_bounds=maps["upper_bounds"][row],
+            split_offsets=tuple(offsets or ()),
+        )
+        yield location, StatedFile(size_bytes, metrics, compared, content != Content.DATA)
+
+
+def _of_columns(entries: Entries, name: str, ids: npt.NDArray[np.int32]) -> list[dict[int, Any]]:
+    """Return a metrics map of each entry, with some of its keys."""
+    found: list[dict[int, Any]] = [{} for _ in range(len(entries))]
+    pairs = flat(entries, name)
+    places = np.flatnonzero(np.isin(pairs["field_id"].to_numpy(), ids))
+    for row, id_, value in zip(
+        *(column.to_pylist() for column in pairs.take(pa.array(places)).columns), strict=True
+    ):
+        found[row][id_] = value
+    return found
+
+
+def check_own_file(
+    location: str,
+    stated: StatedFile,
+    size_bytes: int,
+    found: FileMetrics,
+    signs: Sequence[str],
+) -> None:
+    """Do nothing where a file may be the one that its entry states; `signs` are others against it.
+
+    Raises: OtherFile R-063.
+    """
+    told = [*signs, *_other_rows(stated, found)]
+    other_bytes = list(_other_bytes(stated, size_bytes, found))
+    if other_bytes and not stated.has_deletes:
+        told.append(", ".join(other_bytes))
+    if len(told) > 1 or (told and stated.has_deletes):
+        message = f"{location} is not the file that the manifest describes: {'; '.join(told)}"
+        raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
+
+
+def _other_bytes(stated: StatedFile, size_bytes: int, found: FileMetrics) -> Iterator[str]:
+    """Yield how the bytes of a file differ from what its entry states."""
+    if stated.size_bytes != size_bytes:
+        yield f"it has {size_bytes:,} bytes, not {stated.size_bytes:,}"
+    offsets = stated.metrics.split_offsets
+    if offsets and found.split_offsets and offsets != found.split_offsets:
+        yield "its row groups begin at other bytes"
+    yield from _other_count(stated, found, "column_sizes", "bytes")
+
+
+def _other_rows(stated: StatedFile, found: FileMetrics) -> Iterator[str]:
+    """Yield how the columns of a file differ from what its entry states."""
+    yield from _other_count(stated, found, "value_counts", "values")
+    yield from _other_count(stated, found, "null_value_counts", "nulls")
+    for column in stated.columns:
+        if is_outside(column, stated.metrics, found):
+            yield f"values of `{column.name}` are outside of its bounds"
+
+
+def _other_count(stated: StatedFile, found: FileMetrics, name: str, unit: str) -> Iterator[str]:
+    """Yield the first column of which a file has another count, if there is one."""
+    expected: Mapping[int, int] = getattr(stated.metrics, name)
+    counted: Mapping[int, int] = getattr(found, name)
+    for column in stated.columns:
+        told, is_ = expected.get(column.id), counted.get(column.id)
+        if told is not None and is_ is not None and told != is_:
+            yield f"`{column.name}` has {is_:,} {unit}, not {told:,}"
+            return
+
+
+def is_outside(column: NestedField, stated: FileMetrics, found: FileMetrics) -> bool:
+    """Return whether values of a column are outside of bounds, for sure.
+
+    Files may cut their own bounds of texts, the least to a part of it and the greatest to more.
+    """
+    try:
+        lower, upper, least, greatest = (
+            _decoded(column, bounds)
+            for bounds in (
+                stated.lower_bounds,
+                stated.upper_bounds,
+                found.lower_bounds,
+                found.upper_bounds,
+            )
+        )
+        if None in (lower, upper, least, greatest) or column.type == PrimitiveType("uuid"):
+            return False  # writers do not agree on the order of uuids
+        if column.id in found.exact_bounds:
+            return bool(least < lower or greatest > upper)
+        is_cut = isinstance(least, (str, bytes)) and lower.startswith(least)
+        return bool(least > upper or greatest < lower or (least < lower and not is_cut))
+    except (CorruptTable, ValueError, TypeError):
+        return False
+
+
+def _decoded(column: NestedField, bounds: Mapping[int, bytes]) -> Value:
+    stored = bounds.get(column.id)
+    return None if stored is None else single_value.decode(column.type, stored)

@@ -1,0 +1,246 @@
+"""What CI systems read: annotations of GitHub, JUnit's XML and SARIF, from a run's document."""
+
+import json
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from icectl import __version__
+from icectl.cli.escapes import inert
+from icectl.errors import UsageError
+from icectl.format.rules import RULES
+
+CI_FORMATS = ("github", "junit", "sarif")
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_PROJECT = "https://pypi.org/project/icectl/"
+_NO_XML = {code: "?" for code in range(32) if code not in (9, 10, 13)} | {0xFFFE: "?", 0xFFFF: "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One thing to tell of a table: a finding, work that `--check` has found, or an error.
+
+    `fails` where it is of a run that does not end with 0, `is_error` where it kept the run from
+    finding anything.
+    """
+
+    table: str
+    rule: str
+    severity: str
+    subject: str
+    message: str
+    hint: str | None
+    fails: bool = True
+    is_error: bool = False
+
+
+def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
+    """Raises: UsageError, for a format that there is not, or one without anything to tell in it."""
+    if wanted is None or wanted in ("text", "json"):
+        return
+    if wanted not in CI_FORMATS:
+        shown = ", ".join(("text", "json", *CI_FORMATS))
+        raise UsageError(f"`--format` is one of {shown}, not `{wanted}`")
+    if not is_check:
+        raise UsageError(f"`--format {wanted}` goes with `--check`")
+
+
+def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:
+    """Print a document in a format of CI; `table` as the command line names it."""
+    told = [_shown(one) for one in _told(built, table)]
+    return _WRITERS[wanted](told, built, inert(table))
+
+
+def _shown(told: _Told) -> _Told:
+    """Return what is told with each of its texts in one line, which no name can leave."""
+    return replace(
+        told,
+        table=inert(told.table),
+        subject=inert(told.subject),
+        message=inert(told.message),
+        hint=None if told.hint is None else inert(told.hint),
+    )
+
+
+def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
+    command, error, result = built["command"] or "icectl", built["error"], built["result"] or {}
+    if error is not None:
+        told = _Told(table, error["id"], "error", table, error["message"], error["hint"])
+        return [replace(told, is_error=True)]
+    if command == "maintain":
+        return [one for row in result.get("tables", ()) for one in _of_maintained(row)]
+    if "tables" in result:
+        return [one for row in result["tables"] for one in _of_row(built, row)]
+    fails = built["exit"] != 0
+    if "findings" in result and command == "validate":
+        return [
+            _Told(table, one["rule"], one["severity"], one["subject"], one["message"], one["hint"],
+                  fails)
+            for one in result["findings"]
+        ]  # fmt: skip
+    if result.get("view") == "health":
+        return list(_of_health(result, table, fails=fails))
+    if built["exit"] == 4:
+        message, hint = (
+            f"`icectl {command}` has work to do",
+            f"`icectl {command} {quote(table)}` does it",
+        )
+        return [_Told(table, command, "warning", table, message, hint)]
+    if built["exit"] == 5:
+        return [_Told(table, command, "error", table, f"`icectl {command}` would be refused", None)]
+    return []
+
+
+def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Told]:
+    """Return what there is to tell of one table of several; of one without findings nothing."""
+    table, result = row["table"], row["result"]
+    if result is None:
+        told = _Told(table, row["status"], "error", table, row["reason"], row["hint"])
+        return [replace(told, is_error=True)]
+    # Health is judged for all tables together, all else table by table.
+    code = built["exit"] if result.get("view") == "health" else row["exit"]
+    return _told({**built, "result": result, "exit": code}, table)
+
+
+def _of_maintained(row: Mapping[str, Any]) -> Iterator[_Told]:
+    """Yield the work that a table of a warehouse has, or why it could not be told."""
+    table, planned = (
+        row["table"],
+        {one["step"] for one in row["steps"] if one["status"] == "planned"},
+    )
+    if row["exit"]:
+        yield _Told(table, row["status"], "error", table, row["reason"] or "", row["hint"])
+    for need in row["needs"]:
+        if row["status"] == "planned" and need["step"] in planned:
+            message, hint = (
+                f"{need['step']}: {need['reason']}",
+                f"`icectl maintain {quote(table)}` does it",
+            )
+            yield _Told(table, "maintain", "warning", table, message, hint)
+
+
+def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequence[_Told]:
+    severities = {"attention": "warning", "critical": "error"}
+    return [
+        _Told(
+            table,
+            f"health-{name.replace('_', '-')}",
+            severities[check["verdict"]],
+            table,
+            check["found"],
+            f"`icectl {check['command']} {quote(table)}`" if check["command"] else None,
+            fails,
+        )
+        for name, check in result.items()
+        if isinstance(check, Mapping) and check.get("verdict") in severities
+    ]
+
+
+def _tables_of(built: Mapping[str, Any], table: str) -> list[str]:
+    """Return the tables of a run, whether there is anything to tell of them or not."""
+    rows = (built["result"] or {}).get("tables")
+    return [table] if rows is None else [inert(row["table"]) for row in rows]
+
+
+def _github(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
+    """Commands of a workflow's log, a line each; `%` and ends of lines are escaped as it asks."""
+    levels = {"error": "error", "warning": "warning", "info": "notice"}
+    lines = []
+    for one in told:
+        title = _escaped(f"{one.rule} {one.table}").replace(":", "%3A").replace(",", "%2C")
+        text = f"{one.subject}: {one.message}" if one.subject != one.table else one.message
+        text += f" ({one.hint})" if one.hint else ""
+        lines.append(f"::{levels[one.severity]} title={title}::{_escaped(text)}\n")
+    return "".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _junit(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
+    """Return one suite a run, a case a finding.
+
+    Those that do not fail the run are what a case says.
+    """
+    failing = [one for one in told if one.fails and one.severity != "info"]
+    errors = sum(one.is_error for one in told)
+    silent = [each for each in _tables_of(built, table) if all(one.table != each for one in told)]
+    suite = ET.Element(
+        "testsuite",
+        name=f"icectl {built['command'] or ''}".strip(),
+        tests=str(len(told) + len(silent)),
+        failures=str(len(failing) - errors),
+        errors=str(errors),
+    )
+    for each in silent:
+        ET.SubElement(suite, "testcase", classname=_xml(each), name=_xml(each))
+    for one in told:
+        name = _xml(f"{one.rule} {one.subject}")
+        case = ET.SubElement(suite, "testcase", classname=_xml(one.table), name=name)
+        text = one.message + (f"\n{one.hint}" if one.hint else "")
+        if one in failing:
+            kind = "error" if one.is_error else "failure"
+            found = ET.SubElement(case, kind, message=_xml(one.message), type=one.severity)
+            found.text = _xml(text)
+        else:
+            ET.SubElement(case, "system-out").text = _xml(f"{one.severity}: {text}")
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML has no way to hold."""
+    return text.translate(_NO_XML)
+
+
+def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
+    """SARIF 2.1.0: rules with their text, results with the object as a logical location."""
+    ids = list(dict.fromkeys(one.rule for one in told))
+    rules = [{"id": id_, "shortDescription": {"text": _rule_text(id_)}} for id_ in ids]
+    results = [
+        {
+            "ruleId": one.rule,
+            "ruleIndex": ids.index(one.rule),
+            "level": _LEVELS[one.severity],
+            "message": {"text": one.message + (f" ({one.hint})" if one.hint else "")},
+            "locations": [
+                {
+                    "physicalLocation": {"artifactLocation": {"uri": _uri(one.table)}},
+                    "logicalLocations": [{"fullyQualifiedName": one.subject}],
+                }
+            ],
+        }
+        for one in told
+    ]
+    driver = {
+        "name": "icectl", "version": __version__, "informationUri": _PROJECT, "rules": rules,
+    }  # fmt: skip
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": built["error"] is None, "exitCode": built["exit"]}],
+        "results": results,
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule_text(id_: str) -> str:
+    found = RULES.get(id_)
+    return id_ if found is None else found.title
+
+
+def _uri(table: str) -> str:
+    return table if "://" in table else urllib.parse.quote(table)
+
+
+_WRITERS: Mapping[str, Callable[[Sequence[_Told], Mapping[str, Any], str], str]] = {
+    "github": _github,
+    "junit": _junit,
+    "sarif": _sarif,
+}

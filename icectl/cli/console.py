@@ -1,0 +1,309 @@
+"""The terminal: where text goes, how wide and in what colour, questions, and progress.
+
+Data go to stdout; progress, warnings, hints, errors and questions to stderr. Rich is imported
+only once there is a progress bar to draw.
+"""
+
+import json
+import logging
+import os
+import re
+import shutil
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from secrets import token_hex
+from textwrap import wrap
+from threading import RLock
+from typing import Literal, TextIO
+from urllib.parse import quote
+
+from icectl.cli.escapes import inert, printable
+from icectl.cli.progress_bar import ConsoleProgress
+from icectl.env import Env
+from icectl.errors import IcectlError, UsageError
+
+Color = Literal["auto", "always", "never"]
+Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+
+_SGR: Mapping[Style, str] = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+_PIPED_WIDTH = 100
+"""Columns to wrap prose at where no terminal tells; tables are not cut there at all."""
+
+_CONTINUED = "\n  | "
+"""What joins the lines of a traceback: none of them begins as a message or a command of CI does."""
+
+_EVERYWHERE = 8
+"""Characters from which on a secret is hidden within words too: no word has it by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """The options of a console: `verbosity` is -1 for quiet, 1 for -v, 2 for -vv."""
+
+    color: Color = "auto"
+    verbosity: int = 0
+    progress: bool = True
+    json: bool = False
+
+
+class Console:
+    """The streams of one run, and what may be written to them."""
+
+    def __init__(
+        self, out: TextIO, err: TextIO, source: TextIO, env: Env, options: ConsoleOptions
+    ) -> None:
+        self.options = options
+        self._out = out
+        self._err = err
+        self._source = source
+        self._lock = RLock()
+        self._hidden: set[str] = set()
+        self._mark = f"\x1b{token_hex(8)}"  # begins a colour of ours: no name can have it
+        self._painted = re.compile(rf"{self._mark}([0-9;]+)m")
+        self._warnings: list[str] = []
+        self.out_is_terminal = _is_terminal(out)
+        self.err_is_terminal = _is_terminal(err)
+        self._out_color = _has_color(options.color, terminal=self.out_is_terminal)
+        self._err_color = _has_color(options.color, terminal=self.err_is_terminal)
+        self.progress = ConsoleProgress(
+            err=err,
+            env=env,
+            enabled=options.progress and options.verbosity >= 0,
+            terminal=self.err_is_terminal and os.environ.get("TERM") != "dumb",
+            tell=self._stderr,
+            warn=self.warn,
+        )
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal that stdout goes to; None where it is a pipe or a file."""
+        return shutil.get_terminal_size().columns if self.out_is_terminal else None
+
+    @property
+    def prose_width(self) -> int:
+        """Columns to wrap sentences at."""
+        return min(self.width or _PIPED_WIDTH, _PIPED_WIDTH)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Every warning so far, once each, for the JSON document."""
+        return tuple(dict.fromkeys(self._warnings))
+
+    def print(self, text: str = "") -> None:
+        """Write a line of data to stdout, whatever the verbosity."""
+        self.progress.stop()
+        self._out.write(self._shown(text, inert) + "\n")
+
+    def write(self, text: str) -> None:
+        """Write lines of data to stdout, in which there is no end of line but between them."""
+        self.progress.stop()
+        self._out.write("\n".join(map(printable, text.split("\n"))))
+
+    def say(self, text: str = "") -> None:
+        """Write a sentence to stdout that `--quiet` leaves out; a terminal has it between words."""
+        if self.options.verbosity < 0:
+            return
+        lines = [text]
+        if self.width is not None and len(text) > self.width:
+            lines = wrap(
+                text,
+                self.width,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        for line in lines:
+            self.print(line)
+
+    def note(self, text: str) -> None:
+        """Write a line to stderr that `--quiet` leaves out."""
+        if self.options.verbosity >= 0:
+            self._stderr(text)
+
+    def detail(self, text: str) -> None:
+        """Write a line to stderr for `--verbose`."""
+        if self.options.verbosity >= 1:
+            self._stderr(text)
+
+    def debug(self, text: str) -> None:
+        """Write a line to stderr for `-vv`."""
+        if self.options.verbosity >= 2:
+            self._stderr(*text.split("\n"))
+
+    def warn(self, message: str) -> None:
+        """Tell something that does not end the run; it is kept for the JSON document too."""
+        message = self.redact(message)
+        with self._lock:
+            known = message in self._warnings
+            self._warnings.append(message)
+        if not known:
+            self._labelled("warning", "yellow", message)
+
+    def hint(self, message: str) -> None:
+        """Name the next step."""
+        if self.options.verbosity >= 0:
+            self._labelled("hint", "cyan", message)
+
+    def error(self, error: IcectlError) -> None:
+        """Say what went wrong, and what to do."""
+        self._labelled("error", "red", error.message)
+        if error.hint:
+            self._labelled("hint", "cyan", error.hint)
+
+    def error_lines(self, lines: Sequence[str]) -> None:
+        """Write a traceback."""
+        self._stderr(*"".join(lines).rstrip().split("\n"))
+
+    def style(self, text: str, *styles: Style) -> str:
+        """Colour a piece of text for stdout, where colour is on."""
+        return self._paint(text, *styles, on=self._out_color)
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is somebody to ask."""
+        return not self.options.json and self.err_is_terminal and _is_terminal(self._source)
+
+    def ask(self, question: str) -> bool:
+        """Ask on the terminal, default no; UsageError where there is nobody to ask."""
+        if not self.asks:
+            raise UsageError(
+                "this needs a confirmation, and there is no terminal to ask on",
+                hint="`--yes` confirms beforehand, `--dry-run` shows the plan",
+                id="confirmation-needed",
+            )
+        with self.progress.paused(), self._lock:
+            painted = self._paint(self.redact(question), "bold", on=self._err_color)
+            self._err.write(f"{self._shown(painted, inert)} [y/N] ")
+            self._err.flush()
+            answer = ""
+            try:
+                answer = self._source.readline()
+            finally:  # Ctrl-C too leaves the line of the question
+                if not answer.endswith("\n"):
+                    self._err.write("\n")
+        return answer.strip().lower() in {"y", "yes"}
+
+    def hide(self, secret: str) -> None:
+        """Hide a value: it is never written to stderr, nor into a document.
+
+        Nor as Python, JSON or a URI write it.
+        """
+        plain = secret.strip()
+        if plain:
+            spelled = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], quote(plain, safe=""))
+            self._hidden.update(spelled)
+
+    def redact(self, text: str) -> str:
+        """Replace every hidden value, longest first; a short one where it stands by itself."""
+        for secret in sorted(self._hidden, key=len, reverse=True):
+            if len(secret) >= _EVERYWHERE:
+                text = text.replace(secret, "***")
+            elif secret in text:
+                text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+        return text
+
+    def flush(self) -> None:
+        """End the progress display and hand everything to the operating system."""
+        self.progress.stop()
+        self._out.flush()
+        with suppress(OSError):
+            self._err.flush()
+
+    def _labelled(self, label: str, style: Style, message: str) -> None:
+        painted = self._paint(f"{label}:", "bold", style, on=self._err_color)
+        self._stderr(f"{painted} {message}")
+
+    def _stderr(self, *lines: str) -> None:
+        shown = [self._shown(self.redact(line), inert) for line in lines]
+        line = _CONTINUED.join(shown) + "\n"
+        with self.progress.paused(), self._lock, suppress(BrokenPipeError):
+            self._err.write(line)
+            self._err.flush()
+
+    def _paint(self, text: str, *styles: Style, on: bool) -> str:
+        if not on or not styles:
+            return text
+        codes = ";".join(_SGR[style] for style in styles)
+        return f"{self._mark}{codes}m{text}{self._mark}0m"
+
+    def _shown(self, text: str, escaped: Callable[[str], str]) -> str:
+        """Return what is written for a text, of which the colours alone are not to be escaped."""
+        if self._mark not in text:
+            return escaped(text)
+        parts = self._painted.split(text)  # texts and codes in turn
+        parts[::2] = map(escaped, parts[::2])
+        parts[1::2] = [f"\x1b[{code}m" for code in parts[1::2]]
+        return "".join(parts)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def _has_color(color: Color, *, terminal: bool) -> bool:
+    if color != "auto":
+        return color == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return terminal and os.environ.get("TERM") != "dumb"
+
+
+class _ConsoleHandler(logging.Handler):
+    """Records on the console, without secrets, and escaped as all that it shows."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        self._show(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}")
+
+
+@contextmanager
+def messages_of_libraries(console: Console) -> Iterator[None]:
+    """Show on the console what libraries would write to stderr by themselves, while this lasts.
+
+    That is warnings, log records that have no handler, and errors that end a thread. Debug records
+    of icectl are shown where the console is that verbose.
+    """
+    handler = _ConsoleHandler(lambda text: console.error_lines([text]))
+    last_resort, ended = logging.lastResort, threading.excepthook
+    told, own = logging.getLogger("py.warnings"), logging.getLogger("icectl")
+    debug, level = _ConsoleHandler(console.debug), own.level
+
+    def thread_ended(error: threading.ExceptHookArgs) -> None:
+        """Write the traceback of a thread."""
+        traced = error.exc_type, error.exc_value, error.exc_traceback
+        console.error_lines(traceback.format_exception(*traced))
+
+    handler.setLevel(logging.WARNING)
+    logging.lastResort, threading.excepthook = handler, thread_ended
+    told.addHandler(handler)
+    logging.captureWarnings(capture=True)
+    if console.options.verbosity >= 2:
+        own.setLevel(logging.DEBUG)
+        own.addHandler(debug)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        told.removeHandler(handler)
+        own.removeHandler(debug)
+        own.setLevel(level)
+        logging.lastResort, threading.excepthook = last_resort, ended

@@ -1,0 +1,106 @@
+"""The Prometheus text exposition of one run, for a node exporter's textfile folder."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from icectl.cli.escapes import printable
+
+_HELP = {
+    "icectl_last_run_timestamp_seconds": "when the last run ended",
+    "icectl_last_run_duration_seconds": "how long the last run took",
+    "icectl_last_run_exit_code": "exit code of the last run",
+    "icectl_last_run_success": "1 where the last run ended with 0",
+    "icectl_last_run_status": "1 for the status that the last run ended with",
+    "icectl_last_run_count": "counts of the last run's result; for a list, its length",
+    "icectl_last_run_bytes": "bytes of the last run's result",
+    "icectl_health_verdict": "health by check: 0 ok, 1 attention, 2 critical",
+}
+
+
+def metrics_text(
+    built: Mapping[str, Any], *, table: str | None, now_ms: int, duration_seconds: float
+) -> str:
+    """Print the metrics of a run from its JSON document; `table` as the command line names it."""
+    labels = {"command": built["command"] or "", "table": table or ""}
+    samples: list[_Sample] = [
+        ("icectl_last_run_timestamp_seconds", labels, now_ms / 1000),
+        ("icectl_last_run_duration_seconds", labels, round(duration_seconds, 3)),
+        ("icectl_last_run_exit_code", labels, built["exit"]),
+        ("icectl_last_run_success", labels, int(built["exit"] == 0)),
+        ("icectl_last_run_status", {**labels, "status": built["status"]}, 1),
+    ]
+    samples += _figures(built["result"] or {}, labels)
+    for row in (built["result"] or {}).get("tables", ()):
+        of_table = {**labels, "table": row["table"]}
+        samples += _table_samples(row, of_table)
+        for check, verdict in _verdicts(row.get("result") or {}):
+            samples.append(("icectl_health_verdict", {**of_table, "check": check}, verdict))
+    for check, verdict in _verdicts(built["result"] or {}):
+        samples.append(("icectl_health_verdict", {**labels, "check": check}, verdict))
+    lines: list[str] = []
+    for name, help_text in _HELP.items():
+        found = [(tags, value) for metric, tags, value in samples if metric == name]
+        if found:
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+            lines += [f"{name}{_labels(tags)} {value}" for tags, value in found]
+    return "\n".join(lines) + "\n"
+
+
+_Sample = tuple[str, dict[str, str], float]
+
+
+def _table_samples(row: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
+    """Yield the samples of one table of several, and of each step on it."""
+    yield "icectl_last_run_exit_code", labels, row["exit"]
+    yield "icectl_last_run_success", labels, int(row["exit"] == 0)
+    yield "icectl_last_run_status", {**labels, "status": row["status"]}, 1
+    yield from _figures(row.get("result") or {}, labels)
+    for step in row.get("steps", ()):
+        yield from _figures(step["figures"], {**labels, "command": step["step"]})
+    now = row.get("after") or row.get("before") or {}
+    yield from _figures({f"now_{name}": value for name, value in now.items()}, labels)
+
+
+def _figures(result: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
+    """Yield the counts and bytes of a result. Order: by name."""
+    for name, value in sorted(numbers_of(result)):
+        kind = "bytes" if name.endswith("_bytes") else "count"
+        yield f"icectl_last_run_{kind}", {**labels, "name": name}, value
+
+
+def _verdicts(result: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield the verdict of each check of a table's health, and of all together."""
+    if result.get("view") != "health":
+        return
+    places = {"ok": 0, "attention": 1, "critical": 2}
+    yield "all", places[result["verdict"]]
+    for name, check in result.items():
+        if isinstance(check, Mapping) and "verdict" in check:
+            yield name, places[check["verdict"]]
+
+
+def numbers_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Find the counts and bytes of a result; ids and versions are neither."""
+    for key, value in result.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and not prefix:
+            yield from numbers_of(value, f"{name}_")
+        elif isinstance(value, list) and not prefix:
+            yield name, len(value)
+        elif _is_count(name, value):
+            yield name, value
+
+
+def _is_count(name: str, value: object) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and not name.endswith(("_id", "_version"))
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    quoted = (f'{key}="{_quoted(value)}"' for key, value in labels.items())
+    return "{" + ",".join(quoted) + "}"
+
+
+def _quoted(value: str) -> str:
+    shown = "\n".join(map(printable, value.split("\n")))
+    return shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

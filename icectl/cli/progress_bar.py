@@ -1,0 +1,194 @@
+"""Progress on a console: a bar on a terminal after a second, a line a minute elsewhere."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, RLock, Thread
+from typing import Protocol, TextIO
+
+from icectl.cli.escapes import printable
+from icectl.env import Env
+from icectl.progress import Unit
+from icectl.units import print_duration, print_size
+
+_BAR_AFTER_SECONDS = 1.0
+_REFRESH_SECONDS = 0.2
+_LINE_EVERY_SECONDS = 60.0
+_BAR_COLUMNS = 20
+
+
+@dataclass(slots=True)
+class _Phase:
+    """A phase of a run: how far it is, and since when."""
+
+    name: str
+    total: int | None
+    unit: Unit
+    started_seconds: float
+    done: int = 0
+
+    def amount(self) -> str:
+        """Print how much is done, of how much."""
+        shown = print_size if self.unit == "bytes" else str
+        if self.total is None:
+            return shown(self.done) if self.done else ""
+        return f"{shown(self.done)} of {shown(self.total)}"
+
+    def time_left(self, now_seconds: float) -> str:
+        """Print the estimate, once there is something to go by."""
+        elapsed = now_seconds - self.started_seconds
+        if not self.total or not 0 < self.done < self.total or elapsed < _BAR_AFTER_SECONDS:
+            return ""
+        seconds = round(elapsed * (self.total - self.done) / self.done)
+        return f"{print_duration(1000 * seconds)} left" if seconds else ""
+
+    def bar(self) -> str:
+        """Draw the share that is done, in ASCII."""
+        if not self.total:
+            return ""
+        filled = min(_BAR_COLUMNS, _BAR_COLUMNS * self.done // self.total)
+        return f"[{'#' * filled}{'.' * (_BAR_COLUMNS - filled)}]"
+
+
+class _Display(Protocol):
+    """One line at the bottom of a terminal."""
+
+    def start(self) -> None:
+        """Begin to show."""
+
+    def stop(self) -> None:
+        """Stop showing."""
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
+
+
+class ConsoleProgress:
+    """The Progress of a console; safe from any thread."""
+
+    def __init__(
+        self,
+        *,
+        err: TextIO,
+        env: Env,
+        enabled: bool,
+        terminal: bool,
+        tell: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._err = err
+        self._env = env
+        self._enabled = enabled
+        self._terminal = terminal
+        self._tell = tell
+        self._warn = warn
+        self._lock = RLock()
+        self._phase: _Phase | None = None
+        self._display: _Display | None = None
+        self._ended: Event | None = None
+
+    def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
+        """Begin a phase; the one before it is over."""
+        if not self._enabled:
+            return
+        with self._lock:
+            self._phase = _Phase(name, total, unit, self._env.monotonic_seconds())
+            if self._ended is None:
+                self._ended = Event()
+                Thread(target=self._tick, args=(self._ended,), daemon=True).start()
+
+    def advance(self, amount: int) -> None:
+        """Count `amount` more of the phase's unit as done."""
+        with self._lock:
+            if self._phase is not None:
+                self._phase.done += amount
+
+    def rename(self, name: str) -> None:
+        """Call the phase otherwise, without beginning it anew."""
+        with self._lock:
+            if self._phase is not None:
+                self._phase.name = name
+
+    def warn(self, message: str) -> None:
+        """Tell the user something that does not end the run."""
+        self._warn(message)
+
+    def stop(self) -> None:
+        """Take the display away; the next phase starts it again."""
+        with self._lock:
+            if self._ended is not None:
+                self._ended.set()
+                self._ended = None
+            self._phase = None
+            if self._display is not None:
+                self._display.stop()
+                self._display = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the display away while something else is written to the terminal."""
+        with self._lock:
+            shown = self._display
+            if shown is not None:
+                shown.stop()
+            try:
+                yield
+            finally:
+                if shown is not None and shown is self._display:
+                    shown.start()
+
+    def _tick(self, ended: Event) -> None:
+        every = _REFRESH_SECONDS if self._terminal else _LINE_EVERY_SECONDS
+        while not ended.wait(every):
+            with self._lock:
+                if ended.is_set() or self._phase is None:
+                    return
+                if self._terminal:
+                    self._refresh(self._phase)
+                else:
+                    self._tell(self._line(self._phase))
+
+    def _refresh(self, phase: _Phase) -> None:
+        now = self._env.monotonic_seconds()
+        if self._display is None:
+            if now - phase.started_seconds < _BAR_AFTER_SECONDS:
+                return
+            self._display = _open_display(self._err)
+            self._display.start()
+        parts = (phase.name, phase.bar(), phase.amount(), phase.time_left(now))
+        self._display.show(printable(" ".join(part for part in parts if part)))
+
+    def _line(self, phase: _Phase) -> str:
+        now = self._env.monotonic_seconds()
+        parts = (phase.amount(), phase.time_left(now))
+        return "progress: " + ", ".join((phase.name, *(part for part in parts if part)))
+
+
+def _open_display(err: TextIO) -> _Display:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    class _RichDisplay:
+        def __init__(self) -> None:
+            self._live = Live(
+                console=Console(file=err, highlight=False, markup=False),
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+
+        def start(self) -> None:
+            """Begin to show."""
+            self._live.start()
+
+        def stop(self) -> None:
+            """Stop showing."""
+            self._live.stop()
+
+        def show(self, text: str) -> None:
+            """Show a text in place of the last one, cut to the width."""
+            self._live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
+
+    return _RichDisplay()

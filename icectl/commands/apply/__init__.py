@@ -1,0 +1,1 @@
+"""`icectl apply`: carry out a saved plan."""

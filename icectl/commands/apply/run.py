@@ -1,0 +1,68 @@
+"""The run of `icectl apply`: read the plan, then run its command, held to it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from icectl.cli.app import load_command
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common, SparkRun
+from icectl.cli.plans import open_saved_plan, planned_invocation, planned_shell, saved_plan
+from icectl.commands.apply.options import ApplyRequest
+from icectl.commands.maintain.plan_file import COMMAND as MAINTAIN
+from icectl.commands.maintain.plan_file import saved_maintenance
+from icectl.commands.maintain.run import apply_plan
+from icectl.errors import Refused, UsageError
+from icectl.units import print_count
+
+
+def run(common: Common, file: str, request: ApplyRequest, spark: SparkRun) -> Outcome:
+    """Carry out a plan, or tell what of it would be done."""
+    if common.catalog is not None:
+        raise UsageError("`--catalog`: the plan names its table in full", hint="leave it out")
+    built = _read(file)
+    shell = common.shell
+    if built["instant_ms"] > shell.env.now_ms():
+        raise Refused(
+            f"{file} was made in the future, by the clock of this machine",
+            hint="set the clocks right, or make a new plan",
+            id="plan-changed",
+        )
+    if built["command"] == MAINTAIN:
+        return _maintain(common, file, built, request, spark)
+    saved = saved_plan(built)
+    command = load_command(saved.request.command)
+    change = Change(
+        dry_run=request.dry_run,
+        yes=True,
+        metadata_file=saved.request.metadata_file,
+        deleted_list=request.deleted_list,
+    )
+    invocation = planned_invocation(command, saved, common, change, spark)
+    shell.console.note(f"plan {file}: {command.name} of {saved.request.table}")
+    planned = planned_shell(command, saved, shell, spark, allow_newer=request.allow_newer)
+    return invocation.run(planned)
+
+
+def _maintain(
+    common: Common, file: str, built: Mapping[str, Any], request: ApplyRequest, spark: SparkRun
+) -> Outcome:
+    """Carry out a plan of many tables."""
+    if request.deleted_list is not None:
+        raise UsageError(
+            f"`--deleted-list` is about one table, and {file} may be of several",
+            hint="the plan itself lists the files",
+        )
+    saved = saved_maintenance(built, file)
+    common.shell.console.note(f"plan {file}: maintain {print_count(len(saved.tables), 'table')}")
+    return apply_plan(common, file, saved, request, spark)
+
+
+def _read(file: str) -> dict[str, Any]:
+    try:
+        text = Path(file).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is no saved plan: it is not text") from error
+    except OSError as error:
+        raise UsageError(f"cannot read the plan {file}: {error.strerror}") from error
+    return open_saved_plan(text, file)

@@ -1,0 +1,125 @@
+"""One run of a command that changes a table: plan, question, execution, outcome."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.cli.console import Console
+from icectl.cli.document import Outcome, Status
+from icectl.cli.options import Change
+from icectl.cli.output_files import write_deleted_list
+from icectl.cli.session import Session, identity_of
+from icectl.errors import CommitConflict, Incomplete, ProblemsFound, Refused
+
+Report = TypeVar("Report")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[Report]):
+    """The result of an execution: its report, the current metadata file, the deleted files."""
+
+    report: Report
+    metadata_location: str
+    is_complete: bool = True
+    removed: Iterable[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedChange(Generic[Report]):
+    """A plan, how to execute it, and how to report on it.
+
+    `result` and `show` write a report as JSON members and as text; `show` lists everything where
+    its last argument is true. `superseded` is the report where another writer committed first.
+    `clean_up` runs where there is no work. `refusal` is the error of a plan that may not be
+    executed. `errors_left` are errors of the table that the plan does not repair.
+    `deleted_file_count` is None for a command without a list of deleted files. `warnings` are of a
+    plan that is not executed.
+    """
+
+    command: str
+    loaded: LoadedTable
+    report: Report
+    result: Callable[[Report], Mapping[str, Any]]
+    show: Callable[[Console, Report, bool], None]
+    has_work: bool
+    execute: Callable[[], Finished[Report]]
+    superseded: Callable[[], Report]
+    clean_up: Callable[[], None] = lambda: None
+    question: str | None = None
+    refusal: Refused | None = None
+    errors_left: bool = False
+    deleted_file_count: int | None = None
+    warnings: Sequence[str] = ()
+
+
+def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) -> Outcome:
+    """Ask, execute the plan and return the outcome; that of the plan if no more was asked for.
+
+    Raises: Refused; UsageError, where there is nobody to ask; CommitConflict; what `execute`
+    raises.
+    """
+    report = planned.report
+    session.approve(lambda: planned.result(report))
+    plans_only = change.dry_run or change.check
+    if not planned.has_work:
+        if not plans_only:
+            planned.clean_up()
+        if planned.errors_left:
+            return _outcome(planned, report, "refused", Refused.exit_code, dry_run=plans_only)
+        return _outcome(planned, report, "nothing-to-do", dry_run=plans_only)
+    if plans_only:
+        if planned.refusal is not None:
+            outcome = _outcome(planned, report, "refused", Refused.exit_code, dry_run=True)
+        else:
+            fails = change.check or planned.errors_left
+            exit_code = ProblemsFound.exit_code if fails else 0
+            outcome = _outcome(planned, report, "planned", exit_code, dry_run=True)
+        return replace(outcome, warnings=planned.warnings)
+    if planned.refusal is not None:
+        raise planned.refusal
+    if planned.question is not None and not change.yes:
+        _confirm(session.console, planned, planned.question)
+    if planned.deleted_file_count is not None:
+        session.limits.check_deleted(planned.deleted_file_count)
+        write_deleted_list(change, ())  # an unwritable place must show before the execution
+    try:
+        finished = planned.execute()
+    except CommitConflict:
+        if not change.skip_if_busy:
+            raise
+        return _outcome(planned, planned.superseded(), "nothing-to-do")
+    if planned.deleted_file_count is not None:
+        write_deleted_list(change, finished.removed)
+    if finished.is_complete:
+        outcome = _outcome(planned, finished.report, "done")
+    else:
+        outcome = _outcome(planned, finished.report, "incomplete", Incomplete.exit_code)
+    return replace(outcome, table=identity_of(planned.loaded, finished.metadata_location))
+
+
+def _confirm(console: Console, planned: PlannedChange[Report], question: str) -> None:
+    """Show the plan and ask. Raises: Refused; UsageError, where there is nobody to ask."""
+    if console.asks:
+        planned.show(console, planned.report, False)  # noqa: FBT003 - a callable has no keywords
+    if not console.ask(question):
+        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+
+
+def _outcome(
+    planned: PlannedChange[Report],
+    report: Report,
+    status: Status,
+    exit_code: int = 0,
+    *,
+    dry_run: bool = False,
+) -> Outcome:
+    return Outcome(
+        command=planned.command,
+        result=planned.result(report),
+        render=lambda console: planned.show(console, report, dry_run),
+        table=identity_of(planned.loaded),
+        exit_code=exit_code,
+        status=status,
+        dry_run=dry_run,
+    )

@@ -1,0 +1,1 @@
+"""`icectl compact`: rewrite data files into ones of good size."""

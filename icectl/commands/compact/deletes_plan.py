@@ -1,0 +1,257 @@
+"""Which deletes of a snapshot are merged, data file by data file: pure.
+
+Up to version 2 the position deletes of a data file become one file that is about no other data
+file. From version 3 on they become a deletion vector, and vectors of many small files move into few
+large ones. What a run has made is left alone by the next.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from icectl.commands.compact.plan import (
+    Branch,
+    CompactGroup,
+    CompactOptions,
+    CompactPlan,
+    dangling_of,
+    selected_files,
+)
+from icectl.entries.deletes.apply import delete_counts
+from icectl.entries.deletes.by_file import Applied
+from icectl.entries.file_verdicts import FileVerdict, Verdicts, everywhere, of_specs
+from icectl.entries.rows import by_row
+from icectl.format.metadata import TableMetadata
+from icectl.table.binpack import pack
+from icectl.table.plan_parts import Pin
+from icectl.table.rewritable_files import LiveFiles, check_deletes
+from icectl.table.rewrite_task import MergeDeletesTask
+from icectl.table.rewrite_tasks import TaskMaker
+
+_VECTORS_FROM = 3
+"""The first format version with deletion vectors, which has no new position delete files."""
+
+_SEVERAL = 2
+
+
+def plan_deletes(
+    metadata: TableMetadata,
+    pin: Pin,
+    branch: Branch,
+    files: LiveFiles,
+    options: CompactOptions,
+) -> CompactPlan:
+    """Decide which deletes by position of a snapshot are merged.
+
+    `options.sizes` are those of delete files and of Puffin files.
+    Raises: Unsupported, where readers may disagree on which rows are deleted.
+    """
+    planning = _Planning(metadata, files, options, _verdicts(metadata, files, options))
+    has_vectors = metadata.format_version >= _VECTORS_FROM  # R-122
+    drafts = planning.to_vectors() if has_vectors else planning.to_files()
+    if options.max_groups is not None:
+        for draft in drafts[options.max_groups :]:
+            planning.leave(draft.rows, FileVerdict.LATER)
+    drafts = drafts[: options.max_groups]
+    rows = [row for draft in drafts for row in draft.rows]
+    check_deletes(files, rows)
+    make = TaskMaker(files.data, files.deletes, files.index, rows)
+    groups = tuple(planning.group(number, draft, make) for number, draft in enumerate(drafts))
+    dangling = dangling_of(files, options)
+    return CompactPlan(pin, branch, options, groups, planning.verdicts, dangling)
+
+
+def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Verdicts:
+    """Judge each data file before its deletes are looked at."""
+    verdicts = everywhere(files.data, FileVerdict.MERGED)
+    verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
+    verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
+    return verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Data files whose deletes can only be merged together, and the bytes of these deletes."""
+
+    rows: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Pieces that are committed together, by task; None stands for several partitions."""
+
+    spec_id: int
+    partition_key: bytes | None
+    tasks: tuple[tuple[_Piece, ...], ...]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The rows of all data files."""
+        return tuple(row for task in self.tasks for piece in task for row in piece.rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the deletes of all data files."""
+        return sum(piece.size_bytes for task in self.tasks for piece in task)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """The planning of groups; `verdicts` are changed where deletes are merged."""
+
+    metadata: TableMetadata
+    files: LiveFiles
+    options: CompactOptions
+    verdicts: Verdicts
+
+    def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
+        """Note what is found of some data files."""
+        self.verdicts[list(rows)] = verdict
+
+    def _applied(self) -> dict[int, Applied]:
+        """Return the deletes of each data file that has some."""
+        rows = [row for row, count in enumerate(delete_counts(self.files.matches)) if count]
+        return {row: self.files.index.of(row) for row in rows}
+
+    def _sizes(self) -> list[int]:
+        """Return bytes of each delete file, or vector."""
+        columns = ("file_size_in_bytes", "content_size_in_bytes")
+        found = by_row(self.files.deletes, *columns)
+        return [size if content is None else content for size, content in found]
+
+    def _is_chosen(self, row: int) -> bool:
+        return bool(self.verdicts[row] == FileVerdict.MERGED)
+
+    def to_files(self) -> list[_Draft]:
+        """Groups of position deletes, each of one partition.
+
+        A delete file that names several data files can only go when the deletes of all of them are
+        written anew, so that these are one piece.
+        """
+        applied = {
+            row: found.position_deletes
+            for row, found in self._applied().items()
+            if found.position_deletes
+        }
+        least = max(_SEVERAL, self.options.min_delete_files or 0)
+        sizes, pieces = self._sizes(), []
+        for rows in _connected(applied):
+            many = any(self._is_chosen(row) and len(applied[row]) >= least for row in rows)
+            if many or (self.options.every and any(map(self._is_chosen, rows))):
+                deletes = {at for row in rows for at in applied[row]}
+                pieces.append(_Piece(tuple(rows), sum(sizes[at] for at in deletes)))
+                self.leave(rows, FileVerdict.OF_MANY_DELETE_FILES)
+        keys = list(by_row(self.files.data, "spec_id", "partition_key"))
+        by_key: dict[tuple[int, bytes], list[_Piece]] = {}
+        for piece in pieces:
+            by_key.setdefault(keys[piece.rows[0]], []).append(piece)
+        return [
+            draft
+            for (spec_id, key), found in by_key.items()
+            for draft in self._drafts(spec_id, key, found)
+        ]
+
+    def to_vectors(self) -> list[_Draft]:
+        """Groups of data files that get a new vector, whatever their partition."""
+        applied = {row: one for row, one in self._applied().items() if self._is_chosen(row)}
+        converted = [row for row, found in applied.items() if found.position_deletes]  # R-115
+        self.leave(converted, FileVerdict.OF_POSITION_DELETES)
+        moved = self._of_small_files(applied, new_files=bool(converted))
+        self.leave(moved, FileVerdict.OF_SMALL_VECTOR_FILES)
+        sizes = self._sizes()
+        pieces = [
+            _Piece((row,), sum(sizes[at] for at in (*found.vectors, *found.position_deletes)))
+            for row, found in applied.items()
+            if row in {*converted, *moved}
+        ]
+        return self._drafts(self.metadata.default_spec_id, None, pieces)
+
+    def _of_small_files(self, applied: Mapping[int, Applied], *, new_files: bool) -> list[int]:
+        """Return data files whose vectors are in small files, where there are too many of these."""
+        places = list(by_row(self.files.deletes, "location", "file_size_in_bytes"))
+        small: dict[int, str] = {}
+        for row, found in applied.items():
+            for location, size in (places[at] for at in found.vectors):
+                if size < self.options.sizes.smallest or self.options.every:
+                    small[row] = location
+        count = len(set(small.values())) + new_files
+        # A single small file would only become another one.
+        least = max(_SEVERAL, self.options.min_input_files)
+        return list(small) if self.options.every or count >= least else []
+
+    def _drafts(self, spec_id: int, key: bytes | None, pieces: Sequence[_Piece]) -> list[_Draft]:
+        """Groups of pieces, as large as they may be, in tasks that write one large file each."""
+        drafts = []
+        weights = [piece.size_bytes for piece in pieces]
+        for group in pack(weights, self.options.max_group_bytes, lookback=1):
+            found = [pieces[at] for at in group]
+            tasks = pack([piece.size_bytes for piece in found], self.options.sizes.target, 1)
+            drafts.append(_Draft(spec_id, key, tuple(tuple(found[at] for at in t) for t in tasks)))
+        return drafts
+
+    def group(self, number: int, draft: _Draft, make: TaskMaker) -> CompactGroup:
+        """Return a group with its tasks."""
+        form: Literal["positions", "vectors"] = (
+            "positions" if draft.partition_key is not None else "vectors"
+        )
+        tasks = []
+        for at, pieces in enumerate(draft.tasks):
+            rows = [row for piece in pieces for row in piece.rows]
+            tasks.append(make.merge(rows, MergeDeletesTask(f"{number}-{at}", number, (), (), form)))
+        return self._told(number, draft, tuple(tasks))
+
+    def _told(
+        self, number: int, draft: _Draft, tasks: tuple[MergeDeletesTask, ...]
+    ) -> CompactGroup:
+        deletes = {file.location: file for task in tasks for file in task.delete_files}
+        vectors = [file.vector for task in tasks for file in task.inputs if file.vector is not None]
+        rows = [file.record_count for file in deletes.values()]
+        return CompactGroup(
+            number=number,
+            spec_id=draft.spec_id,
+            partition_key=draft.partition_key,
+            files=draft.rows,
+            tasks=tasks,
+            reason=self._reason(draft.rows),
+            input_files=len(deletes.keys() | {vector.location for vector in vectors}),
+            input_bytes=draft.size_bytes,
+            input_rows=sum(rows) + sum(vector.record_count for vector in vectors),
+            expected_files=len(tasks) if draft.partition_key is None else len(draft.rows),
+            expected_bytes=draft.size_bytes,
+        )
+
+    def _reason(self, rows: Sequence[int]) -> str:
+        texts = {
+            FileVerdict.OF_MANY_DELETE_FILES: "whose deletes are in several files, or share them",
+            FileVerdict.OF_POSITION_DELETES: "whose position deletes become vectors",
+            FileVerdict.OF_SMALL_VECTOR_FILES: "whose vectors are in small files",
+        }
+        found = [FileVerdict(int(self.verdicts[row])) for row in rows]
+        return ", ".join(
+            f"{found.count(one):,} data files {text}" for one, text in texts.items() if one in found
+        )
+
+
+def _connected(applied: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    """Return data files in sets of which no two share a delete file.
+
+    Order: that of the first ones.
+    """
+    leader: dict[int, int] = {}
+
+    def find(at: int) -> int:
+        """Find the row that stands for the set of a data file."""
+        while leader[at] != at:
+            leader[at] = leader[leader[at]]
+            at = leader[at]
+        return at
+
+    for deletes in applied.values():
+        for at in deletes:
+            leader.setdefault(at, at)
+            leader[find(at)] = find(deletes[0])
+    found: dict[int, list[int]] = {}
+    for row, deletes in applied.items():
+        found.setdefault(find(deletes[0]), []).append(row)
+    return list(found.values())

@@ -1,0 +1,243 @@
+"""`icectl compact`: rewrite data files into ones of good size, deletes applied."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import (
+    FILES,
+    Change,
+    Common,
+    SparkConf,
+    SparkMaster,
+    SparkRemote,
+    TablesArgument,
+    command,
+    option,
+)
+from icectl.commands.launch import run_on_each_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactRequest:
+    """The options of `icectl compact`, as given."""
+
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+    ] = "main"
+    strategy: Annotated[
+        str | None,
+        option(
+            "--strategy",
+            metavar="NAME",
+            help="order of rows: binpack (default, as they come), sort or zorder",
+        ),
+    ] = None
+    sort_order: Annotated[
+        str | None,
+        option(
+            "--sort-order",
+            metavar="KEYS",
+            help='what to sort by, as in "day(at), id desc nulls last" (default the table\'s)',
+        ),
+    ] = None
+    zorder: Annotated[
+        str | None,
+        option(
+            "--zorder",
+            metavar="A,B",
+            help="columns to keep together, each as well as the others",
+        ),
+    ] = None
+    where: Annotated[
+        str | None,
+        option(
+            "--where",
+            group=FILES,
+            metavar="EXPR",
+            help="only files that may hold such rows, as in \"day >= '2024-01-01'\"",
+        ),
+    ] = None
+    target_file_size: Annotated[
+        str | None,
+        option(
+            "--target-file-size",
+            metavar="SIZE",
+            help="size of new files (default write.target-file-size-bytes)",
+        ),
+    ] = None
+    min_file_size: Annotated[
+        str | None,
+        option(
+            "--min-file-size",
+            group=FILES,
+            metavar="SIZE",
+            help="smaller files are rewritten (default 75% of the target)",
+        ),
+    ] = None
+    max_file_size: Annotated[
+        str | None,
+        option(
+            "--max-file-size",
+            group=FILES,
+            metavar="SIZE",
+            help="larger files are cut (default 180% of the target)",
+        ),
+    ] = None
+    min_input_files: Annotated[
+        str | None,
+        option(
+            "--min-input-files",
+            group=FILES,
+            metavar="N",
+            help="leave partitions with fewer such files alone (default 5)",
+        ),
+    ] = None
+    min_delete_ratio: Annotated[
+        str | None,
+        option(
+            "--min-delete-ratio",
+            group=FILES,
+            metavar="R",
+            help="rewrite files with so many deleted rows (default 30%)",
+        ),
+    ] = None
+    min_delete_files: Annotated[
+        str | None,
+        option(
+            "--min-delete-files",
+            group=FILES,
+            metavar="N",
+            help="rewrite files with so many delete files (default never)",
+        ),
+    ] = None
+    rewrite_all: Annotated[
+        bool, option("--rewrite-all", group=FILES, help="rewrite every file that is selected")
+    ] = False
+    max_groups: Annotated[
+        str | None,
+        option("--max-groups", group=FILES, metavar="N", help="rewrite so many groups at most"),
+    ] = None
+    job_order: Annotated[
+        str,
+        option(
+            "--job-order",
+            group=FILES,
+            metavar="ORDER",
+            help="which groups come first: none (default), bytes-asc, bytes-desc, files-asc or "
+            "files-desc",
+        ),
+    ] = "none"
+    max_group_size: Annotated[
+        str | None,
+        option(
+            "--max-group-size",
+            metavar="SIZE",
+            help="bytes that are rewritten and committed together (default 100GiB)",
+        ),
+    ] = None
+    output_spec_id: Annotated[
+        str | None,
+        option(
+            "--output-spec-id",
+            metavar="N",
+            help="partition spec of new files (default the table's)",
+        ),
+    ] = None
+    deletes_only: Annotated[
+        bool,
+        option(
+            "--deletes-only", help="merge position deletes and vectors, and leave data files alone"
+        ),
+    ] = False
+    partial_progress: Annotated[
+        str | None,
+        option("--partial-progress", metavar="N", help="commit in up to N steps (default 1)"),
+    ] = None
+    max_failed_commits: Annotated[
+        str | None,
+        option(
+            "--max-failed-commits",
+            metavar="N",
+            help="steps that may lose against other writers before the run ends (default 0)",
+        ),
+    ] = None
+    engine: Annotated[
+        str | None,
+        option(
+            "--engine",
+            metavar="ENGINE",
+            help="what rewrites rows: spark, local, or auto (default): Spark where it is there",
+        ),
+    ] = None
+    master: SparkMaster = None
+    remote: SparkRemote = None
+    spark_conf: SparkConf = None
+
+
+@command(
+    "compact",
+    examples=[
+        ("icectl compact /wh/db/t --dry-run", "what would be rewritten, and why"),
+        ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "some partitions only"),
+        ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "and sort the rows"),
+        ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
+        ("icectl compact /wh/db/t --deletes-only", "merge deletes, leave data files alone"),
+        ("icectl compact /wh/db/t --engine local", "without Spark and Java, in either case"),
+        ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+    choices={
+        "strategy": ("binpack", "sort", "zorder"),
+        "job_order": ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
+        "engine": ("auto", "spark", "local"),
+    },
+)
+def compact(
+    common: Common,
+    tables: TablesArgument,
+    request: CompactRequest,
+    change: Change,
+) -> Outcome:
+    """Rewrite small, large and much-deleted data files into files of good size.
+
+    Files are judged partition by partition, as Spark's rewrite_data_files does, and put together
+    until they have the target size. Deletes are applied, files of older partition specs move to the
+    current one, and delete files and deletion vectors that apply to nothing any more go in the same
+    commit. A file that would only be copied is left alone, and so are files as a run with the same
+    sizes has made them, until enough others come to their partition: a second run has nothing to
+    do. Old files stay until their snapshots expire.
+
+    With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so that its files
+    overlap little. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of
+    them; nulls go first where a key ascends, last where it descends. Which files are rewritten is
+    not a matter of their order: files of good size stay as they are, sorted or not, without
+    `--rewrite-all`, with which every run has the same work. New files are marked as sorted where
+    the order is one of the table's.
+
+    `--where` selects files, never rows: those whose partition and column statistics do not rule out
+    that they hold a row for which EXPR is true. EXPR knows comparisons, `in`, `between`, `is null`,
+    `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single
+    quotes, names with other characters in backticks.
+
+    With `--deletes-only` data files stay as they are, and only their deletes by position are
+    rewritten. Up to version 2 those of a data file that are in two delete files or more
+    (`--min-delete-files`) become one file, which is about no other data file. From version 3 on
+    position deletes become deletion vectors, and vectors move into few Puffin files where there are
+    `--min-input-files` small ones. Sizes are those of delete files (default
+    write.delete.target-file-size-bytes). It is done in this process, unless Spark is asked for.
+
+    Before the commit the rows of each new file are compared with those that were read. New files
+    keep the sequence number that the run started from, so that rows which are deleted meanwhile
+    stay deleted. What counts is whether the files that were read, and their deletes, are still
+    live: another writer's commit drops only the groups that it touched (exit 3, or 11 where nothing
+    is left).
+
+    Rows are rewritten on Spark where PySpark (`icectl[spark]`) and Java 17 or newer are there, on
+    the cores of this machine without `--master`, else in processes of icectl's own; a line says so
+    before work begins. The workers of a cluster need icectl in their Python, by an
+    image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
+    `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. To a server of Spark Connect
+    (`--remote`) icectl goes along. `--engine local` needs none of this.
+    """
+    return run_on_each_table("compact")(common, tables, request, change)

@@ -1,0 +1,480 @@
+"""Which data files of a snapshot are rewritten, and into what: pure.
+
+Candidates are judged as the reference implementation's bin packing does, partition by partition:
+by size, by deletes, by how many there are. Beyond that a file is left alone where it would only be
+copied, so that what a run has made is left alone by the next.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.conditions.may_match import may_match
+from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.file_verdicts import (
+    DELETES,
+    FileLimits,
+    FileVerdict,
+    Verdicts,
+    at_locations,
+    by_partition,
+    chosen,
+    count_verdicts,
+    everything,
+    judge,
+    live_bytes,
+    of_names_ending,
+    of_specs,
+)
+from icectl.entries.orc_seconds import may_leave
+from icectl.entries.partition.key import encode_key
+from icectl.entries.rows import Entries, numbers
+from icectl.errors import Unsupported, UsageError
+from icectl.format.data_paths import mark_of, marked_end
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec, result_types
+from icectl.format.snapshot import Snapshot
+from icectl.format.types import Type
+from icectl.rows.order import RowOrder
+from icectl.table.binpack import pack
+from icectl.table.output_sizes import Sizes
+from icectl.table.plan_parts import Pin
+from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
+from icectl.table.rewritable_files import LiveFiles, check_deletes
+from icectl.table.rewrite_task import RewriteTask, Task
+from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once, split_bins
+from icectl.units import print_size
+
+
+def mark(sizes: Sizes, min_input_files: int, spec_id: int) -> str:
+    """Return what the names of files have that were made to some sizes, of how many, by a spec."""
+    bounds = f"{sizes.smallest}..{sizes.target}..{sizes.largest}"
+    return mark_of(f"bytes={bounds} files={min_input_files} spec={spec_id}")
+
+
+def as_made(data: Entries, verdicts: Verdicts, wanted: str) -> Mask:
+    """Whether each data file was made by a compaction of this mark, and judged by size alone."""
+    found = of_names_ending(data, marked_end(wanted))
+    for reason in DELETES:
+        found[verdicts == reason] = False
+    return found
+
+
+JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
+
+MIN_INPUT_FILES = 5
+MAX_GROUP_BYTES = 100 * 2**30
+MIN_DELETE_RATIO = 0.3
+
+
+LEFT_ALONE: Mapping[FileVerdict, str] = {
+    FileVerdict.NOT_SELECTED: "not selected by `--where`",
+    FileVerdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
+    FileVerdict.FINE: "of a good size, with few deletes",
+    FileVerdict.TOO_FEW: "one of too few in their partition",
+    FileVerdict.NO_GAIN: "would only be copied",
+    FileVerdict.LATER: "left to another run by `--max-groups`",
+    FileVerdict.MERGED: "without deletes that merging would change",
+    FileVerdict.AS_MADE: "as a compaction to the same sizes has left it",
+}
+"""Why a data file is left alone."""
+
+CHOSEN: Mapping[FileVerdict, str] = {
+    FileVerdict.ASKED_FOR: "asked for",
+    FileVerdict.SMALL: "too small",
+    FileVerdict.LARGE: "too large",
+    FileVerdict.MANY_DELETE_FILES: "of many delete files",
+    FileVerdict.MANY_DELETED_ROWS: "of many deleted rows",
+    FileVerdict.OF_MANY_DELETE_FILES: "of deletes in several files, or in shared ones",
+    FileVerdict.OF_POSITION_DELETES: "of position deletes, not a vector",
+    FileVerdict.OF_SMALL_VECTOR_FILES: "of a vector in a small file",
+}
+"""Why a data file, or its deletes, is rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactOptions:
+    """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
+
+    `deletes_only` merges the deletes of data files, and leaves these as they are. Of all groups
+    those are taken that `max_bytes` are enough for, in their order. No other files are rewritten
+    than a plan names that was reviewed, where there is one (`only`).
+    """
+
+    sizes: Sizes
+    output_spec_id: int
+    order: RowOrder | None = None
+    where: Predicate | None = None
+    min_input_files: int = MIN_INPUT_FILES
+    max_group_bytes: int = MAX_GROUP_BYTES
+    min_delete_ratio: float = MIN_DELETE_RATIO
+    min_delete_files: int | None = None
+    every: bool = False
+    max_groups: int | None = None
+    max_bytes: int | None = None
+    job_order: JobOrder = "none"
+    deletes_only: bool = False
+    only: Reviewed | None = None
+
+    @property
+    def mark(self) -> str:
+        """What is in the names of new files, by which those of these options are known again."""
+        return mark(self.sizes, self.min_input_files, self.output_spec_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch and its head as they are planned with."""
+
+    name: str
+    snapshot: Snapshot | None
+
+    @property
+    def sequence_number(self) -> int:
+        """The data sequence number that rewritten files carry (R-045)."""
+        return 0 if self.snapshot is None else self.snapshot.sequence_number  # R-045
+
+
+@dataclass(frozen=True, slots=True)
+class CompactGroup:
+    """Data files that are rewritten and committed together, and how.
+
+    They come to the partition of `partition_key`; None stands for files whose rows move one by one:
+    those of other specs, and of may_leave. `files` are rows of the live data files.
+    """
+
+    number: int
+    spec_id: int
+    partition_key: bytes | None
+    files: tuple[int, ...]
+    tasks: tuple[Task, ...]
+    reason: str
+    input_files: int
+    input_bytes: int
+    input_rows: int
+    expected_files: int
+    expected_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactPlan:
+    """One compaction of a branch.
+
+    `verdicts` has one for each live data file; `dangling` are rows of the live delete files that
+    apply to nothing.
+    """
+
+    pin: Pin
+    branch: Branch
+    options: CompactOptions
+    groups: tuple[CompactGroup, ...]
+    verdicts: Verdicts
+    dangling: tuple[int, ...]
+
+    @property
+    def left_alone(self) -> Mapping[str, int]:
+        """The number of data files that are left alone, by reason."""
+        counts = count_verdicts(self.verdicts)
+        return {LEFT_ALONE[verdict]: counts[verdict] for verdict in LEFT_ALONE if verdict in counts}
+
+    def verdict(self, row: int) -> FileVerdict:
+        """Return the verdict on a live data file."""
+        return FileVerdict(int(self.verdicts[row]))
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return bool(self.groups or self.dangling)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A group before it is known whether it is one of those that are rewritten."""
+
+    partition_key: bytes | None
+    bins: tuple[Bin, ...]
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """The rows of the data files of all bins, each once."""
+        return tuple(dict.fromkeys(row for bin_ in self.bins for row in bin_.files))
+
+
+def plan(
+    metadata: TableMetadata,
+    pin: Pin,
+    branch: Branch,
+    files: LiveFiles,
+    options: CompactOptions,
+) -> CompactPlan:
+    """Decide what of a snapshot's data files is rewritten.
+
+    Raises: UsageError for a spec that there is not; Unsupported, where readers may disagree on
+    which rows are deleted, or the spec has a transform that icectl does not know; CorruptTable.
+    """
+    spec, types = _output(metadata, options)
+    limits = FileLimits(
+        options.sizes.smallest,
+        options.sizes.largest,
+        options.min_delete_files,
+        options.min_delete_ratio,
+        options.every,
+    )
+    verdicts = judge(files.matches, limits, selected_files(metadata, files, options))
+    verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
+    stored = numbers(files.data, "file_size_in_bytes")
+    planning = _Planning(
+        files,
+        options,
+        verdicts,
+        stored=stored,
+        live=live_bytes(files.matches, stored),
+        as_made=as_made(files.data, verdicts, options.mark) & (not options.every),
+    )
+    # Without partitions it is known where rows of other specs come to.
+    others = (
+        encode_key(types, [None] * len(types))
+        if options.output_spec_id in files.unpartitioned_spec_ids
+        else None
+    )
+    picked = chosen(verdicts)
+    stays = of_specs(files.data, [spec.spec_id])[picked]
+    stays &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
+    found = by_partition(files.data, picked, stays, types, others)
+    drafts = [draft for key, rows in found for draft in planning.drafts(key, rows.tolist())]
+    drafts = planning.ordered(drafts)
+    drafts = planning.within_limits(drafts)
+    rows = [row for draft in drafts for row in draft.files]
+    check_deletes(files, rows)
+    check_once(files.data, rows)
+    make = TaskMaker(files.data, files.deletes, files.index, rows)
+    groups = tuple(
+        planning.group(draft, make, _blank_task(number, draft, branch, options))
+        for number, draft in enumerate(drafts)
+    )
+    return CompactPlan(pin, branch, options, groups, verdicts, dangling_of(files, options))
+
+
+def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
+    """Return whether `--where`, and a plan that was reviewed, select each data file."""
+    found = everything(files.data)
+    if options.where is not None:
+        found = may_match(files.data, options.where, metadata.partition_specs, metadata.schemas)
+    if options.only is not None:
+        found = found & at_locations(files.data, options.only.subjects(REWRITE_FILE))
+    return found
+
+
+def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
+    """Return the rows of the live delete files that apply to nothing, and may go."""
+    rows = tuple(files.dangling.tolist())
+    if options.only is None:
+        return rows
+    named = at_locations(files.deletes, options.only.subjects(REMOVE_DELETE_FILE))
+    return tuple(row for row in rows if named[row])
+
+
+def _output(
+    metadata: TableMetadata, options: CompactOptions
+) -> tuple[PartitionSpec, Sequence[Type | None]]:
+    """Return the spec of new files, and the types of its values.
+
+    Raises: UsageError for a spec that there is not; Unsupported.
+    """
+    spec = metadata.spec(options.output_spec_id)
+    if spec is None:
+        message = f"the table has no partition spec {options.output_spec_id}"
+        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
+    types = result_types(spec, metadata.schemas)
+    if None in types:
+        message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
+        raise Unsupported(message, hint="`--output-spec-id` names another spec")
+    return spec, types
+
+
+def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOptions) -> RewriteTask:
+    """Return a task of a group that reads nothing yet."""
+    return RewriteTask(
+        task_id="",
+        group=number,
+        inputs=(),
+        delete_files=(),
+        spec_id=options.output_spec_id,
+        partition_key=draft.partition_key,
+        sequence_number=branch.sequence_number,
+        roll_bytes=0,
+        expected_bytes=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """The planning of groups: the files with rows, and bytes, stored and without deleted rows.
+
+    `verdicts` are changed where a candidate is left alone after all; `as_made` tells files that
+    are only rewritten together with others.
+    """
+
+    files: LiveFiles
+    options: CompactOptions
+    verdicts: Verdicts
+    stored: Integers
+    live: Integers
+    as_made: Mask
+
+    def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
+        """Note why candidates are left alone."""
+        self.verdicts[list(rows)] = verdict
+        if verdict != FileVerdict.LATER:
+            self.verdicts[[row for row in rows if self.as_made[row]]] = FileVerdict.AS_MADE
+
+    def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
+        """Return the groups of one partition, or of all files whose rows come to any."""
+        if key is None or self.options.order is not None:
+            return self._whole_drafts(key, rows)
+        if not self._is_worth_it(rows):
+            self.leave(rows, FileVerdict.TOO_FEW)
+            return []
+        others = self._others(rows)
+        if len(others) < len(rows) and all(map(self._only_copies, self._bins(others))):
+            self.leave(rows, FileVerdict.NO_GAIN)
+            return []
+        kept: list[_Draft] = []
+        for bins in self._bins(rows):
+            if self._only_copies(bins):
+                self.leave(bins[0].files, FileVerdict.NO_GAIN)
+            else:
+                kept.append(_Draft(key, bins))
+        weights = [self._total(draft.files) for draft in kept]
+        return [
+            _Draft(key, tuple(bin_ for at in group for bin_ in kept[at].bins))
+            for group in pack(weights, self.options.max_group_bytes, lookback=1)
+        ]
+
+    def _whole_drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
+        """Groups whose rows meet in one task, which orders them or splits them by partition."""
+        packed = pack(self.stored[rows].tolist(), self.options.max_group_bytes, lookback=1)
+        groups = [[rows[at] for at in group] for group in packed]
+        found, left = [], []
+        for group in groups:
+            if self._is_worth_it(group):
+                found.append(_Draft(key, (self._bin(group),)))
+            else:
+                left += group
+        if not found:
+            self.leave(left, FileVerdict.TOO_FEW)
+            return []
+        # Those that lie apart may be worth it together.
+        return found + (self._whole_drafts(key, left) if left else [])
+
+    def _others(self, rows: list[int]) -> list[int]:
+        """Candidates that are not what a compaction has made of others."""
+        return [row for row in rows if not self.as_made[row]]
+
+    def _is_worth_it(self, rows: list[int]) -> bool:
+        """Whether candidates of a partition are rewritten, as the reference implementation says.
+
+        What a compaction to the same sizes has made is no reason.
+        """
+        rows = self._others(rows)
+        if not rows:
+            return False
+        if self.options.every or self.verdicts[rows].max() >= min(DELETES):
+            return True
+        size = self._total(rows)
+        enough = len(rows) >= self.options.min_input_files or size > self.options.sizes.target
+        return (len(rows) > 1 and enough) or size > self.options.sizes.largest
+
+    def _bins(self, rows: Sequence[int]) -> list[tuple[Bin, ...]]:
+        """Bins of one partition; those that share a file are together."""
+        wanted = self.options.sizes
+        large = [row for row in rows if self.live[row] > wanted.roll]
+        others = [row for row in rows if self.live[row] <= wanted.roll]
+        found = [split_bins(self.files.data, row, int(self.live[row]), wanted) for row in large]
+        merged = wanted.bins(self.live[others].tolist()) if others else []
+        return found + [(self._bin([others[at] for at in bin_]),) for bin_ in merged]
+
+    def _bin(self, rows: Sequence[int]) -> Bin:
+        return Bin(tuple(rows), None, int(self.live[list(rows)].sum()))
+
+    def _only_copies(self, bins: tuple[Bin, ...]) -> bool:
+        """Return whether one file would come out as one file, with all of its rows or nearly so."""
+        first, *others = bins
+        if self.options.every or others or len(first.files) > 1:
+            return False
+        few_deletes = self.verdicts[first.files[0]] not in DELETES
+        return few_deletes and first.expected_bytes <= self.options.sizes.roll
+
+    def ordered(self, drafts: list[_Draft]) -> list[_Draft]:
+        """Groups in the order in which they are to be rewritten."""
+        order = self.options.job_order
+        if order == "none":
+            return drafts
+        by_bytes = order.startswith("bytes")
+        return sorted(
+            drafts,
+            key=lambda draft: self._total(draft.files) if by_bytes else len(draft.files),
+            reverse=order.endswith("desc"),
+        )
+
+    def within_limits(self, drafts: Sequence[_Draft]) -> list[_Draft]:
+        """Return the groups that this run may rewrite; the others are left to another one."""
+        options = self.options
+        most_groups = len(drafts) if options.max_groups is None else options.max_groups
+        taken: list[_Draft] = []
+        left_bytes = options.max_bytes
+        for draft in drafts:
+            size = self._total(draft.files)
+            if len(taken) == most_groups or (left_bytes is not None and size > left_bytes):
+                self.leave(draft.files, FileVerdict.LATER)
+                continue
+            taken.append(draft)
+            left_bytes = None if left_bytes is None else left_bytes - size
+        return taken
+
+    def group(self, draft: _Draft, make: TaskMaker, blank: RewriteTask) -> CompactGroup:
+        """Return a group with its tasks, which are as `blank` but for what they read."""
+        rows, sizes = draft.files, self.options.sizes
+        tasks = tuple(
+            make.rewrite(
+                bin_,
+                replace(
+                    blank,
+                    task_id=f"{blank.group}-{at}",
+                    roll_bytes=sizes.roll_of(bin_.expected_bytes),
+                ),
+            )
+            for at, bin_ in enumerate(draft.bins)
+        )
+        return CompactGroup(
+            number=blank.group,
+            spec_id=blank.spec_id,
+            partition_key=blank.partition_key,
+            files=rows,
+            tasks=tasks,
+            reason=self._reason(rows),
+            input_files=len(rows),
+            input_bytes=self._total(rows),
+            input_rows=make.row_count(rows),
+            expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),
+            expected_bytes=sum(bin_.expected_bytes for bin_ in draft.bins),
+        )
+
+    def _total(self, rows: Sequence[int]) -> int:
+        """Stored bytes of some files."""
+        return int(self.stored[list(rows)].sum())
+
+    def _reason(self, rows: Sequence[int]) -> str:
+        """Tell why the files of a group are rewritten: how many for which reason."""
+        options, counts = self.options, count_verdicts(self.verdicts[list(rows)])
+        texts = dict(CHOSEN)
+        texts[FileVerdict.SMALL] = f"smaller than {print_size(options.sizes.smallest)}"
+        texts[FileVerdict.LARGE] = f"larger than {print_size(options.sizes.largest)}"
+        texts[FileVerdict.MANY_DELETE_FILES] = (
+            f"with {options.min_delete_files} delete files or more"
+        )
+        texts[FileVerdict.MANY_DELETED_ROWS] = (
+            f"with {options.min_delete_ratio:.0%} deleted rows or more"
+        )
+        return ", ".join(f"{counts[one]:,} {text}" for one, text in texts.items() if one in counts)

@@ -1,0 +1,261 @@
+"""The plan and the outcome of a compaction, as result members and as text."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from icectl.cli.console import Console
+from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.compact.plan import CHOSEN, CompactGroup, CompactPlan
+from icectl.commands.inspect.rows_report import beginnings, below
+from icectl.entries.partition.key import decode_key
+from icectl.entries.rows import by_row, take
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import partition_path, result_types
+from icectl.format.sort import order_text
+from icectl.rows.choice import EngineChoice
+from icectl.rows.compact_job import TaskCounts
+from icectl.rows.order import ZOrder
+from icectl.table.rewritable_files import LiveFiles
+from icectl.units import print_count, print_size
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutput:
+    """The files that a group has become in the table."""
+
+    file_count: int
+    size_bytes: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The plan of a compaction, and its outcome.
+
+    `outputs` has the groups that were committed, `failed` why others were not, by number; both are
+    empty for a plan. `removed_delete_files` is what a plan expects, or what a run has removed.
+    """
+
+    plan: CompactPlan
+    files: LiveFiles
+    metadata: TableMetadata
+    removed_delete_files: int
+    engine: EngineChoice
+    is_run: bool = False
+    outputs: Mapping[int, GroupOutput] = field(default_factory=dict)
+    failed: Mapping[int, str] = field(default_factory=dict)
+    snapshot_ids: Sequence[int] = ()
+    new_metadata_file: str | None = None
+    tasks: TaskCounts = field(default_factory=TaskCounts)
+
+
+def compaction_result(report: Compaction) -> dict[str, Any]:
+    """The result: of a plan, what comes out is an estimate, and the rows of it are not known.
+
+    Where only deletes are merged, files, bytes and rows are those of delete files.
+    """
+    groups = report.plan.groups
+    done = [group for group in groups if not report.is_run or group.number in report.outputs]
+    outputs = report.outputs.values()
+    added = sum(group.expected_files for group in groups)
+    if report.is_run:
+        added = sum(one.file_count for one in outputs)
+    deletes_only = report.plan.options.deletes_only
+    added_bytes = sum(group.expected_bytes for group in groups)
+    return {
+        "branch": report.plan.branch.name,
+        "engine": report.engine.name,
+        "groups": [
+            _group(report, group, files)
+            for group, files in zip(groups, _files_of(report), strict=True)
+        ],
+        "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
+        "added_data_files": 0 if deletes_only else added,
+        "removed_delete_files": report.removed_delete_files,
+        "added_delete_files": added if deletes_only else 0,
+        "rewritten_bytes": sum(group.input_bytes for group in done),
+        "added_bytes": sum(one.size_bytes for one in outputs) if report.is_run else added_bytes,
+        "rows_before": sum(group.input_rows for group in done),
+        "rows_after": sum(one.row_count for one in outputs) if report.is_run else None,
+        "dangling_delete_files": [
+            location
+            for (location,) in by_row(take(report.files.deletes, report.plan.dangling), "location")
+        ],
+        "tasks": report.tasks.tasks,
+        "repeated_tasks": report.tasks.repeats,
+        "left_alone": dict(report.plan.left_alone),
+        "snapshot_ids": [id_text(one) for one in report.snapshot_ids],
+        "failed": [
+            {"group": number, "reason": reason} for number, reason in sorted(report.failed.items())
+        ],
+    }
+
+
+def _files_of(report: Compaction) -> Iterator[list[dict[str, Any]]]:
+    """Yield the data files of each group."""
+    # All at once: however few rows are taken, pyarrow goes through all of the table.
+    taken = take(report.files.data, [at for group in report.plan.groups for at in group.files])
+    rows = by_row(taken, "location", "file_size_in_bytes", "record_count")
+    for group in report.plan.groups:
+        yield [
+            {"path": location, "size_bytes": size, "rows": count}
+            for location, size, count in islice(rows, len(group.files))
+        ]
+
+
+def _group(
+    report: Compaction, group: CompactGroup, files: list[dict[str, Any]]
+) -> Mapping[str, Any]:
+    output = report.outputs.get(group.number)
+    return {
+        "partition": partition_text(report.metadata, group),
+        "spec_id": group.spec_id,
+        "input_files": group.input_files,
+        "output_files": group.expected_files if output is None else output.file_count,
+        "input_bytes": group.input_bytes,
+        "output_bytes": group.expected_bytes if output is None else output.size_bytes,
+        "rows": group.input_rows if output is None else output.row_count,
+        "reason": group.reason,
+        "status": _status(report, group),
+        "files": files,
+    }
+
+
+def _status(report: Compaction, group: CompactGroup) -> str:
+    if not report.is_run:
+        return "planned"
+    if group.number in report.outputs:
+        return "done"
+    return "failed" if group.number in report.failed else "not-run"
+
+
+def partition_text(metadata: TableMetadata, group: CompactGroup) -> str | None:
+    """Return the path of a group's partition.
+
+    None where its rows move to partitions of their own.
+    """
+    spec = metadata.spec(group.spec_id)
+    if group.partition_key is None or spec is None:
+        return None
+    types = result_types(spec, metadata.schemas)
+    return partition_path(spec, types, decode_key(group.partition_key, types))
+
+
+def print_compaction(console: Console, report: Compaction, *, whole: bool) -> None:
+    """Print each group with its reason, and the outcome.
+
+    Every file too if `whole`, or with `-v`.
+    """
+    whole = whole or console.options.verbosity > 0
+    if whole or not report.is_run:
+        _print_groups(console, report)
+        _print_order(console, report)
+        _print_engine(console, report)
+    if whole:
+        _print_files(console, report)
+    for reason, count in report.plan.left_alone.items() if whole or not report.is_run else ():
+        console.say(f"left alone: {print_count(count, 'file')}: {reason}")
+    for number, reason in sorted(report.failed.items()):
+        console.say(f"group {number} was not committed: {reason}")
+    console.say(_summary(report))
+    print_new_metadata_file(console, report.new_metadata_file)
+
+
+def _print_groups(console: Console, report: Compaction) -> None:
+    columns = (
+        TableColumn("group", "right"),
+        TableColumn("partition", cut="middle"),
+        TableColumn("files", "right"),
+        TableColumn("bytes", "right"),
+        TableColumn("become", "right"),
+        TableColumn("reason", cut="wrap"),
+    )
+    rows = [
+        (
+            str(group.number),
+            _shown_partition(report, group),
+            f"{group.input_files:,}",
+            print_size(group.input_bytes),
+            f"{group.expected_files:,}",
+            group.reason,
+        )
+        for group in report.plan.groups
+    ]
+    if rows:
+        print_table(console, columns, rows)
+
+
+def _print_order(console: Console, report: Compaction) -> None:
+    order, schema = report.plan.options.order, report.metadata.current_schema
+    if order is None or not report.plan.groups:
+        return
+    if isinstance(order, ZOrder):
+        names = ", ".join(schema.name_of(id_) or "" for id_ in order.column_ids)
+        console.say(f"rows of each group along a z-curve through {names}")
+    else:
+        console.say(f"rows of each group sorted by {order_text(order, schema)}")
+
+
+def _shown_partition(report: Compaction, group: CompactGroup) -> str:
+    text = partition_text(report.metadata, group)
+    if text is None:
+        return "(any)" if report.plan.options.deletes_only else "(of other specs)"
+    return text or "(all)"
+
+
+def _print_files(console: Console, report: Compaction) -> None:
+    """Every file that is rewritten, with its group and the reason for it."""
+    starts = beginnings(report.metadata.location)
+    columns = (
+        TableColumn("group", "right"),
+        TableColumn("bytes", "right"),
+        TableColumn("because it is"),
+        TableColumn("file", cut="middle"),
+    )
+    chosen = [(group.number, at) for group in report.plan.groups for at in group.files]
+    # All at once: however few rows are taken, pyarrow goes through all of the table.
+    taken = take(report.files.data, [at for _, at in chosen])
+    rows = []
+    for (number, at), (location, size) in zip(
+        chosen, by_row(taken, "location", "file_size_in_bytes"), strict=True
+    ):
+        reason = CHOSEN.get(report.plan.verdict(at), "")
+        rows.append((str(number), print_size(size), reason, below(location, starts)))
+    if rows:
+        console.print()
+        print_table(console, columns, rows)
+        console.print()
+
+
+def _print_engine(console: Console, report: Compaction) -> None:
+    if report.plan.groups and not report.plan.options.deletes_only:
+        console.say(str(report.engine))
+
+
+def _summary(report: Compaction) -> str:
+    if not report.plan.has_work:
+        return "nothing to do: compacting would gain nothing"
+    result = compaction_result(report)
+    if report.plan.options.deletes_only:
+        return _merged(report, result)
+    size = print_size(result["rewritten_bytes"])
+    before = f"{print_count(result['rewritten_data_files'], 'file')} of {size}"
+    after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
+    deletes = print_count(result["removed_delete_files"], "delete file")
+    where = "on Spark" if report.engine.name == "spark" else "by the local engine"
+    if not report.is_run:
+        return f"{before} would become about {after}; {deletes} would go"
+    return f"{before} became {after} {where}; {deletes} went"
+
+
+def _merged(report: Compaction, result: Mapping[str, Any]) -> str:
+    """Tell what becomes of delete files; vectors count for themselves where they go."""
+    added, removed = result["added_delete_files"], result["removed_delete_files"]
+    new, size = print_count(added, "delete file"), print_size(result["added_bytes"])
+    old = f"{removed:,} delete files and vectors"
+    if not report.is_run:
+        return f"about {new} would come in the place of {old}"
+    return f"{new} of {size} came in the place of {old}"

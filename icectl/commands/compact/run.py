@@ -1,0 +1,569 @@
+"""The run of `icectl compact`: load, plan, rewrite group by group, compare, commit, clean up."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.checks.file_identity import StatedFile
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import Session, open_session, unpublished_metadata
+from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer
+from icectl.cli.spark_options import check_no_spark_options, spark_options
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.compact.deletes_plan import plan_deletes
+from icectl.commands.compact.foreign_files import check_foreign_files
+from icectl.commands.compact.options import CompactRequest
+from icectl.commands.compact.parsed_options import commit_limits, options_of
+from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
+from icectl.commands.compact.report import (
+    Compaction,
+    GroupOutput,
+    compaction_result,
+    print_compaction,
+)
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import changes
+from icectl.commit.conflicts import GroupResult
+from icectl.commit.data_outputs import DataOutputs, data_places
+from icectl.commit.output_journal import DataPlaces, Leftovers
+from icectl.commit.outputs import Outputs
+from icectl.commit.rewrite_files import FileRewrite, PlannedState
+from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot_writer import writer_of
+from icectl.commit.transaction import transaction
+from icectl.entries.conditions.may_match import METRICS
+from icectl.entries.conditions.predicates import Predicate, leaves
+from icectl.entries.deletes.by_file import NamedFiles
+from icectl.entries.file_verdicts import at_locations
+from icectl.entries.rows import EMPTY, Entries, by_row, concat, take, where
+from icectl.errors import CommitConflict, CommitUnknown, IcectlError, SelfCheckFailed, Unsupported
+from icectl.files.parquet.schema import arrow_schema
+from icectl.format.layout import layout_of_table
+from icectl.format.locations import relative_base, scheme_of_entries
+from icectl.format.manifest import FileFormat
+from icectl.format.metadata import TableMetadata
+from icectl.format.metrics_modes import metrics_modes
+from icectl.format.properties import FORMAT_DEFAULT, LOCATION_PROVIDER, read
+from icectl.format.schema import Schema
+from icectl.rows.choice import AUTO, EngineChoice, choose_engine, confirm_engine
+from icectl.rows.compact_job import (
+    CompactJob,
+    Engine,
+    MergeJob,
+    TaskResult,
+    TypedSpec,
+    partition_of,
+    typed_specs,
+)
+from icectl.rows.deleted_positions import named_data_files
+from icectl.rows.local import LocalEngine
+from icectl.rows.order import RowOrder
+from icectl.rows.read_data import SourceFile, open_own, written_schema
+from icectl.rows.rewrite_data import TableColumns
+from icectl.rows.sort_keys import sort_keys
+from icectl.rows.sort_rows import Sorting
+from icectl.rows.spark_rewrite import SparkEngine
+from icectl.rows.write_data import parquet_options, write_options
+from icectl.table.live_files import LiveFilesReader
+from icectl.table.plan_parts import pin_of
+from icectl.table.reader import every_column, name_mapping
+from icectl.table.reading import in_threads, naming
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
+from icectl.table.row_safety import open_to_change
+from icectl.table.stated import load_stated, with_stated
+
+COMMAND = "compact"
+SORT_BYTES = 64 << 20
+"""Rows that a task sorts in memory, which takes twice that and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCompaction:
+    """A plan, what it was made from, and how many delete files would go."""
+
+    loaded: LoadedTable
+    plan: CompactPlan
+    files: LiveFiles
+    removed_delete_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedGroup:
+    """A group whose new files are in the table."""
+
+    group: CompactGroup
+    file_count: int
+    size_bytes: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The result of a run: the table after it, and why groups are not in any commit."""
+
+    landed: LoadedTable
+    snapshot_ids: tuple[int, ...]
+    done: tuple[CommittedGroup, ...]
+    failed: Mapping[int, str]
+    removed_delete_files: int
+
+
+def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
+    """Plan the compaction and, unless only the plan was asked for, execute it."""
+    options = options_of(request, common.shell.limits)
+    limits = commit_limits(request, change)
+    session = open_session(common, table, read_only=False, change=change)
+    choice = _engine_choice(session, request)
+    _engine(session, request, choice)  # options that do not go with it show before any work
+    access = session.access
+    prepared = prepare(
+        access,
+        request.branch,
+        lambda metadata: replace(options(metadata), only=session.reviewed),
+    )
+    if prepared.plan.has_work and not (change.dry_run or change.check):
+        choice = confirm_engine(choice)
+    with _engine(session, request, choice) as engine:
+        report = Compaction(
+            prepared.plan,
+            prepared.files,
+            prepared.loaded.metadata,
+            prepared.removed_delete_files,
+            choice,
+            tasks=engine.counts,
+        )
+
+        def finish() -> Finished[Compaction]:
+            if choice.why:
+                session.console.note(str(choice))
+            compacted = execute(
+                access,
+                engine,
+                prepared,
+                commits=limits.most,
+                max_failed_commits=limits.may_fail,
+            )
+            return _finished(report, compacted)
+
+        planned = PlannedChange(
+            command=COMMAND,
+            loaded=prepared.loaded,
+            report=report,
+            result=compaction_result,
+            show=lambda console, one, whole: print_compaction(console, one, whole=whole),
+            has_work=prepared.plan.has_work,
+            execute=finish,
+            superseded=lambda: replace(report, plan=replace(prepared.plan, groups=(), dangling=())),
+            clean_up=lambda: remove_leftovers(access, prepared),
+        )
+        return carry_out(session, change, planned)
+
+
+def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
+    """Return the engine to use; merging deletes needs Spark only where that is asked for."""
+    settings = session.settings
+    asked = settings.read(COMPACT_ENGINE) or AUTO
+    by_options = (
+        settings.origin(COMPACT_MASTER).layer is Layer.OPTION
+        or bool(request.spark_conf)
+        or request.remote is not None
+    )
+    if request.deletes_only and asked == AUTO and not by_options:
+        return EngineChoice("local")
+    is_there = settings.read(COMPACT_MASTER) is not None or session.spark is not None
+    return choose_engine(asked, for_spark=by_options or is_there)
+
+
+def _engine(
+    session: Session, request: CompactRequest, choice: EngineChoice
+) -> AbstractContextManager[Engine]:
+    """Return the engine that was chosen; it starts nothing before it has work."""
+    settings = session.settings
+    master = settings.read(COMPACT_MASTER)
+    is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
+    if choice.name == "spark":
+        conf = request.spark_conf or ()
+        options = spark_options(
+            session, master, conf, is_asked_for=is_asked_for, remote=request.remote
+        )
+        return SparkEngine(options, session.storage(), session.progress, session.deadline)
+    check_no_spark_options(
+        master if is_asked_for else None, request.spark_conf or (), request.remote
+    )
+    return nullcontext(
+        LocalEngine(session.store, session.progress, session.deadline, session.concurrency)
+    )
+
+
+def _finished(report: Compaction, compacted: Compacted) -> Finished[Compaction]:
+    groups = {
+        committed.group.number: GroupOutput(
+            committed.file_count, committed.size_bytes, committed.row_count
+        )
+        for committed in compacted.done
+    }
+    return Finished(
+        replace(
+            report,
+            is_run=True,
+            outputs=groups,
+            failed=compacted.failed,
+            snapshot_ids=compacted.snapshot_ids,
+            removed_delete_files=compacted.removed_delete_files,
+            new_metadata_file=unpublished_metadata(compacted.landed),
+        ),
+        compacted.landed.metadata_location,
+        is_complete=len(compacted.done) == len(report.plan.groups),
+    )
+
+
+def prepare(
+    access: TableAccess, branch: str, options: Callable[[TableMetadata], CompactOptions]
+) -> PreparedCompaction:
+    """Load the table and plan the compaction of a branch; nothing is written.
+
+    Raises: UsageError for a branch, spec or column that there is not; Refused, where the table must
+    not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
+    CorruptTable, where its manifests or deletes cannot be read.
+    """
+    loaded = open_to_change(access.catalog)
+    metadata = loaded.metadata
+    chosen = options(metadata)
+    head = Branch(branch, branch_head(metadata, branch))
+    on_columns = chosen.where is not None and any(
+        leaf.column.field_id is not None for leaf in leaves(chosen.where)
+    )
+    files = live_reader(access, METRICS if on_columns else frozenset()).load(
+        metadata, head.snapshot, {}
+    )
+    pin = pin_of(metadata, loaded.metadata_location)
+    planner = plan_deletes if chosen.deletes_only else plan
+    planned = planner(metadata, pin, head, files, chosen)
+    if planned.groups:
+        _check_placed(metadata)
+        tasks = [task for group in planned.groups for task in group.tasks]
+        check_foreign_files(metadata.location, metadata.properties, tasks, access.progress)
+    if planned.groups and not chosen.deletes_only:
+        _check_format(metadata)
+        job_of(metadata, chosen.order)
+    gone = 0
+    if len(files.deletes):
+        emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
+        gone = changes(files, emptied).removed_delete_files
+    return PreparedCompaction(loaded, planned, files, gone)
+
+
+def _check_placed(metadata: TableMetadata) -> None:
+    """Check that icectl can tell where the table wants new files (R-161). Raises: Unsupported."""
+    provider = read(metadata.properties, LOCATION_PROVIDER)
+    if provider is not None:
+        raise Unsupported(
+            f"the table has `{provider}` place its data files (`{LOCATION_PROVIDER.name}`), and "
+            "icectl runs no Java class",
+            hint="remove the property if files may lie where the other properties say, or compact "
+            "with an engine that has the class",
+        )
+
+
+def _check_format(metadata: TableMetadata) -> None:
+    """Check that the table wants files that icectl writes. Raises: Unsupported."""
+    wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
+    if wanted.lower() != "parquet":
+        message = f"the table asks for {wanted} files (`write.format.default`)"
+        raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
+
+
+def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
+    """Collect what all tasks of a run have in common.
+
+    Raises: Unsupported, for columns that can't be carried over or sorted by; Refused.
+    """
+    schema = metadata.current_schema
+    columns = TableColumns(
+        written_schema(schema, metadata.format_version),
+        every_column(metadata),
+        name_mapping(metadata),
+    )
+    own = metadata.sort_order(metadata.default_sort_order_id)
+    modes = metrics_modes(metadata.properties, schema, own.ordered_ids if own else ())
+    sorting = None
+    if order is not None:
+        sort_keys(order, columns.written, arrow_schema(columns.written))
+        sorting = Sorting(order, SORT_BYTES)
+    options = write_options(metadata.properties, 0, modes)
+    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_entries(metadata))
+
+
+def _merge_job(metadata: TableMetadata) -> MergeJob:
+    """Collect what all tasks of a run that merges deletes have in common."""
+    return MergeJob(
+        typed_specs(metadata),
+        parquet_options(metadata.properties),
+        scheme_of_entries(metadata),
+        relative_base(metadata),
+    )
+
+
+def live_reader(
+    access: TableAccess, columns: frozenset[str], within: Predicate | None = None
+) -> LiveFilesReader:
+    """Return a reader of live files with columns beside those that a compaction is planned by.
+
+    With a condition it may leave out files that hold no row that it may be true of.
+    """
+
+    names = partial(read_names, access)
+    return LiveFilesReader(
+        access.store, access.concurrency, access.progress, names, columns, within
+    )
+
+
+def read_names(
+    access: TableAccess, deletes: Entries, stated: Mapping[str, StatedFile] | None = None
+) -> NamedFiles:
+    """Read how many rows of which data files position delete files name.
+
+    Raises: as open_own, named_data_files.
+    """
+    columns = ("location", "file_format", "record_count", "file_size_in_bytes")
+    files = list(by_row(deletes, *columns))
+    access.progress.phase("reading position deletes", total=len(files))
+
+    def read(one: tuple[str, int, int, int]) -> tuple[str, Mapping[str, int]]:
+        """Read what one delete file names."""
+        location, file_format, rows, size_bytes = one
+        own = (stated or {}).get(location)
+        source = SourceFile(
+            location, FileFormat(file_format).name, rows, 0, size_bytes=size_bytes, stated=own
+        )
+        with access.store.open(location) as file, naming(location):
+            names = named_data_files(open_own(file, source, Schema(0, ())))
+        access.progress.advance(1)
+        return location, names
+
+    sizes = [size for *_, size in files]
+    return dict(in_threads(read, files, sizes, threads=access.concurrency))
+
+
+def execute(
+    access: TableAccess,
+    engine: Engine,
+    prepared: PreparedCompaction,
+    *,
+    commits: int = 1,
+    max_failed_commits: int = 0,
+) -> Compacted:
+    """Rewrite the groups of a plan and commit them, in up to `commits` commits.
+
+    What was written is removed again where its commit is known not to have landed.
+    Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
+    EngineError, SelfCheckFailed, StorageError, Incomplete, before anything has changed.
+    """
+    run = _Run(access, engine, prepared)
+    for batch in _batches(prepared, commits):
+        if not run.commit(batch, max_failed_commits):
+            break
+    if run.landed is None:
+        raise run.conflict or CommitConflict(run.reason)
+    return Compacted(
+        run.landed,
+        tuple(run.snapshot_ids),
+        tuple(run.done),
+        run.failed,
+        run.removed_delete_files,
+    )
+
+
+def remove_leftovers(access: TableAccess, prepared: PreparedCompaction) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+
+
+def _batches(prepared: PreparedCompaction, commits: int) -> Sequence[Sequence[CompactGroup]]:
+    """Return the groups of each commit; one commit without a group, where only deletes go."""
+    groups = prepared.plan.groups
+    if not groups:
+        return [()]
+    if _gives_row_ids(prepared):
+        # The first commit gives rows their ids, which files rewritten before would not have.
+        commits = 1
+    size = ceil(len(groups) / commits)
+    return [groups[start : start + size] for start in range(0, len(groups), size)]
+
+
+def _gives_row_ids(prepared: PreparedCompaction) -> bool:
+    """Return whether the next commit gives ids to rows that have none (R-106)."""
+    if prepared.loaded.metadata.format_version < 3:
+        return False
+    tasks = (task for group in prepared.plan.groups for task in group.tasks)
+    rewriting = (task for task in tasks if isinstance(task, RewriteTask))
+    return any(file.first_row_id is None for task in rewriting for file in task.inputs)  # R-106
+
+
+class _Run:
+    """A run under way: what has landed, and what has not."""
+
+    def __init__(self, access: TableAccess, engine: Engine, prepared: PreparedCompaction) -> None:
+        self._access = access
+        self._engine = engine
+        self._prepared = prepared
+        self.landed: LoadedTable | None = None
+        self.snapshot_ids: list[int] = []
+        self.done: list[CommittedGroup] = []
+        self.failed: dict[int, str] = {}
+        self._failed_commits = 0
+        self.reason = ""
+        self.conflict: CommitConflict | None = None
+        self.removed_delete_files = 0
+
+    def commit(self, batch: Sequence[CompactGroup], max_failed_commits: int) -> bool:
+        """Rewrite and commit some groups; whether to go on with others.
+
+        Raises: as execute, as long as nothing has landed; CommitUnknown, SelfCheckFailed.
+        """
+        try:
+            self._commit(batch)
+        except (CommitUnknown, SelfCheckFailed):
+            raise
+        except CommitConflict as error:
+            self._fail(batch, error.message)
+            self.conflict = self.conflict or error
+            self._failed_commits += 1
+            return self._failed_commits <= max_failed_commits
+        except IcectlError as error:
+            if self.landed is None:
+                raise
+            self._fail(batch, error.message)
+            return False
+        return True
+
+    def _fail(self, batch: Sequence[CompactGroup], reason: str) -> None:
+        """Note why groups are not in the table."""
+        self.failed |= {group.number: reason for group in batch}
+        self.reason = self.reason or reason
+
+    def _commit(self, batch: Sequence[CompactGroup]) -> None:
+        """Rewrite some groups and commit those that still hold."""
+        access = self._access
+        access.deadline.check()
+        base = self._prepared.loaded if self.landed is None else access.catalog.load()
+        places = _data_places(self._prepared.loaded.metadata, batch)
+        with transaction(access, base, COMMAND, places) as opened:
+            results = self._rewritten(batch, opened.outputs)
+            rewrite = self._file_rewrite(results, opened.outputs)
+            self.landed = opened.commit(rewrite.propose)
+            self._note(batch, results, rewrite)
+
+    def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
+        loaded, planned = self._prepared.loaded, self._prepared.plan
+        snapshot = planned.branch.snapshot
+        return FileRewrite(
+            reader=live_reader(self._access, frozenset()),
+            writer=writer_of(
+                self._access,
+                layout_of_table(loaded.metadata),
+                planned.branch.name,
+                outputs,
+            ),
+            planned=PlannedState(
+                planned.branch.name,
+                None if snapshot is None else snapshot.snapshot_id,
+                loaded.metadata.format_version,
+                self._prepared.files,
+            ),
+            results=results,
+            snapshot_id=self._access.env.new_snapshot_id(),
+        )
+
+    def _rewritten(self, batch: Sequence[CompactGroup], outputs: Outputs) -> list[GroupResult]:
+        metadata = self._prepared.loaded.metadata
+        tasks = [task for group in batch for task in group.tasks]
+        results: Iterable[TaskResult]
+        if tasks:
+            outputs.begin()
+            tasks = with_stated(tasks, self._stated(batch, tasks))
+        places = DataOutputs(metadata, outputs, self._prepared.plan.options.mark)
+        if self._prepared.plan.options.deletes_only:
+            merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
+            results = self._engine.merge(merging, _merge_job(metadata), places)
+        else:
+            rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
+            job = job_of(metadata, self._prepared.plan.options.order)
+            results = self._engine.rewrite(rewriting, job, places)
+        by_id = {one.task_id: one for one in results}
+        return [
+            _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
+        ]
+
+    def _stated(
+        self, batch: Sequence[CompactGroup], tasks: Sequence[Task]
+    ) -> Mapping[str, StatedFile]:
+        """Read what entries state of the files of some groups."""
+        access, files = self._access, self._prepared.files
+        named = {file.location for task in tasks for file in task.delete_files}
+        return load_stated(
+            access.store,
+            self._prepared.loaded.metadata,
+            files.manifests,
+            [
+                take(files.data, sorted({row for group in batch for row in group.files})),
+                where(files.deletes, at_locations(files.deletes, named)),
+            ],
+            concurrency=access.concurrency,
+            progress=access.progress,
+        )
+
+    def _note(
+        self, batch: Sequence[CompactGroup], results: Sequence[GroupResult], rewrite: FileRewrite
+    ) -> None:
+        self.snapshot_ids.append(rewrite.snapshot_id)
+        self.failed |= rewrite.lost
+        for group, result in zip(batch, results, strict=True):
+            if group.number not in rewrite.lost:
+                self.done.append(_done(group, result))
+        if rewrite.changes is not None:
+            self.removed_delete_files += rewrite.changes.removed_delete_files
+
+
+def _done(group: CompactGroup, result: GroupResult) -> CommittedGroup:
+    files = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
+    sizes = {location: size for location, size, _ in files}
+    return CommittedGroup(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in files))
+
+
+def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
+    """Make the result of a group, once all rows of its files are known to have been read.
+
+    Raises: SelfCheckFailed.
+    """
+    rewriting = [task for task in group.tasks if isinstance(task, RewriteTask)]
+    counts = {file.location: file.record_count for task in rewriting for file in task.inputs}
+    read = sum(result.read_row_count for result in results)
+    if read != sum(counts.values()):
+        raise SelfCheckFailed(
+            f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
+        )
+    added = concat([Entries(result.entries) for result in results])
+    return GroupResult(group.number, group.tasks, added)
+
+
+def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:
+    """Find where the files of some groups will lie."""
+    specs = typed_specs(metadata)
+    return data_places(metadata, [_path(group, specs) for group in batch])
+
+
+def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
+    """Return the path of a group's partition; None where its files may be in any.
+
+    Vectors of several partitions are in one file, which is in none.
+    """
+    if any(isinstance(task, MergeDeletesTask) and task.form == "vectors" for task in group.tasks):
+        return ""
+    key = group.partition_key
+    return None if key is None else partition_of(key, specs[group.spec_id]).path

@@ -1,0 +1,1 @@
+"""`icectl expire-snapshots`: drop old snapshots and the files that only they need."""

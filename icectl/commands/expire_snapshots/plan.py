@@ -1,0 +1,231 @@
+"""The changes and deletions of an expiry: pure, from a retention decision and the files reached."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from icectl.entries.files import NO_FILES, FileKind, Files, distinct, of_kind, together, without
+from icectl.format.expressions import last_guards
+from icectl.format.layout import Layout, layout_of_table
+from icectl.format.metadata import TableMetadata
+from icectl.format.updates import (
+    RemovePartitionSpecs,
+    RemovePartitionStatistics,
+    RemoveSchemas,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    RemoveStatistics,
+    Update,
+)
+from icectl.table.plan_parts import Pin
+from icectl.table.retention import Retention
+from icectl.table.reviewed import REMOVE_SCHEMA, REMOVE_SPEC, Reviewed
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePart:
+    """A snapshot or manifest that cannot be read, and why."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedFiles:
+    """The files that the snapshots which go, and those which stay, reach.
+
+    A file may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
+    `unread` is what goes and is lost, so that nobody knows the files behind it.
+    """
+
+    going: Files = NO_FILES
+    staying: Files = NO_FILES
+    spec_ids: frozenset[int] = frozenset()
+    schema_ids: frozenset[int | None] = frozenset()
+    unread: tuple[UnreadablePart, ...] = ()
+
+    @property
+    def only_going(self) -> Files:
+        """Files that no snapshot which stays reaches, each once, in the order of deletion (R-191).
+
+        One Puffin file with a live vector is included in what stays (R-194).
+        """
+        return distinct(without(self.going, self.staying.table["key"]))  # R-191, R-194
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirePlan:
+    """One expiry: every snapshot with its fate, and every file that is deleted after the commit.
+
+    `protected` are the keys of all files that snapshots which stay reach. `lost_statistics` are the
+    snapshots of statistics that are not in the table. `unlogged` are snapshots that stay without a
+    ref's name, but no longer in the snapshot log.
+    """
+
+    pin: Pin
+    retention: Retention
+    deletable: Files
+    protected: pa.ChunkedArray
+    schema_ids: tuple[int, ...] = ()
+    spec_ids: tuple[int, ...] = ()
+    lost_statistics: tuple[int, ...] = ()
+    unlogged: tuple[int, ...] = ()
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether there is anything to commit."""
+        retention = self.retention
+        return bool(retention.expired or retention.refs_removed or self.schema_ids or self.spec_ids)
+
+
+def plan(
+    metadata: TableMetadata,
+    pin: Pin,
+    retention: Retention,
+    reached: ReachedFiles,
+    *,
+    clean_expired_metadata: bool,
+) -> ExpirePlan:
+    """Return the expiry of the snapshots that `retention` lets go.
+
+    Deletable is what they reach and no snapshot that stays reaches.
+    """
+    schemas: tuple[int, ...] = ()
+    specs: tuple[int, ...] = ()
+    if clean_expired_metadata:
+        specs = _unused_specs(metadata, reached)
+        schemas = _unused_schemas(metadata, retention, reached, frozenset(specs))
+    return ExpirePlan(
+        pin=pin,
+        retention=retention,
+        deletable=reached.only_going,
+        protected=reached.staying.table["key"],
+        schema_ids=schemas,
+        spec_ids=specs,
+        lost_statistics=lost_statistics(metadata),
+        unlogged=_unlogged(metadata, retention),
+    )
+
+
+def restrict_to_reviewed(plan: ExpirePlan, only: Reviewed) -> ExpirePlan:
+    """Return the plan without schemas and specs that a plan does not name which was reviewed."""
+    schemas, specs = only.subjects(REMOVE_SCHEMA), only.subjects(REMOVE_SPEC)
+    return replace(
+        plan,
+        schema_ids=tuple(id_ for id_ in plan.schema_ids if str(id_) in schemas),
+        spec_ids=tuple(id_ for id_ in plan.spec_ids if str(id_) in specs),
+    )
+
+
+def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
+    """Return the snapshots of statistics that are not in the table (R-141). Order: ascending."""
+    described = {item.snapshot_id for item in metadata.statistics}
+    described |= {item.snapshot_id for item in metadata.partition_statistics}
+    return tuple(sorted(described - set(metadata.snapshots_by_id)))
+
+
+def _unused_specs(metadata: TableMetadata, reached: ReachedFiles) -> tuple[int, ...]:
+    """Specs of no manifest that stays (R-079), but for the last one that keeps engines away."""
+    used = reached.spec_ids | {metadata.default_spec_id}
+    specs = metadata.partition_specs
+    if layout_of_table(metadata) is Layout.SFC_1:
+        used = used | last_guards(specs, used)
+    return tuple(spec.spec_id for spec in specs if spec.spec_id not in used)  # R-079
+
+
+def _unused_schemas(
+    metadata: TableMetadata, retention: Retention, reached: ReachedFiles, specs: frozenset[int]
+) -> tuple[int, ...]:
+    """Return schemas that nothing which stays refers to (R-185); `specs` are those that go.
+
+    Equality deletes may name columns that only an old schema knows (R-123): with one, all stay.
+    """
+    kept = {decision.snapshot_id for decision in retention.kept}
+    named = {item.schema_id for item in metadata.snapshots if item.snapshot_id in kept}
+    equality_deletes = of_kind(reached.staying, FileKind.EQUALITY_DELETE_FILES)
+    if None in named or len(equality_deletes):  # R-123
+        return ()
+    used = named | reached.schema_ids | {metadata.current_schema_id}  # R-185
+    for source in _sources(metadata, specs):
+        knowing = [item for item in metadata.schemas if item.field(source) is not None]
+        if knowing and not any(item.schema_id in used for item in knowing):
+            used.add(knowing[-1].schema_id)
+    return tuple(s.schema_id for s in metadata.schemas if s.schema_id not in used)
+
+
+def _sources(metadata: TableMetadata, gone: frozenset[int]) -> Iterable[int]:
+    """Yield the columns that partition specs which stay, and sort orders, are made of."""
+    for spec in metadata.partition_specs:
+        if spec.spec_id not in gone:
+            for field in spec.fields:
+                yield from field.source_ids
+    for order in metadata.sort_orders:
+        for sort_field in order.fields:
+            yield from sort_field.source_ids
+
+
+def _unlogged(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
+    """Return snapshots that stay with no name, and leave the log with all before a gap (R-026)."""
+    gone = {decision.snapshot_id for decision in retention.expired}
+    log = [entry.snapshot_id for entry in metadata.snapshot_log]
+    gaps = [position for position, id_ in enumerate(log) if id_ in gone]
+    if not gaps:
+        return ()
+    found = set(log[gaps[-1] + 1 :]) | {ref.snapshot_id for ref in metadata.refs.values()}
+    kept = {decision.snapshot_id for decision in retention.kept}
+    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept and id_ not in found)  # R-026
+
+
+def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
+    """Return the changes that make the plan true of the metadata that it was made from."""
+    return [
+        *_expiring(metadata, plan.retention),
+        *([RemoveSchemas(plan.schema_ids)] if plan.schema_ids else []),
+        *([RemovePartitionSpecs(plan.spec_ids)] if plan.spec_ids else []),
+    ]
+
+
+def updates_again(metadata: TableMetadata, again: Retention) -> Sequence[Update]:
+    """The changes on newer metadata, after the decision was made again for no more than confirmed.
+
+    Schemas and specs stay: what came meanwhile may use them.
+    """
+    return _expiring(metadata, again)
+
+
+def _expiring(metadata: TableMetadata, retention: Retention) -> Sequence[Update]:
+    found: list[Update] = [RemoveSnapshotRef(ref.name) for ref in retention.refs_removed]
+    if retention.expired:
+        found.append(RemoveSnapshots(tuple(item.snapshot_id for item in retention.expired)))
+        for snapshot_id in lost_statistics(metadata):
+            found += [RemoveStatistics(snapshot_id), RemovePartitionStatistics(snapshot_id)]
+    return found
+
+
+def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:
+    """Reduce a plan to what of it has come true in the metadata that was committed."""
+    decisions = tuple(
+        replace(item, kept=True, reason="another writer needed it before the commit")
+        if not item.kept and metadata.snapshot(item.snapshot_id) is not None
+        else item
+        for item in plan.retention.decisions
+    )
+    refs = tuple(ref for ref in plan.retention.refs_removed if ref.name not in metadata.refs)
+    return replace(
+        plan,
+        retention=Retention(decisions, refs),
+        schema_ids=tuple(id_ for id_ in plan.schema_ids if metadata.schema(id_) is None),
+        spec_ids=tuple(id_ for id_ in plan.spec_ids if metadata.spec(id_) is None),
+    )
+
+
+def still_deletable(files: Iterable[Files], protected: Iterable[pa.ChunkedArray]) -> Files:
+    """Return the files whose key is among none of the protected ones, each once (R-191).
+
+    Order: that in which they are deleted.
+    """
+    left = together(files)
+    for keys in protected:
+        left = without(left, keys)
+    return distinct(left)

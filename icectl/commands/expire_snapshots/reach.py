@@ -1,0 +1,147 @@
+"""Reading what an expiry has to know: which files go with snapshots, which stay with others."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.commands.expire_snapshots.plan import ReachedFiles, UnreadablePart, lost_statistics
+from icectl.entries.files import Files, together
+from icectl.errors import CorruptTable, StorageError
+from icectl.format.layout import Layout, layout_of
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
+from icectl.table.reachable import (
+    ReachReader,
+    all_manifests,
+    every_statistics_file,
+    files_of_live_entries,
+    log_files,
+    manifest_lists,
+    metadata_files,
+    read_live,
+    statistics_files,
+)
+from icectl.table.retention import Retention
+from icectl.table.row_safety import check_homes
+
+
+def read_reached(
+    reader: ReachReader, metadata: TableMetadata, retention: Retention, sizes: Mapping[str, int]
+) -> ReachedFiles:
+    """Return the files that snapshots reach, those which go and those which stay.
+
+    `sizes` in bytes by loosest key, where known.
+    Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192).
+    """
+    going_ids = {decision.snapshot_id for decision in retention.expired}
+    kept = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
+    lists = manifest_lists(reader, metadata, kept)
+    staying = all_manifests(lists, kept)  # R-192
+    live = read_live(reader, metadata, staying)  # R-192
+    for snapshot in kept:
+        if layout_of(snapshot) is Layout.SFC_1:
+            check_homes(snapshot, live.homes.lost(lists[snapshot.snapshot_id]))
+    going = _Going(reader, metadata)
+    return ReachedFiles(
+        going=going.read(going_ids, staying, sizes),
+        staying=together([live.files, metadata_files(metadata, kept, staying, sizes)]),
+        spec_ids=_specs_of(reader, metadata, staying) | live.spec_ids,
+        schema_ids=live.schema_ids,
+        unread=tuple(going.unread),
+    )
+
+
+def _specs_of(
+    reader: ReachReader, metadata: TableMetadata, staying: Sequence[ManifestFile]
+) -> frozenset[int]:
+    """Collect the specs of manifests, and of dead rows, which may be of others than their leaf."""
+    told = frozenset(manifest.partition_spec_id for manifest in staying)
+    if told.issuperset(spec.spec_id for spec in metadata.partition_specs):
+        return told
+    whole = [replace(item, dead=b"") for item in staying if item.dead]
+    return told | read_live(reader, metadata, whole).spec_ids
+
+
+def reached_beside(
+    reader: ReachReader, newest: LoadedTable, read_ids: Collection[int]
+) -> Sequence[Files]:
+    """Read what the newest metadata reaches, but for manifests of snapshots that were read before.
+
+    Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192).
+    """
+    metadata = newest.metadata
+    unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
+    manifests = all_manifests(manifest_lists(reader, metadata, unseen), unseen)
+    return (
+        files_of_live_entries(reader, metadata, manifests),
+        metadata_files(metadata, metadata.snapshots, manifests, {}),
+        every_statistics_file(metadata),
+        log_files(metadata, newest.metadata_location),
+    )
+
+
+def _require_lost(error: StorageError | CorruptTable) -> None:
+    """Go on where a file is missing or damaged for good; a store that is ill may be well later."""
+    if isinstance(error, StorageError):
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A reader of what goes; what is lost hides its files from us, and is noted in `unread`."""
+
+    reader: ReachReader
+    metadata: TableMetadata
+    unread: list[UnreadablePart] = field(default_factory=list)
+
+    def read(
+        self,
+        going_ids: Collection[int],
+        staying: Sequence[ManifestFile],
+        sizes: Mapping[str, int],
+    ) -> Files:
+        """Read what the snapshots that go reach, but for the contents of manifests that stay."""
+        going = [item for item in self.metadata.snapshots if item.snapshot_id in going_ids]
+        kept_paths = {manifest.identity for manifest in staying}
+        only_going = [
+            manifest for manifest in self._manifests(going) if manifest.identity not in kept_paths
+        ]
+        named = [
+            self._live_files(only_going),
+            metadata_files(self.metadata, going, only_going, sizes),
+        ]
+        if going:
+            named.append(statistics_files(self.metadata, lost_statistics(self.metadata)))
+        return together(named)
+
+    def _manifests(self, going: Sequence[Snapshot]) -> tuple[ManifestFile, ...]:
+        try:
+            return all_manifests(manifest_lists(self.reader, self.metadata, going), going)
+        except (StorageError, CorruptTable) as error:
+            _require_lost(error)
+            found: dict[int, tuple[ManifestFile, ...]] = {}
+            for snapshot in going:
+                with self._noted(f"snapshot {snapshot.snapshot_id}"):
+                    found |= manifest_lists(self.reader, self.metadata, [snapshot])
+            return all_manifests(found, [item for item in going if item.snapshot_id in found])
+
+    def _live_files(self, manifests: Sequence[ManifestFile]) -> Files:
+        try:
+            return files_of_live_entries(self.reader, self.metadata, manifests)
+        except (StorageError, CorruptTable) as error:
+            _require_lost(error)
+            parts = []
+            for manifest in manifests:
+                with self._noted(f"manifest {manifest.manifest_path}"):
+                    parts.append(files_of_live_entries(self.reader, self.metadata, [manifest]))
+            return together(parts)
+
+    @contextmanager
+    def _noted(self, subject: str) -> Iterator[None]:
+        try:
+            yield
+        except (StorageError, CorruptTable) as error:
+            _require_lost(error)
+            self.unread.append(UnreadablePart(subject, error.message))

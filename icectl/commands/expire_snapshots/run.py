@@ -1,0 +1,534 @@
+"""The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from icectl.catalog.protocol import LoadedTable, check_same_table
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import open_session, unpublished_metadata
+from icectl.cli.settings import (
+    EXPIRE_CLEAN_METADATA,
+    EXPIRE_KEEP_DAILY,
+    EXPIRE_KEEP_MONTHLY,
+    EXPIRE_KEEP_WEEKLY,
+    EXPIRE_OLDER_THAN,
+    EXPIRE_RETAIN_LAST,
+    Layer,
+    Setting,
+    Settings,
+    whole_number,
+)
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.expire_snapshots.options import ExpireRequest
+from icectl.commands.expire_snapshots.plan import (
+    ExpirePlan,
+    ReachedFiles,
+    as_landed,
+    plan,
+    restrict_to_reviewed,
+    still_deletable,
+    updates,
+    updates_again,
+)
+from icectl.commands.expire_snapshots.reach import reached_beside, read_reached
+from icectl.commands.expire_snapshots.report import (
+    Expiry,
+    expiry_result,
+    print_expiry,
+    question,
+    superseded,
+)
+from icectl.commit import deletion_journal as journals
+from icectl.commit.access import TableAccess
+from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.deletion_journal import Journal
+from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table
+from icectl.commit.output_journal import remove_own
+from icectl.entries.files import (
+    NO_FILES,
+    Files,
+    distinct,
+    excluding,
+    folders_of,
+    including,
+    keys_ending_with,
+    rows,
+    together,
+    without,
+)
+from icectl.errors import IcectlError, StorageError, UsageError
+from icectl.format import properties
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, TableProperty
+from icectl.format.updates import Update, with_log
+from icectl.storage.location import is_local, join, loosest_key, shown
+from icectl.storage.open import files_behind_links
+from icectl.storage.store import FileStatus
+from icectl.storage.temporary import old_temporaries, probe_name
+from icectl.table.cleanup import Cleaner, Removal
+from icectl.table.deletion_guards import check_deletable, check_gc_enabled
+from icectl.table.known_locations import KnownFiles
+from icectl.table.open import open_table
+from icectl.table.own_places import metadata_files_among, own_places
+from icectl.table.plan_parts import pin_of
+from icectl.table.reachable import dropped_files, log_files
+from icectl.table.retention import AskedRetention, decide, decide_again
+from icectl.table.reviewed import DELETE_FILE, Reviewed
+from icectl.units import parse_instant, print_count
+
+COMMAND = "expire-snapshots"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOptions:
+    """The options of an expiry; `policy` is made from the table's properties by who knows them.
+
+    Nothing else goes than what a plan names that was reviewed, where there is one (`only`).
+    """
+
+    policy: Callable[[TableMetadata], AskedRetention]
+    clean_expired_metadata: bool = False
+    keep_files: bool = False
+    only: Reviewed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedExpiry:
+    """A plan and what it was made from.
+
+    `deletable` and `outside` are the plan's files inside and outside the table's own places, with
+    those that an earlier run recorded and did not finish deleting (`unfinished`); files behind a
+    link count as outside. The commit of an `abandoned` run never landed. `staying` is what the
+    snapshots that stay reach. The `temporaries` are of killed runs.
+    """
+
+    loaded: LoadedTable
+    options: ExpireOptions
+    now_ms: int
+    plan: ExpirePlan
+    deletable: Files
+    outside: Files
+    unfinished: tuple[Journal, ...]
+    abandoned: tuple[Journal, ...]
+    staying: Files
+    temporaries: tuple[str, ...]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return self.plan.changes_table or (self.deletes_files and len(self.deletable) > 0)
+
+    @property
+    def deletes_files(self) -> bool:
+        """Whether a run deletes files at all."""
+        return _deletes_files(self.loaded, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The result of a run."""
+
+    landed: LoadedTable
+    removal: Removal
+
+
+def run(common: Common, table: str, request: ExpireRequest, change: Change) -> Outcome:
+    """Plan the expiry; unless only the plan was asked for, ask, and execute it."""
+    ids = _expire_ids(request)
+    session = open_session(common, table, read_only=False, change=change)
+    options = ExpireOptions(
+        policy=policy_of(session.settings, session.env.now_ms(), request, ids),
+        clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
+        keep_files=request.keep_files,
+        only=session.reviewed,
+    )
+    access = session.access
+    prepared = prepare(access, options)
+    report = Expiry(
+        prepared.loaded.metadata.location,
+        prepared.plan,
+        prepared.deletable,
+        prepared.outside,
+        prepared.deletes_files,
+    )
+
+    def finish() -> Finished[Expiry]:
+        expired = execute(access, prepared)
+        removal = expired.removal
+        return Finished(
+            replace(
+                report,
+                plan=as_landed(prepared.plan, expired.landed.metadata),
+                removed=removal.removed,
+                failed=tuple((item.location, item.error) for item in removal.failed),
+                stopped=removal.stopped,
+                new_metadata_file=unpublished_metadata(expired.landed),
+            ),
+            expired.landed.metadata_location,
+            is_complete=not (removal.failed or removal.stopped),
+            removed=(location for location, _, _ in rows(removal.removed)),
+        )
+
+    planned = PlannedChange(
+        command=COMMAND,
+        loaded=prepared.loaded,
+        report=report,
+        result=expiry_result,
+        show=lambda console, expiry, whole: print_expiry(console, expiry, whole=whole),
+        has_work=prepared.has_work,
+        execute=finish,
+        superseded=lambda: superseded(report, "another writer was faster; nothing was changed"),
+        clean_up=lambda: remove_leftovers(access, prepared),
+        question=question(report),
+        deleted_file_count=len(prepared.deletable),
+    )
+    return carry_out(session, change, planned)
+
+
+def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
+    policy_options = (
+        request.older_than,
+        request.retain_last,
+        request.keep_daily,
+        request.keep_weekly,
+        request.keep_monthly,
+        request.expire_unreferenced,
+    )
+    if request.expire_id and any(policy_options):
+        raise UsageError(
+            "`--expire-id` names exactly what goes, and cannot be joined with a policy",
+            hint="give either `--expire-id`, or the options of a policy",
+        )
+    hint = "`icectl inspect TABLE snapshots` lists them"
+    return tuple(
+        whole_number("--expire-id", text, "snapshot id", most_digits=19, hint=hint)
+        for text in request.expire_id or ()
+    )
+
+
+def policy_of(
+    settings: Settings, now_ms: int, request: ExpireRequest, ids: tuple[int, ...] = ()
+) -> Callable[[TableMetadata], AskedRetention]:
+    """The policy for a table: options replace its properties, the file may only keep more."""
+    if ids:
+        return lambda _: AskedRetention(expire_ids=ids)
+    cutoff = settings.read_as(EXPIRE_OLDER_THAN, lambda text: parse_instant(text, now_ms))
+    retain_last = settings.read(EXPIRE_RETAIN_LAST)
+
+    def of(metadata: TableMetadata) -> AskedRetention:
+        """Make the policy for a table."""
+        stored = metadata.properties
+
+        def bounded(setting: Setting[Any], own: TableProperty[int]) -> bool:
+            """Return whether the table has a say: the file may not keep less than it."""
+            return settings.origin(setting).layer is Layer.FILE and own.name in stored
+
+        kept_cutoff, kept_count = cutoff, retain_last
+        if kept_cutoff is not None and bounded(EXPIRE_OLDER_THAN, MAX_SNAPSHOT_AGE_MS):
+            kept_cutoff = min(kept_cutoff, now_ms - properties.read(stored, MAX_SNAPSHOT_AGE_MS))
+        if kept_count is not None and bounded(EXPIRE_RETAIN_LAST, MIN_SNAPSHOTS_TO_KEEP):
+            kept_count = max(kept_count, properties.read(stored, MIN_SNAPSHOTS_TO_KEEP))
+        return AskedRetention(
+            older_than_ms=kept_cutoff,
+            retain_last=kept_count,
+            keep_daily=settings.read(EXPIRE_KEEP_DAILY) or 0,
+            keep_weekly=settings.read(EXPIRE_KEEP_WEEKLY) or 0,
+            keep_monthly=settings.read(EXPIRE_KEEP_MONTHLY) or 0,
+            expire_unreferenced=request.expire_unreferenced,
+        )
+
+    return of
+
+
+def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
+    """Load the table and plan its expiry; nothing is written.
+
+    Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where what
+    stays cannot be read completely (R-192).
+    """
+    loaded = open_table(access.catalog)
+    now_ms = access.env.now_ms()
+    check_deletable(access.catalog, loaded, now_ms)
+    metadata = loaded.metadata
+    policy, only = options.policy(metadata), options.only
+    retention = (
+        decide(metadata, policy, now_ms)
+        if only is None
+        else decide_again(metadata, policy, now_ms, only.retention)
+    )
+    listed = access.store.list_directory(loaded.metadata_folder)
+    unfinished, abandoned = _earlier_runs(access, loaded, listed, now_ms)
+    sizes = {loosest_key(status.location): status.size_bytes for status in listed}
+    deletes = _deletes_files(loaded, options)
+    if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
+        reached = read_reached(access.reach, metadata, retention, sizes)
+    else:
+        reached = ReachedFiles()
+    for lost in reached.unread:
+        access.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
+    planned = plan(
+        metadata,
+        pin_of(metadata, loaded.metadata_location),
+        retention,
+        reached,
+        clean_expired_metadata=options.clean_expired_metadata,
+    )
+    if only is not None:
+        planned = restrict_to_reviewed(planned, only)
+    logged = log_files(metadata, loaded.metadata_location).table["key"]
+    recorded = still_deletable([item.files for item in unfinished], [planned.protected])
+    left = without(together([planned.deletable, recorded]), logged)
+    dropped = _dropped(loaded, sizes) if planned.changes_table else NO_FILES
+    every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
+    own = own_places(loaded)
+    inside, outside = own.split(every)
+    linked = _behind_links(access, metadata, inside)
+    inside, outside = excluding(inside, linked), together([outside, including(inside, linked)])
+    if only is not None:
+        inside = including(inside, only.subjects(DELETE_FILE))
+    if deletes and len(inside):
+        access.others.check_around(loaded, own.folders, folders_of(inside))
+    if deletes and len(outside) and not own.has_location:
+        access.progress.warn(
+            f"the table's location, {shown(metadata.location)}, does not hold its current metadata "
+            "file: no file there is deleted"
+        )
+    if planned.unlogged:
+        access.progress.warn(_log_warning(planned.unlogged))
+    return PreparedExpiry(
+        loaded,
+        options,
+        now_ms,
+        planned,
+        inside,
+        outside,
+        unfinished,
+        abandoned,
+        reached.staying,
+        old_temporaries(access.store, access.env, listed, ABANDONED_AFTER_MS),
+    )
+
+
+def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
+    """Tell whether a run deletes files.
+
+    Not where the caller says so, nor where only the caller knows which metadata is current.
+    """
+    return not options.keep_files and loaded.capabilities.publishes
+
+
+def _dropped(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
+    """Metadata files that the commit drops from the log, where the table wants them deleted.
+
+    None where the catalog sees to that itself.
+    """
+    metadata = loaded.metadata
+    wanted = properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
+    if not wanted or not loaded.capabilities.cleans_metadata:
+        return NO_FILES
+    _, dropped = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
+    return dropped_files(metadata_files_among(dropped), sizes)  # R-024
+
+
+def _log_warning(unlogged: Sequence[int]) -> str:
+    one = len(unlogged) == 1
+    verbs = "that stays leaves" if one else "that stay leave"
+    return (
+        f"{print_count(len(unlogged), 'snapshot')} {verbs} the snapshot log, so that queries as of "
+        f"an instant no longer find {'it' if one else 'them'} (R-026); a tag gives one a name that "
+        "lasts"
+    )
+
+
+def _earlier_runs(
+    access: TableAccess, loaded: LoadedTable, listed: Sequence[FileStatus], now_ms: int
+) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
+    """Journals of runs that committed and did not finish, and of runs that never committed."""
+    unfinished = journals.unfinished_journals(access.store, listed, COMMAND, access.progress)
+    ours = of_table(unfinished, loaded, access.progress)
+    landed = tuple(item for item in ours if item.has_landed(loaded.metadata))
+    abandoned = tuple(
+        item
+        for item in ours
+        if item not in landed and now_ms - item.created_ms > ABANDONED_AFTER_MS
+    )
+    return landed, abandoned
+
+
+def _behind_links(access: TableAccess, metadata: TableMetadata, files: Files) -> Sequence[str]:
+    """Return the files that a folder which is a link leads to: they may be another table's."""
+    if not is_local(metadata.location):
+        return ()
+    linked = files_behind_links(access.store, files.table["location"])
+    if linked:
+        access.progress.warn(
+            f"{print_count(len(linked), 'file')} behind a link below the table's location stay, as "
+            f"{linked[0]}: links are not followed"
+        )
+    return linked
+
+
+def remove_leftovers(access: TableAccess, prepared: PreparedExpiry) -> None:
+    """Remove what killed runs were writing; never raises."""
+    if prepared.deletes_files and prepared.temporaries:
+        try:
+            newest = access.catalog.load()
+            remove_own(access, newest, own_places(newest), prepared.temporaries)
+        except IcectlError as error:
+            access.progress.warn(f"what killed runs have left stays: {error.message}")
+
+
+def execute(access: TableAccess, prepared: PreparedExpiry) -> Expired:
+    """Commit the plan, then delete what nothing reaches any more (R-190).
+
+    Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
+    changed.
+    """
+    access.deadline.check()
+    record = None
+    if prepared.deletes_files and len(prepared.deletable):
+        _prove_deletion(access, prepared)
+        if prepared.plan.changes_table:
+            record = _record_of(access, prepared)
+    landed = _commit(access, prepared, record)
+    remove_leftovers(access, prepared)
+    if not prepared.deletes_files:
+        return Expired(landed, Removal(NO_FILES, (), stopped=False))
+    doomed = _doomed(access, prepared)
+    if doomed is None:
+        return Expired(landed, Removal(NO_FILES, (), stopped=True))
+    cleaner = Cleaner(
+        access.store, access.progress, access.deadline, access.shield, doomed.kept_check_sums
+    )
+    removal = cleaner.remove(doomed.files)
+    _close_journals(access, prepared, record, doomed.files, removal)
+    return Expired(landed, removal)
+
+
+def _close_journals(
+    access: TableAccess,
+    prepared: PreparedExpiry,
+    record: Journal | None,
+    doomed: Files,
+    removal: Removal,
+) -> None:
+    """Remove the journals of what is done; where files are left, one journal names just them."""
+    done = [*([record] if record else []), *prepared.unfinished]
+    if removal.failed or removal.stopped:
+        gone = [location for location, _, _ in rows(removal.removed)]
+        journals.shorten(access.store, done.pop(0), excluding(doomed, gone))
+    done += prepared.abandoned
+    if done:
+        journals.discard(access.store, done)
+
+
+def _prove_deletion(access: TableAccess, prepared: PreparedExpiry) -> None:
+    """Fail before the commit where files cannot be deleted after it."""
+    folder = prepared.loaded.metadata_folder
+    probe = join(folder, probe_name(access.env.new_uuid()))
+    access.store.create(probe, b"")
+    failed = access.store.remove([probe])
+    if failed:
+        raise StorageError(
+            f"files in {folder} cannot be deleted: {failed[0].error}",
+            hint="grant the right to delete, or give `--keep-files`",
+        )
+
+
+def _record_of(access: TableAccess, prepared: PreparedExpiry) -> Journal:
+    folder = prepared.loaded.metadata_folder
+    return Journal(
+        journal_location(folder, COMMAND, access.env.new_uuid()),
+        prepared.loaded.metadata.table_uuid,
+        prepared.now_ms,
+        tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
+        prepared.deletable,
+    )
+
+
+def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | None) -> LoadedTable:
+    """Commit what of the plan still holds, once that is on record.
+
+    The record goes where the commit can't have landed; an unknown outcome keeps it (R-156).
+    """
+    loaded = prepared.loaded
+    if not prepared.plan.changes_table:
+        return loaded
+    access.progress.phase("committing")
+
+    def build(metadata: TableMetadata) -> Sequence[Update]:
+        """Make the updates; where another writer came before, it is decided again what expires."""
+        if metadata is loaded.metadata:
+            return updates(metadata, prepared.plan)
+        check_gc_enabled(metadata)
+        policy = prepared.options.policy(metadata)
+        again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
+        return updates_again(metadata, again)
+
+    asked = CommitAsked()
+    try:
+        if record is not None:
+            journals.write(access.store, record)
+        # The plan names what leaves the log, and `--keep-files` keeps that too.
+        return commit_changes(access, loaded, build, asked, forgets=False)
+    except BaseException:  # of whatever kind: only whether it was sent counts
+        if record is not None and not asked.sent:
+            journals.discard(access.store, [record])
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    """The files that go; their check sums go too, unless the table itself has such a file."""
+
+    files: Files
+    kept_check_sums: frozenset[str] | None
+
+
+def _doomed(access: TableAccess, prepared: PreparedExpiry) -> _Doomed | None:
+    """Planned, and unreachable from the newest metadata, which may be newer than ours.
+
+    None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
+    """
+    if not len(prepared.deletable):
+        return _Doomed(NO_FILES, None)
+    try:
+        protected = _reached_by_newest(access, prepared)
+    except IcectlError as error:  # the commit stands, so this is no reason to fail
+        access.progress.warn(f"nothing is deleted: {error.message}")
+        return None
+    left = still_deletable([prepared.deletable], [files.table["key"] for files in protected])
+    if not is_local(prepared.loaded.metadata.location):
+        return _Doomed(left, None)
+    staying = [prepared.staying, *protected]
+    kept = frozenset(key for files in staying for key in keys_ending_with(files, ".crc"))
+    return _Doomed(_named_by_none(left, staying), kept)
+
+
+def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
+    """Return the files that nothing which stays names by way of a link or mount."""
+    known = KnownFiles(local=True)
+    for files in staying:
+        for chunk in files.table["location"].chunks:
+            known.add(chunk)
+    named = [
+        location
+        for chunk in doomed.table["location"].chunks
+        for location in chunk.filter(known.contain(chunk)).to_pylist()
+    ]
+    return excluding(doomed, named)
+
+
+def _reached_by_newest(access: TableAccess, prepared: PreparedExpiry) -> Sequence[Files]:
+    """Read what the newest metadata reaches, but for the contents of what the plan has read.
+
+    Raises: Refused, where another table is in its place now (R-002); as reached_beside.
+    """
+    access.catalog.settle()
+    newest = access.catalog.load()
+    check_same_table(prepared.loaded, newest.metadata)
+    check_gc_enabled(newest.metadata)
+    kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
+    return reached_beside(access.reach, newest, kept)

@@ -1,0 +1,1 @@
+"""`icectl inspect`: what a table is, what it holds and what it needs."""

@@ -1,0 +1,215 @@
+"""The changes view: which files and rows lie between two snapshots."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from icectl.commands.inspect.metadata_rows import id_text
+from icectl.commands.inspect.partitions import Partitions, partitions_of
+from icectl.commands.inspect.views import Row
+from icectl.entries import rows
+from icectl.entries.rows import Entries
+from icectl.entries.summary import summarise
+from icectl.errors import UsageError
+from icectl.format.layout import Layout, layout_of
+from icectl.format.manifest import Content, FileFormat, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot, ancestors
+from icectl.table.snapshot_choice import snapshot_by_id
+from icectl.units import print_instant
+
+CHANGES_SOURCES: frozenset[str] = frozenset(
+    {
+        "content", "status", "location", "file_format", "spec_id", "partition_key",
+        "record_count", "file_size_in_bytes", "content_offset", "content_size_in_bytes",
+        "referenced_data_file",
+    }
+)  # fmt: skip
+CHANGED_FILE_COLUMNS: tuple[str, ...] = (
+    "change", "kind", "file_path", "partition", "spec_id", "record_count", "file_size_in_bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSnapshots:
+    """The two snapshots that are compared; `before` None is the table before its first one.
+
+    `expired_id` is set where `before` has expired; roots of version 4 do not need it (sfc-1 9.2).
+    """
+
+    before: Snapshot | None
+    after: Snapshot | None
+    expired_id: int | None = None
+
+
+def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> ComparedSnapshots:
+    """Find the snapshots; by default the current one and its parent.
+
+    Raises: UsageError for a snapshot that is not there.
+    """
+    after = metadata.current_snapshot if to_id is None else snapshot_by_id(metadata, to_id)
+    if from_id is not None:
+        return ComparedSnapshots(snapshot_by_id(metadata, from_id), after)
+    parent_id = after.parent_snapshot_id if after else None
+    if parent_id is None:
+        return ComparedSnapshots(None, after)
+    parent = metadata.snapshot(parent_id)
+    if parent is None and after is not None and layout_of(after) is Layout.SFC_1:
+        return ComparedSnapshots(None, after, parent_id)
+    if parent is None:
+        message = f"the parent {parent_id} of the snapshot has expired"
+        raise UsageError(message, hint="`--from ID` names another snapshot to compare with")
+    return ComparedSnapshots(parent, after)
+
+
+def own_manifests(
+    manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]
+) -> tuple[ManifestFile, ...]:
+    """Return the manifests that only one of two snapshots lists: shared ones change nothing."""
+    shared = {manifest.identity for manifest in others}
+    return tuple(each for each in manifests if each.identity not in shared)
+
+
+def by_roots(metadata: TableMetadata, between: ComparedSnapshots) -> list[Snapshot] | None:
+    """Return the snapshots between two, if roots of version 4 tell what each of them changed.
+
+    Order: oldest first.
+    """
+    if between.after is None:
+        return None
+    until = None if between.before is None else between.before.snapshot_id
+    steps: list[Snapshot] = []
+    for snapshot in ancestors(metadata.snapshots_by_id, between.after.snapshot_id):
+        if snapshot.snapshot_id == until:
+            return steps[::-1]
+        if layout_of(snapshot) is not Layout.SFC_1:
+            return None
+        steps.append(snapshot)
+    ends_at = steps[-1].parent_snapshot_id
+    return steps[::-1] if until is None and ends_at == between.expired_id else None
+
+
+def compose_changes(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, Entries]:
+    """Put several changes together, each (removed, added); what came and went cancels (sfc-1 9.5).
+
+    Order: of the steps, oldest first.
+    """
+    removed, added = steps[0]
+    for gone, new in steps[1:]:
+        added, removed = (
+            _joined(beyond(added, gone), beyond(new, removed)),
+            _joined(beyond(removed, new), beyond(gone, added)),
+        )
+    return removed, added
+
+
+def _joined(one: Entries, other: Entries) -> Entries:
+    return rows.concat([part for part in (one, other) if len(part)])
+
+
+def changes(
+    metadata: TableMetadata,
+    between: ComparedSnapshots,
+    before: Entries,
+    after: Entries,
+    limit: int | None,
+) -> Row:
+    """Compare the live files of two snapshots.
+
+    `before` and `after` hold the entries of the manifests that are not shared. Rows are those of
+    data files, before deletes; delete files are counted apart.
+    """
+    old, new = rows.live(before), rows.live(after)
+    added, removed = beyond(new, old), beyond(old, new)
+    gained, lost = summarise(added), summarise(removed)
+    listed = [*_files("added", added, metadata), *_files("removed", removed, metadata)]
+    shown = listed if limit is None else listed[:limit]
+    return {
+        "from_snapshot_id": id_text(between.before.snapshot_id)
+        if between.before
+        else id_text(between.expired_id),
+        "from_committed_at": _instant(between.before),
+        "to_snapshot_id": id_text(between.after.snapshot_id) if between.after else None,
+        "to_committed_at": _instant(between.after),
+        "from_is_ancestor": _is_ancestor(metadata, between),
+        "added_files": gained.data_file_count,
+        "removed_files": lost.data_file_count,
+        "added_rows": gained.record_count,
+        "removed_rows": lost.record_count,
+        "added_bytes": gained.data_file_bytes,
+        "removed_bytes": lost.data_file_bytes,
+        "added_delete_files": gained.delete_file_count,
+        "removed_delete_files": lost.delete_file_count,
+        "added_position_deletes": gained.position_delete_record_count
+        + gained.deletion_vector_record_count,
+        "added_equality_deletes": gained.equality_delete_record_count,
+        "row_changes": None,
+        "files": shown,
+        "files_left_out": len(listed) - len(shown),
+    }
+
+
+def kind_of(content: int, file_format: int) -> str:
+    """Name the kind of a file, in words: content 1 is a vector where the file is Puffin (R-118)."""
+    if content == Content.DATA:
+        return "data"
+    if content == Content.EQUALITY_DELETES:
+        return "equality-deletes"
+    return "deletion-vector" if file_format == FileFormat.PUFFIN else "position-deletes"
+
+
+def _instant(snapshot: Snapshot | None) -> str | None:
+    return None if snapshot is None else print_instant(snapshot.timestamp_ms)
+
+
+def _is_ancestor(metadata: TableMetadata, between: ComparedSnapshots) -> bool:
+    if between.before is None or between.after is None:
+        return between.before is None
+    line = ancestors(metadata.snapshots_by_id, between.after.snapshot_id)
+    return any(each.snapshot_id == between.before.snapshot_id for each in line)
+
+
+def beyond(entries: Entries, known: Entries) -> Entries:
+    """Return entries whose file, or vector within a file, is not among `known`.
+
+    Order: files, then vectors, each in the order of `entries`.
+    """
+    vectors, known_vectors = rows.deletion_vectors(entries), rows.deletion_vectors(known)
+    files = rows.minus(_without_vectors(entries), rows.locations(_without_vectors(known)))
+    seen = set(_blobs(known_vectors))
+    fresh = [row for row, blob in enumerate(_blobs(vectors)) if blob not in seen]
+    return rows.concat([files, rows.take(vectors, fresh)])
+
+
+def _blobs(vectors: Entries) -> Iterator[tuple[str, int]]:
+    """List where each vector lies, by loosest key and offset."""
+    keys = rows.location_keys(vectors.table["location"]).to_pylist()
+    yield from zip(keys, vectors.table["content_offset"].to_pylist(), strict=True)
+
+
+def _without_vectors(entries: Entries) -> Entries:
+    return rows.concat(
+        [
+            rows.data_files(entries),
+            rows.position_delete_files(entries),
+            rows.equality_delete_files(entries),
+        ]
+    )
+
+
+def _files(change: str, entries: Entries, metadata: TableMetadata) -> Iterator[Row]:
+    partitions: Partitions = partitions_of(metadata)
+    columns = (
+        "content", "file_format", "location", "spec_id", "partition_key", "record_count",
+        "file_size_in_bytes",
+    )  # fmt: skip
+    for content, file_format, location, spec_id, key, count, size in rows.by_row(entries, *columns):
+        yield {
+            "change": change,
+            "kind": kind_of(content, file_format),
+            "file_path": location,
+            "partition": partitions.record(spec_id, key),
+            "partition_path": partitions.path(spec_id, key),
+            "spec_id": spec_id,
+            "record_count": count,
+            "file_size_in_bytes": size,
+        }

@@ -1,0 +1,249 @@
+"""Rows of the views that the metadata file alone answers.
+
+Column names are those of Iceberg's metadata tables in Spark and PyIceberg where such a table
+exists; columns of ours stand after them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from icectl.commands.inspect.views import Row, RowSet
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.snapshot import ancestors
+from icectl.format.sort import SortOrder
+from icectl.format.types import type_text
+from icectl.table.snapshot_choice import logged_snapshot_id
+from icectl.units import print_instant
+
+
+def metadata_rows(view: str, metadata: TableMetadata, metadata_location: str) -> RowSet:
+    """Return rows of one of the views in `METADATA_VIEWS`."""
+    if view == "metadata-log":
+        return RowSet(_COLUMNS[view], _metadata_log_rows(metadata, metadata_location))
+    return RowSet(_COLUMNS[view], _ROWS[view](metadata))
+
+
+def id_text(snapshot_id: int | None) -> str | None:
+    """Return a snapshot id for JSON: a string, since readers round large numbers."""
+    return None if snapshot_id is None else str(snapshot_id)
+
+
+def names_by_snapshot(metadata: TableMetadata) -> Mapping[int, list[str]]:
+    """Return names of the branches and tags of every snapshot that has some."""
+    names: dict[int, list[str]] = {}
+    for name, ref in metadata.refs.items():
+        names.setdefault(ref.snapshot_id, []).append(name)
+    return names
+
+
+def _snapshot_rows(metadata: TableMetadata) -> Iterator[Row]:
+    names = names_by_snapshot(metadata)
+    for snapshot in metadata.snapshots:
+        summary = snapshot.summary
+        yield {
+            "committed_at": print_instant(snapshot.timestamp_ms),
+            "snapshot_id": str(snapshot.snapshot_id),
+            "parent_id": id_text(snapshot.parent_snapshot_id),
+            "operation": snapshot.operation,
+            "manifest_list": snapshot.manifest_list,
+            "summary": None
+            if summary is None
+            else {key: value for key, value in summary.items() if key != "operation"},
+            "sequence_number": snapshot.sequence_number,
+            "schema_id": snapshot.schema_id,
+            "refs": names.get(snapshot.snapshot_id, []),
+        }
+
+
+def _history_rows(metadata: TableMetadata) -> Iterator[Row]:
+    line: set[int] = set()
+    if metadata.current_snapshot_id is not None:
+        head = metadata.current_snapshot_id
+        line = {snapshot.snapshot_id for snapshot in ancestors(metadata.snapshots_by_id, head)}
+    for entry in metadata.snapshot_log:
+        snapshot = metadata.snapshot(entry.snapshot_id)
+        yield {
+            "made_current_at": print_instant(entry.timestamp_ms),
+            "snapshot_id": str(entry.snapshot_id),
+            "parent_id": id_text(snapshot.parent_snapshot_id) if snapshot else None,
+            "is_current_ancestor": entry.snapshot_id in line,
+        }
+
+
+def _ref_rows(metadata: TableMetadata) -> Iterator[Row]:
+    for name, ref in metadata.refs.items():
+        yield {
+            "name": name,
+            "type": ref.type.upper(),
+            "snapshot_id": str(ref.snapshot_id),
+            "max_reference_age_in_ms": ref.max_ref_age_ms,
+            "min_snapshots_to_keep": ref.min_snapshots_to_keep,
+            "max_snapshot_age_in_ms": ref.max_snapshot_age_ms,
+        }
+
+
+def _schema_rows(metadata: TableMetadata) -> Iterator[Row]:
+    for schema in metadata.schemas:
+        identifiers = set(schema.identifier_field_ids)
+        for field_id, field in schema.all_fields.items():
+            yield {
+                "schema_id": schema.schema_id,
+                "is_current": schema.schema_id == metadata.current_schema_id,
+                "field_id": field_id,
+                "name": schema.name_of(field_id),
+                "type": type_text(field.type),
+                "required": field.required,
+                "is_identifier": field_id in identifiers,
+                "initial_default": field.initial_default,
+                "write_default": field.write_default,
+                "doc": field.doc,
+            }
+
+
+def _source_names(metadata: TableMetadata, source_ids: tuple[int, ...]) -> list[str | None]:
+    """Return names of source columns, from an older schema where the current one dropped them."""
+    newest_first: list[Schema] = [metadata.current_schema] if metadata.current_schema else []
+    newest_first += reversed(metadata.schemas)
+    return [
+        next((name for schema in newest_first if (name := schema.name_of(source_id))), None)
+        for source_id in source_ids
+    ]
+
+
+def _spec_rows(metadata: TableMetadata) -> Iterator[Row]:
+    for spec in metadata.partition_specs:
+        yield from _rows_of_spec(metadata, spec)
+
+
+def _rows_of_spec(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Row]:
+    """Yield one row a field; one without field where there is none, so that every spec shows."""
+    start = {"spec_id": spec.spec_id, "is_default": spec.spec_id == metadata.default_spec_id}
+    if not spec.fields:
+        yield start | dict.fromkeys(_SPEC_FIELD_COLUMNS)
+    for field in spec.fields:
+        yield start | {
+            "field_id": field.field_id,
+            "name": field.name,
+            "transform": field.transform.text,
+            "source_ids": list(field.source_ids),
+            "source_names": _source_names(metadata, field.source_ids),
+        }
+
+
+def _sort_order_rows(metadata: TableMetadata) -> Iterator[Row]:
+    for order in metadata.sort_orders:
+        yield from _rows_of_order(metadata, order)
+
+
+def _rows_of_order(metadata: TableMetadata, order: SortOrder) -> Iterator[Row]:
+    """Yield one row a key; one without key for the unsorted order (R-084)."""
+    is_default = order.order_id == metadata.default_sort_order_id
+    start = {"order_id": order.order_id, "is_default": is_default}
+    if not order.fields:
+        yield start | dict.fromkeys(_SORT_FIELD_COLUMNS)
+    for position, field in enumerate(order.fields):
+        yield start | {
+            "position": position,
+            "transform": field.transform.text,
+            "source_ids": list(field.source_ids),
+            "source_names": _source_names(metadata, field.source_ids),
+            "direction": field.direction,
+            "null_order": field.null_order,
+        }
+
+
+def _property_rows(metadata: TableMetadata) -> Iterator[Row]:
+    for key, value in sorted(metadata.properties.items()):
+        yield {"key": key, "value": value}
+
+
+def _metadata_log_rows(metadata: TableMetadata, metadata_location: str) -> Iterator[Row]:
+    """Yield the log, and the metadata file in use as its last row."""
+    logged = [(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log]
+    for timestamp_ms, location in [*logged, (metadata.last_updated_ms, metadata_location)]:
+        logged_id = logged_snapshot_id(metadata, timestamp_ms)
+        latest = None if logged_id is None else metadata.snapshot(logged_id)
+        yield {
+            "timestamp": print_instant(timestamp_ms),
+            "file": location,
+            "latest_snapshot_id": id_text(latest.snapshot_id) if latest else None,
+            "latest_schema_id": latest.schema_id if latest else None,
+            "latest_sequence_number": latest.sequence_number if latest else None,
+        }
+
+
+def _statistics_rows(metadata: TableMetadata) -> Iterator[Row]:
+    for file in metadata.statistics:
+        yield {
+            "snapshot_id": str(file.snapshot_id),
+            "kind": "table",
+            "statistics_path": file.statistics_path,
+            "file_size_in_bytes": file.file_size_in_bytes,
+            "file_footer_size_in_bytes": file.file_footer_size_in_bytes,
+            "blobs": [_blob(blob) for blob in file.blob_metadata],
+        }
+    for partition_file in metadata.partition_statistics:
+        yield {
+            "snapshot_id": str(partition_file.snapshot_id),
+            "kind": "partition",
+            "statistics_path": partition_file.statistics_path,
+            "file_size_in_bytes": partition_file.file_size_in_bytes,
+            "file_footer_size_in_bytes": None,
+            "blobs": [],
+        }
+
+
+def _blob(blob: Mapping[str, object]) -> Row:
+    """Blob metadata under keys of ours, its snapshot id as a string."""
+    return {
+        "type": blob.get("type"),
+        "snapshot_id": None if blob.get("snapshot-id") is None else str(blob["snapshot-id"]),
+        "sequence_number": blob.get("sequence-number"),
+        "fields": blob.get("fields"),
+        "properties": blob.get("properties"),
+    }
+
+
+_SPEC_FIELD_COLUMNS = ("field_id", "name", "transform", "source_ids", "source_names")
+_SORT_FIELD_COLUMNS = (
+    "position", "transform", "source_ids", "source_names", "direction", "null_order"
+)  # fmt: skip
+
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "snapshots": (
+        "committed_at", "snapshot_id", "parent_id", "operation", "manifest_list", "summary",
+        "sequence_number", "schema_id", "refs",
+    ),
+    "history": ("made_current_at", "snapshot_id", "parent_id", "is_current_ancestor"),
+    "refs": (
+        "name", "type", "snapshot_id", "max_reference_age_in_ms", "min_snapshots_to_keep",
+        "max_snapshot_age_in_ms",
+    ),
+    "schemas": (
+        "schema_id", "is_current", "field_id", "name", "type", "required", "is_identifier",
+        "initial_default", "write_default", "doc",
+    ),
+    "specs": ("spec_id", "is_default", *_SPEC_FIELD_COLUMNS),
+    "sort-orders": ("order_id", "is_default", *_SORT_FIELD_COLUMNS),
+    "properties": ("key", "value"),
+    "metadata-log": (
+        "timestamp", "file", "latest_snapshot_id", "latest_schema_id", "latest_sequence_number",
+    ),
+    "statistics": (
+        "snapshot_id", "kind", "statistics_path", "file_size_in_bytes",
+        "file_footer_size_in_bytes", "blobs",
+    ),
+}  # fmt: skip
+_ROWS: Mapping[str, Callable[[TableMetadata], Iterator[Row]]] = {
+    "snapshots": _snapshot_rows,
+    "history": _history_rows,
+    "refs": _ref_rows,
+    "schemas": _schema_rows,
+    "specs": _spec_rows,
+    "sort-orders": _sort_order_rows,
+    "properties": _property_rows,
+    "statistics": _statistics_rows,
+}
+METADATA_VIEWS: frozenset[str] = frozenset(_COLUMNS)
+"""Views that need nothing but the metadata file."""

@@ -1,0 +1,164 @@
+"""`icectl inspect`: what a table is, what it holds, and what it needs."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import OUTPUT, Common, TableArgument, command, option
+from icectl.commands.launch import run_of
+
+_VIEWS = (
+    "summary",
+    "health",
+    "snapshots",
+    "history",
+    "refs",
+    "manifests",
+    "files",
+    "entries",
+    "partitions",
+    "schemas",
+    "specs",
+    "sort-orders",
+    "properties",
+    "metadata-log",
+    "statistics",
+    "tree",
+    "changes",
+)
+"""For completion, which must not import what shows them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewRequest:
+    """The options of `icectl inspect`, as given."""
+
+    snapshot: Annotated[
+        str | None, option("--snapshot", metavar="ID", help="show this snapshot")
+    ] = None
+    ref: Annotated[
+        str | None, option("--ref", metavar="NAME", help="show the head of this branch or tag")
+    ] = None
+    as_of: Annotated[
+        str | None,
+        option(
+            "--as-of",
+            metavar="INSTANT",
+            help="show what was current then: ISO 8601, or 2d for two days ago",
+        ),
+    ] = None
+    all_snapshots: Annotated[
+        bool,
+        option("--all-snapshots", help="manifests, files, entries: of every snapshot together"),
+    ] = False
+    content: Annotated[
+        str | None,
+        option("--content", metavar="WHICH", help="manifests, files, entries: data or deletes"),
+    ] = None
+    from_: Annotated[
+        str | None,
+        option("--from", metavar="ID", help="changes: the earlier snapshot (default the parent)"),
+    ] = None
+    to: Annotated[
+        str | None,
+        option("--to", metavar="ID", help="changes: the later snapshot (default the current)"),
+    ] = None
+    columns: Annotated[
+        str | None,
+        option(
+            "--columns",
+            metavar="NAME,...",
+            help="these columns of the rows; a dot goes below one",
+        ),
+    ] = None
+    limit: Annotated[
+        str | None,
+        option(
+            "--limit",
+            metavar="N",
+            help="at most N rows, the newest of a log; tree: N files a manifest (default 20)",
+        ),
+    ] = None
+    format: Annotated[
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default), json, jsonl, csv; tree: mermaid too; health --check: github, "
+            "junit, sarif",
+        ),
+    ] = None
+    check: Annotated[
+        bool, option("--check", help="health: exit 4 where something needs attention")
+    ] = False
+    fail_on: Annotated[
+        str | None,
+        option("--fail-on", metavar="VERDICT", help="health: exit 4 from attention or critical on"),
+    ] = None
+    html: Annotated[
+        str | None,
+        option(
+            "--html",
+            group=OUTPUT,
+            metavar="FILE",
+            help="tree, health: write one HTML page to FILE",
+        ),
+    ] = None
+
+
+@command(
+    "inspect",
+    examples=[
+        ("icectl inspect /wh/db/t", "what the table is, and its counts"),
+        ("icectl inspect /wh/db/t health", "what maintenance it needs"),
+        ("icectl inspect 'prod.**' health --html health.html", "a page of all tables by need"),
+        ("icectl inspect prod.db.t health --fail-on critical", "for CI: exit 4 when it is bad"),
+        ("icectl inspect prod.db", "the tables in a namespace of catalog prod"),
+        ("icectl inspect s3://b/t files --ref audit --format csv", "live files of a branch"),
+        ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),
+    ],
+    exit_codes=(3, 4, 5, 10, 13, 14, 15),
+    choices={
+        "view": _VIEWS,
+        "content": ("data", "deletes"),
+        "format": ("text", "json", "jsonl", "csv", "mermaid", "github", "junit", "sarif"),
+        "fail_on": ("attention", "critical"),
+    },
+)
+def inspect(
+    common: Common,
+    table: TableArgument,
+    view: Annotated[
+        str, typer.Argument(metavar="VIEW", help="what to show, see above", show_default=False)
+    ] = "summary",
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="...",
+            help="health: the view comes after all tables, as in `TABLE TABLE health`",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    request: ViewRequest,
+) -> Outcome:
+    """Show a table's state, contents, history and health.
+
+    VIEW is one of summary (the default), health, snapshots, history, refs, manifests, files,
+    entries, partitions, schemas, specs, sort-orders, properties, metadata-log, statistics, tree
+    and changes. Views of files show the current snapshot unless another is chosen.
+
+    Where TABLE is a catalog, a namespace of one or a folder, the tables in it and below it are
+    listed, by their metadata alone; --limit, --columns and --format shape that list.
+
+    The health of many tables, those with most need first, is shown where TABLE is a catalog, a
+    namespace, a folder or a glob such as prod.sales.* or /wh/*/*, or where several are named:
+    with --html as one page. --check and --fail-on go by the worst of them.
+
+    Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
+    file is taken for the current one.
+    """
+    return run_of("inspect")(common, table, view, request, more or ())

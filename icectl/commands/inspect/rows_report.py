@@ -1,0 +1,401 @@
+"""Row views: as a table that fits the terminal, as CSV, as JSON lines.
+
+Rows are written while they are read, so that a table of any size can be shown.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from icectl.cli.console import Console
+from icectl.cli.document import csv_text, json_line
+from icectl.cli.tables import TableColumn, print_table, with_room
+from icectl.commands.inspect.changes_plan import kind_of
+from icectl.commands.inspect.views import RowSet
+from icectl.format.manifest import FileFormat
+from icectl.units import print_duration, print_size
+
+_CHUNK = 5_000
+"""Rows that share one set of column widths; headings are repeated after as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """One column of a text table, and the row members that it is made of."""
+
+    heading: str
+    members: tuple[str, ...]
+    show: Callable[..., str]
+    align: Literal["left", "right"] = "left"
+    cut: Literal["middle", "end"] | None = None
+    is_spare: bool = False
+
+
+def text_members(view: str) -> tuple[str, ...]:
+    """Return the columns of the rows that the text form of a view shows."""
+    return tuple(dict.fromkeys(member for each in TEXT_VIEWS[view] for member in each.members))
+
+
+def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
+    """Print rows as text; locations below `base`, the table's, are printed from there on."""
+    _print(console, TEXT_VIEWS[view], _shortened(row_set.rows, beginnings(base)))
+
+
+def print_chosen(console: Console, row_set: RowSet) -> None:
+    """Print the columns that the caller named, with their values as they are."""
+    columns = [TextColumn(name, (name,), plain, cut="middle") for name in row_set.columns]
+    _print(console, columns, row_set.rows, whole=True)
+
+
+def print_csv(console: Console, row_set: RowSet) -> None:
+    """Write rows as CSV with one header."""
+    names = row_set.columns
+    console.write(csv_text(names, []))
+    for chunk in _chunks(row_set.rows):
+        console.write(csv_text(names, chunk).removeprefix(csv_text(names, [])))
+
+
+def print_json_lines(console: Console, row_set: RowSet) -> None:
+    """Write rows as one JSON object a line."""
+    for row in row_set.rows:
+        console.print(json_line({name: row.get(name) for name in row_set.columns}))
+
+
+def plain(value: object) -> str:
+    """Return a value as text: nested ones as JSON, null as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, default=str)
+    return str(value)
+
+
+def _print(
+    console: Console,
+    columns: Sequence[TextColumn],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    whole: bool = False,
+) -> None:
+    """Print rows in chunks; unless `whole`, a column without a value in a chunk is left out."""
+    number = -1
+    for number, chunk in enumerate(_chunks(rows)):
+        if number > 0:
+            console.print()
+        cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
+        told = [at for at, values in enumerate(cells) if whole or any(values)]
+        headings = [
+            TableColumn(each.heading, each.align, each.cut, each.is_spare)
+            for each in (columns[at] for at in told)
+        ]
+        lines = list(zip(*(cells[at] for at in told), strict=True))
+        shown = with_room(headings, lines, console.width)
+        chosen = [[line[at] for at in shown] for line in lines]
+        print_table(console, [headings[at] for at in shown], chosen)
+    if number < 0:
+        console.note("nothing to show: there are no rows")
+
+
+def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield chunk
+
+
+def beginnings(base: str) -> tuple[str, ...]:
+    """List what locations below the table's begin with: local ones have three spellings."""
+    path = re.sub("^file:(//(localhost)?)?(?=/)", "", f"{base.rstrip('/')}/")
+    return (path, f"file:{path}", f"file://{path}") if path.startswith("/") else (path,)
+
+
+def below(location: str, starts: Sequence[str]) -> str:
+    """Return a location from the table's on; whole where it lies elsewhere."""
+    return location.removeprefix(next((one for one in starts if location.startswith(one)), ""))
+
+
+def _shortened(
+    rows: Iterable[Mapping[str, Any]], starts: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield rows whose locations lack the part that all of them share."""
+    for row in rows:
+        yield {
+            name: below(value, starts) if name in _LOCATIONS and value else value
+            for name, value in row.items()
+        }
+
+
+_LOCATIONS = frozenset({"file_path", "data_file.file_path"})
+
+
+def _size(value: int | None) -> str:
+    return "?" if value is None else print_size(value)
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _moment(value: str | None) -> str:
+    """Return an instant to the second, under a heading that says UTC."""
+    return "" if value is None else f"{value[:10]} {value[11:19]}"
+
+
+def _name(location: str | None) -> str:
+    return "" if location is None else location.rpartition("/")[2]
+
+
+def _stored_size(file_size: int, blob_size: int | None) -> str:
+    return print_size(file_size if blob_size is None else blob_size)
+
+
+def _some(value: int | None) -> str:
+    return f"{value:,}" if value else ""
+
+
+def _some_size(value: int | None) -> str:
+    return print_size(value) if value else ""
+
+
+def _verdict(value: str | None) -> str:
+    return value or "not read"
+
+
+def _percent(value: float | None) -> str:
+    return f"{value:.0%}" if value else ""
+
+
+def _age(value: int | None) -> str:
+    return "default" if value is None else print_duration(value)
+
+
+def _kept(value: int | None) -> str:
+    return "default" if value is None else f"{value:,}"
+
+
+def _names(value: Sequence[str | None] | None) -> str:
+    return ", ".join(name or "?" for name in value or ())
+
+
+def _mark(value: object) -> str:
+    return "yes" if value else ""
+
+
+def _total(summary: Mapping[str, str] | None, added: str, removed: str) -> str:
+    """Print what a snapshot added and removed, by its own summary."""
+    told = summary or {}
+    parts = [f"+{told[added]}"] if told.get(added, "0") != "0" else []
+    parts += [f"-{told[removed]}"] if told.get(removed, "0") != "0" else []
+    return " ".join(parts)
+
+
+def _changed_files(summary: Mapping[str, str] | None) -> str:
+    return _total(summary, "added-data-files", "deleted-data-files")
+
+
+def _changed_deletes(summary: Mapping[str, str] | None) -> str:
+    return _total(summary, "added-delete-files", "removed-delete-files")
+
+
+def _changed_records(summary: Mapping[str, str] | None) -> str:
+    return _total(summary, "added-records", "deleted-records")
+
+
+_KINDS: Mapping[str, str] = {
+    "data": "data",
+    "position-deletes": "positions",
+    "equality-deletes": "equality",
+    "deletion-vector": "vector",
+}
+
+
+def _kind(content: int, file_format: str) -> str:
+    return _KINDS[kind_of(content, FileFormat[file_format])]
+
+
+def _manifest_kind(content: int) -> str:
+    return "deletes" if content else "data"
+
+
+def _manifest_files(data: int | None, deletes: int | None) -> str:
+    """Return the number of data and of delete files, one of which is zero."""
+    return "?" if data is None or deletes is None else f"{data + deletes:,}"
+
+
+def _ranges(summaries: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(_range(each["lower_bound"], each["upper_bound"]) for each in summaries)
+
+
+def _range(lower: str | None, upper: str | None) -> str:
+    if lower is None and upper is None:
+        return "null"
+    return f"{lower}" if lower == upper else f"{lower}..{upper}"
+
+
+def _status(status: int) -> str:
+    return ("existing", "added", "deleted")[status]
+
+
+def _blob_types(blobs: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(dict.fromkeys(str(blob["type"]) for blob in blobs))
+
+
+def _defaults(initial: object, write: object) -> str:
+    return plain(initial if initial is not None else write)
+
+
+def _column(
+    heading: str,
+    members: str,
+    show: Callable[..., str] = plain,
+    align: Literal["left", "right"] = "left",
+    cut: Literal["middle", "end"] | None = None,
+) -> TextColumn:
+    return TextColumn(heading, tuple(members.split()), show, align, cut)
+
+
+def _number(
+    heading: str, member: str, show: Callable[..., str] = _count, *, is_spare: bool = False
+) -> TextColumn:
+    return TextColumn(heading, (member,), show, align="right", is_spare=is_spare)
+
+
+TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
+    "snapshots": (
+        _column("snapshot", "snapshot_id"),
+        _column("committed (UTC)", "committed_at", _moment),
+        _column("operation", "operation"),
+        _column("files", "summary", _changed_files, "right"),
+        _column("rows", "summary", _changed_records, "right"),
+        _column("deletes", "summary", _changed_deletes, "right"),
+        _column("refs", "refs", _names, cut="end"),
+    ),
+    "history": (
+        _column("made current (UTC)", "made_current_at", _moment),
+        _column("snapshot", "snapshot_id"),
+        _column("parent", "parent_id"),
+        _column("ancestor", "is_current_ancestor"),
+    ),
+    "refs": (
+        _column("name", "name", cut="end"),
+        _column("type", "type", str.lower),
+        _column("snapshot", "snapshot_id"),
+        _column("ref age", "max_reference_age_in_ms", _age, "right"),
+        _number("keep", "min_snapshots_to_keep", _kept),
+        _column("snapshot age", "max_snapshot_age_in_ms", _age, "right"),
+    ),
+    "manifests": (
+        _column("content", "content", _manifest_kind),
+        _number("spec", "partition_spec_id"),
+        *(
+            _column(
+                state,
+                f"{state}_data_files_count {state}_delete_files_count",
+                _manifest_files,
+                "right",
+            )
+            for state in ("added", "existing", "deleted")
+        ),
+        _number("dead", "dead_files_count", _some),
+        _number("size", "length", _size),
+        _column("partitions", "partition_summaries", _ranges, cut="end"),
+        _column("manifest", "path", _name, cut="middle"),
+    ),
+    "files": (
+        _column("content", "content file_format", _kind),
+        _column("partition", "partition_path", cut="middle"),
+        _number("records", "record_count"),
+        _column("size", "file_size_in_bytes content_size_in_bytes", _stored_size, "right"),
+        _column("file", "file_path", cut="middle"),
+    ),
+    "entries": (
+        _column("status", "status", _status),
+        _column("snapshot", "snapshot_id"),
+        _number("seq", "sequence_number"),
+        _column("content", "data_file.content data_file.file_format", _kind),
+        _number("records", "data_file.record_count"),
+        _column("file", "data_file.file_path", cut="middle"),
+    ),
+    "partitions": (
+        _column("partition", "partition_path", cut="middle"),
+        _number("spec", "spec_id"),
+        _number("files", "file_count"),
+        _number("records", "record_count"),
+        _number("size", "total_data_file_size_in_bytes", _size),
+        _number("positions", "position_delete_record_count", _some),
+        _number("equality", "equality_delete_record_count", _some),
+        _column("updated (UTC)", "last_updated_at", _moment),
+    ),
+    "changes": (
+        _column("change", "change"),
+        _column("content", "kind", _KINDS.__getitem__),
+        _column("partition", "partition_path", cut="middle"),
+        _number("records", "record_count"),
+        _number("size", "file_size_in_bytes", _size),
+        _column("file", "file_path", cut="middle"),
+    ),
+    "schemas": (
+        _number("schema", "schema_id"),
+        _column("current", "is_current", _mark),
+        _number("id", "field_id"),
+        _column("name", "name", cut="end"),
+        _column("type", "type", cut="end"),
+        _column("required", "required", _mark),
+        _column("key", "is_identifier", _mark),
+        _column("default", "initial_default write_default", _defaults, cut="end"),
+        _column("doc", "doc", cut="end"),
+    ),
+    "specs": (
+        _number("spec", "spec_id"),
+        _column("default", "is_default", _mark),
+        _column("field", "field_id", plain, "right"),
+        _column("name", "name", cut="end"),
+        _column("transform", "transform"),
+        _column("source", "source_names", _names, cut="end"),
+    ),
+    "sort-orders": (
+        _number("order", "order_id"),
+        _column("default", "is_default", _mark),
+        _column("transform", "transform"),
+        _column("source", "source_names", _names, cut="end"),
+        _column("direction", "direction"),
+        _column("nulls", "null_order"),
+    ),
+    "properties": (_column("property", "key"), _column("value", "value", cut="end")),
+    "metadata-log": (
+        _column("written (UTC)", "timestamp", _moment),
+        _column("snapshot", "latest_snapshot_id"),
+        _number("schema", "latest_schema_id", plain),
+        _number("seq", "latest_sequence_number", plain),
+        _column("file", "file", _name, cut="end"),
+    ),
+    "warehouse": (
+        _column("table", "table", cut="middle"),
+        _column("health", "verdict", _verdict),
+        _number("files", "data_file_count", _some, is_spare=True),
+        _number("size", "data_file_bytes", _some_size, is_spare=True),
+        _number("deleted", "deleted_ratio", _percent, is_spare=True),
+        _number("to merge", "surplus_file_count", _some),
+        _number("to expire", "expirable_snapshot_count", _some),
+        _number("to free", "reclaimable_bytes", _some_size),
+    ),
+    "tables": (
+        _column("table", "table", cut="middle"),
+        _number("version", "format_version", plain, is_spare=True),
+        _column("updated (UTC)", "last_updated", _moment),
+        _number("snapshots", "snapshot_count", _some, is_spare=True),
+        _number("files", "file_count", plain, is_spare=True),
+        _number("size", "file_bytes", _size),
+    ),
+    "statistics": (
+        _column("snapshot", "snapshot_id"),
+        _column("kind", "kind"),
+        _number("size", "file_size_in_bytes", _size),
+        _column("blobs", "blobs", _blob_types, cut="end"),
+        _column("file", "statistics_path", _name, cut="middle"),
+    ),
+}

@@ -1,0 +1,492 @@
+"""The views of `icectl inspect`: options checked, the view run, its output chosen."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import chain, islice
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from icectl.catalog.metadata_files import METADATA_FOLDER
+from icectl.cli.app import COMMANDS
+from icectl.cli.console import Console
+from icectl.cli.document import Outcome
+from icectl.cli.naming import may_be_short, name_in_catalog, name_in_hints
+from icectl.cli.options import Common
+from icectl.cli.session import identity_of, open_session
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    HEALTH_LIMITS,
+    Settings,
+    parse_count,
+    parse_option,
+)
+from icectl.cli.targets import is_many as is_many_tables
+from icectl.commands.inspect import read
+from icectl.commands.inspect import rows_report as row_output
+from icectl.commands.inspect.entry_rows import CONTENTS
+from icectl.commands.inspect.options import ViewRequest
+from icectl.commands.inspect.read import RowRequest, is_incomplete, oddities_of
+from icectl.commands.inspect.summary_report import print_changes, print_summary
+from icectl.commands.inspect.views import VIEWS, Row, RowSet, View
+from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
+from icectl.errors import (
+    NO_TABLE,
+    Incomplete,
+    ProblemsFound,
+    StorageError,
+    TableNotFound,
+    UsageError,
+)
+from icectl.table.reader import Gaps, Reader
+from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
+from icectl.units import parse_instant
+
+if TYPE_CHECKING:  # which is imported where it is shown
+    from icectl.commands.inspect.health_plan import HealthLimits
+
+_HEALTH = "health"
+_DEFAULT_TREE_LIMIT = 20
+_VERDICTS = ("ok", "attention", "critical")
+_LAZY_TEXT = frozenset({"files", "entries"})
+"""Views whose text form asks the manifests only for what it prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedRequest:
+    """The options, parsed; what does not concern the view was refused."""
+
+    view: View
+    table: str
+    choice: SnapshotChoice
+    all_snapshots: bool
+    content: str | None
+    from_id: int | None
+    to_id: int | None
+    columns: tuple[str, ...] | None
+    limit: int | None
+    format: str
+    html: str | None
+    engine: str
+    fails_from: int
+    limits: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A view's result for JSON, and how to print it otherwise."""
+
+    result: Row
+    render: Callable[[Console], None]
+
+
+def run(
+    common: Common, table: str, view: str, options: ViewRequest, more: Sequence[str] = ()
+) -> Outcome:
+    """Run one view; with `more` words the last is the view, and the others are tables.
+
+    Raises: UsageError for options that make no sense together; what reading the table raises.
+    """
+    words = [table, view, *more]
+    tables, view = words[:-1], words[-1]
+    if len(tables) > 1 and _view(tables[0], view).name != _HEALTH:
+        raise UsageError(
+            f"the view `{view}` is of one table, and {len(tables)} are named",
+            hint="`health` alone takes several",
+        )
+    if view == _HEALTH and _is_warehouse(common, tables, options):
+        return _show_warehouse(common, tables, options)
+    try:
+        return _of_one(common, table, view, options)
+    except TableNotFound as error:
+        if view != _HEALTH or error.error_id != TableNotFound.id or _is_of_snapshot(options):
+            raise
+        try:
+            return _show_warehouse(common, tables, options)
+        except (TableNotFound, StorageError):
+            raise error from None
+
+
+def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> bool:
+    """Whether the health of tables is asked for that may be several, or as tables are listed."""
+    if _is_of_snapshot(options) or (len(tables) == 1 and tables[0] in VIEWS):
+        return False
+    asks_for_rows = options.limit or options.columns or _format(common, options) in _ROW_PRINTERS
+    is_many = is_many_tables(common, tables) or _is_namespace(common, tables[0])
+    return is_many or bool(asks_for_rows or options.html)
+
+
+def _is_of_snapshot(options: ViewRequest) -> bool:
+    return bool(options.snapshot or options.ref or options.as_of)
+
+
+def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> Outcome:
+    """Return the health of many tables."""
+    from icectl.commands.inspect import warehouse
+    from icectl.rows.choice import choose_engine
+
+    wanted = _format(common, options)
+    _check_options(VIEWS[_HEALTH], options, wanted, several=True)
+    columns, settings = _names(options.columns), common.shell.settings
+    unknown = set(columns or ()) - set(WAREHOUSE_COLUMNS)
+    if unknown:
+        raise UsageError(
+            f"the health of tables has no column `{min(unknown)}`",
+            hint=f"columns: {', '.join(WAREHOUSE_COLUMNS)}",
+        )
+    chosen = row_output.print_chosen if columns else None
+    request = warehouse.WarehouseRequest(
+        limits=_health_limits(_limits(settings)),
+        fails_from=_fails_from(options),
+        engine=choose_engine(settings.read(COMPACT_ENGINE) or "auto"),
+        printer=_ROW_PRINTERS.get(wanted, chosen),
+        columns=columns,
+        limit=parse_option("--limit", options.limit, parse_count),
+        html=options.html,
+        write=_write,
+    )
+    return warehouse.run(common, tables, request)
+
+
+def _of_one(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
+    """Run a view of one table, or list tables."""
+    if _is_listing(common, table, view, options):
+        return _listing(common, table, options)
+    try:
+        return _show_table(common, table, view, options)
+    except TableNotFound as error:
+        if error.error_id != TableNotFound.id or not _may_be_listing(view, options):
+            raise
+        try:
+            return _listing(common, table, options)
+        except (TableNotFound, StorageError):
+            raise error from None
+
+
+def _is_listing(common: Common, table: str, view: str, options: ViewRequest) -> bool:
+    """Whether TABLE is a catalog or a namespace of one, or is asked for what only a listing has."""
+    if not _may_be_listing(view, options) or table in VIEWS:
+        return False
+    if _is_namespace(common, table):
+        return True
+    asks_for_rows = options.limit or options.columns or _format(common, options) in ("jsonl", "csv")
+    return bool(asks_for_rows) and not Path(table, METADATA_FOLDER).is_dir()
+
+
+def _is_namespace(common: Common, table: str) -> bool:
+    """Return whether TABLE is a name in a catalog too short for a table's."""
+    if not may_be_short(common, table):
+        return False
+    name = name_in_catalog(common, table)
+    return name is not None and len(name.parts) < 2
+
+
+def _may_be_listing(view: str, options: ViewRequest) -> bool:
+    """Return whether no option asks for anything of one table."""
+    return view == "summary" and not any(
+        (options.snapshot, options.ref, options.as_of, options.all_snapshots, options.content,
+         options.from_, options.to, options.html, options.check, options.fail_on)
+    )  # fmt: skip
+
+
+def _listing(common: Common, table: str, options: ViewRequest) -> Outcome:
+    from icectl.commands.inspect.listing import ListOptions, list_tables
+
+    columns = _names(options.columns)
+    return list_tables(common, ListOptions(table, columns, options.limit, _format(common, options)))
+
+
+def _format(common: Common, options: ViewRequest) -> str:
+    """Return the format of the output. Raises: UsageError, where two are asked for."""
+    if common.json and options.format not in (None, "json"):
+        raise UsageError(
+            f"`--json` and `--format {options.format}` exclude each other", hint="leave one out"
+        )
+    return "json" if common.json else options.format or "text"
+
+
+def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
+    request = _parsed(common, table, view, options)
+    request = replace(request, table=name_in_hints(common, table))
+    session = open_session(common, table, read_only=True)
+    reader = session.read("shown")
+    if request.view.name != "changes":  # what one side lacks would be shown as a change
+        reader = replace(reader, gaps=Gaps())
+    shown = _SHOW.get(request.view.name, _show_rows)(reader, request)
+
+    def render(console: Console) -> None:
+        shown.render(console)
+        if _lacks(reader, request):  # files and entries are read while they are printed
+            raise Incomplete("part of the view is missing, as the warnings above tell")
+
+    incomplete = request.format == "json" and _lacks(reader, request)
+    fails = _VERDICTS.index(shown.result.get("verdict", "ok")) >= request.fails_from
+    return Outcome(
+        command="inspect",
+        result={"view": request.view.name, **shown.result},
+        render=render,
+        table=identity_of(reader.loaded),
+        exit_code=ProblemsFound.exit_code if fails else Incomplete.exit_code if incomplete else 0,
+        status="incomplete" if incomplete else "done",
+    )
+
+
+def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
+    result = read.summary(reader, request.choice)
+    return _Shown(result, lambda console: print_summary(console, result))
+
+
+def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect.health import health
+    from icectl.commands.inspect.health_report import print_health
+    from icectl.rows.choice import choose_engine
+
+    limits = _health_limits(request.limits)
+    result = health(reader, request.choice, frozenset(COMMANDS), limits)
+    engine = choose_engine(request.engine)
+    result = {**result, "engine": engine.name}
+    return _Shown(result, lambda console: print_health(console, result, request.table, engine))
+
+
+def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect.changes import changes
+    from icectl.commands.inspect.changes_plan import CHANGED_FILE_COLUMNS
+
+    result = changes(reader, request.from_id, request.to_id, request.limit)
+    printer = _ROW_PRINTERS.get(request.format)
+    if printer is not None:
+        files = RowSet(CHANGED_FILE_COLUMNS, result["files"])
+        return _Shown(result, lambda console: printer(console, files))
+    base = reader.metadata.location
+    return _Shown(result, lambda console: print_changes(console, result, base))
+
+
+def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect.tree_page import tree_page
+    from icectl.commands.inspect.tree_plan import tree_json
+    from icectl.commands.inspect.tree_report import mermaid, print_tree
+
+    root = read.tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
+    base = reader.metadata.location
+    result = {"tree": tree_json(root), "html": request.html}
+    if request.html is not None:
+        written = request.html
+        _write(written, tree_page(root, base))
+        return _Shown(result, lambda console: console.say(f"wrote {written}"))
+    if request.format == "mermaid":
+        return _Shown(result, lambda console: console.write(mermaid(root, base)))
+    return _Shown(result, lambda console: print_tree(console, root, base))
+
+
+def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
+    columns, view = request.columns, request.view.name
+    if columns is None and request.format == "text" and view in _LAZY_TEXT:
+        columns = row_output.text_members(view)
+    rows = read.rows(
+        reader,
+        RowRequest(
+            view=request.view,
+            choice=request.choice,
+            all_snapshots=request.all_snapshots,
+            content=request.content,
+            columns=columns,
+            limit=request.limit,
+        ),
+    )
+    result: dict[str, object] = {"snapshot_id": _snapshot_id(reader, request)}
+    if request.format == "json":
+        result["rows"] = list(rows.rows)
+    else:
+        rows = _begun(rows, reader, request)
+    return _Shown(result, lambda console: _print_rows(console, rows, request, reader))
+
+
+def _begun(rows: RowSet, reader: Reader, request: _ParsedRequest) -> RowSet:
+    """Return the same rows, where there are any; before a header is printed it is known.
+
+    Raises: what keeps all of them from being read.
+    """
+    left = iter(rows.rows)
+    first = list(islice(left, 1))
+    if not first:
+        every = request.all_snapshots
+        is_incomplete(reader, request.view, request.choice, all_snapshots=every)
+    return RowSet(rows.columns, chain(first, left))
+
+
+def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
+    """Tell of what is odd in what was shown, and whether part of it is missing.
+
+    Raises: what keeps all of it from being shown.
+    """
+    every = request.all_snapshots
+    incomplete = is_incomplete(reader, request.view, request.choice, all_snapshots=every)
+    for message in oddities_of(reader):
+        reader.progress.warn(message)
+    return incomplete
+
+
+def _print_rows(console: Console, rows: RowSet, request: _ParsedRequest, reader: Reader) -> None:
+    printer = _ROW_PRINTERS.get(request.format)
+    if printer is not None:
+        printer(console, rows)
+    elif request.columns is not None:
+        row_output.print_chosen(console, rows)
+    else:
+        row_output.print_rows(console, request.view.name, rows, reader.metadata.location)
+
+
+def _snapshot_id(reader: Reader, request: _ParsedRequest) -> str | None:
+    """Return the snapshot that rows are of; None for views of the table and of all snapshots."""
+    if not request.view.of_snapshot or request.all_snapshots:
+        return None
+    snapshot = chosen_snapshot(reader.metadata, request.choice)
+    return None if snapshot is None else str(snapshot.snapshot_id)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, "utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StorageError(
+            f"`--html`: cannot write `{path}`: {reason}",
+            hint="name a file in a folder that is there and can be written to",
+        ) from error
+
+
+_SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
+    "summary": _show_summary,
+    "health": _show_health,
+    "changes": _show_changes,
+    "tree": _show_tree,
+}
+_ROW_PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {
+    "jsonl": row_output.print_json_lines,
+    "csv": row_output.print_csv,
+}
+
+
+def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) -> _ParsedRequest:
+    view = _view(table, view_name)
+    wanted = _format(common, options)
+    _check_options(view, options, wanted)
+    now_ms = common.shell.env.now_ms()
+    choice = SnapshotChoice(
+        snapshot_id=parse_snapshot_id("--snapshot", options.snapshot),
+        ref=options.ref,
+        as_of_ms=parse_option("--as-of", options.as_of, lambda text: parse_instant(text, now_ms)),
+    )
+    if choice.count > 1:
+        raise UsageError("`--snapshot`, `--ref` and `--as-of` exclude each other")
+    if choice.count and options.all_snapshots:
+        raise UsageError("`--all-snapshots` shows every snapshot; it excludes choosing one")
+    return _ParsedRequest(
+        view=view,
+        table=table,
+        choice=choice,
+        all_snapshots=options.all_snapshots,
+        content=options.content,
+        from_id=parse_snapshot_id("--from", options.from_),
+        to_id=parse_snapshot_id("--to", options.to),
+        columns=_names(options.columns),
+        limit=parse_option("--limit", options.limit, parse_count),
+        format=wanted,
+        html=options.html,
+        engine=common.shell.settings.read(COMPACT_ENGINE) or "auto",
+        fails_from=_fails_from(options),
+        limits=_limits(common.shell.settings),
+    )
+
+
+def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
+    """Return the limits of health that the settings have, by the name of the measure."""
+    by_measure = {}
+    for setting in HEALTH_LIMITS:
+        limits = settings.read(setting)
+        if limits is not None:
+            by_measure[setting.key.rpartition(".")[2].replace("-", "_")] = limits
+    return by_measure
+
+
+def _health_limits(limits: Mapping[str, tuple[float, float]]) -> "HealthLimits":
+    from icectl.commands.inspect.health_plan import HealthLimits, MeasureLimits
+
+    return HealthLimits(**{name: MeasureLimits(*pair) for name, pair in limits.items()})
+
+
+def _fails_from(options: ViewRequest) -> int:
+    """Return the place of the mildest verdict that ends with 4.
+
+    Behind all of them where none does.
+    """
+    if options.fail_on is not None:
+        return _VERDICTS.index(options.fail_on)
+    return _VERDICTS.index("attention") if options.check else len(_VERDICTS)
+
+
+def _view(table: str, name: str) -> View:
+    """Find a view by its name; tell when it stands in the place of the table."""
+    view = VIEWS.get(name)
+    if view is not None and not (table in VIEWS and not Path(table).is_dir()):
+        return view
+    if table in VIEWS and name not in VIEWS:
+        raise UsageError(
+            "the table comes before the view", hint=f"`icectl inspect {quote(name)} {table}`"
+        )
+    if view is not None:
+        raise UsageError(
+            f"`{table}` is a view, and no table is named",
+            hint=f"`icectl inspect TABLE {table}`",
+            id=NO_TABLE,
+        )
+    near = get_close_matches(name, VIEWS, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"views: {', '.join(VIEWS)}"
+    raise UsageError(f"there is no view `{name}`", hint=hint)
+
+
+def _check_options(view: View, options: ViewRequest, wanted: str, *, several: bool = False) -> None:
+    """Refuse options that mean nothing to the view; `several` where it is of several tables."""
+    changes, tree = view.name == "changes", view.name == "tree"
+    rows = view.rows or several
+    for option, value, concerned in (
+        ("--snapshot", options.snapshot, view.of_snapshot),
+        ("--ref", options.ref, view.of_snapshot),
+        ("--as-of", options.as_of, view.of_snapshot),
+        ("--all-snapshots", options.all_snapshots or None, view.all_snapshots),
+        ("--content", options.content, view.by_content),
+        ("--from", options.from_, changes),
+        ("--to", options.to, changes),
+        ("--columns", options.columns, rows),
+        ("--limit", options.limit, rows or changes or tree),
+        ("--html", options.html, tree or several),
+        ("--check", options.check or None, view.name == "health"),
+        ("--fail-on", options.fail_on, view.name == "health"),
+    ):
+        if value is not None and not concerned:
+            raise UsageError(f"`{option}` means nothing to the view `{view.name}`")
+    formats = ["text", "json"]
+    formats += ["jsonl", "csv"] if rows or changes else []
+    formats += ["mermaid"] if tree else []
+    if options.check or options.fail_on:
+        from icectl.cli.ci import CI_FORMATS
+
+        formats += CI_FORMATS
+    if wanted not in formats:
+        message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
+        raise UsageError(message)
+    if options.fail_on not in (None, "attention", "critical"):
+        message = f"`--fail-on` is `attention` or `critical`, not `{options.fail_on}`"
+        raise UsageError(message)
+    if options.content is not None and options.content not in CONTENTS:
+        raise UsageError(f"`--content` is `data` or `deletes`, not `{options.content}`")
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError("`--columns` names no column")
+    return names

@@ -1,0 +1,144 @@
+"""The summary and changes views as text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from icectl.cli.console import Console
+from icectl.cli.tables import print_pairs
+from icectl.commands.inspect.rows_report import print_rows
+from icectl.commands.inspect.views import RowSet
+from icectl.units import print_count, print_size
+
+_PROPERTIES_SHOWN = 8
+
+
+def print_summary(console: Console, found: Mapping[str, Any]) -> None:
+    """Print what a table is and what its snapshot holds."""
+    print_pairs(console, _table_pairs(found))
+    console.print()
+    print_pairs(console, _snapshot_pairs(found))
+    properties = found["properties"]
+    if properties:
+        console.print()
+        console.print(console.style("properties", "bold"))
+        print_pairs(console, sorted(properties.items())[:_PROPERTIES_SHOWN], indent=2)
+        if len(properties) > _PROPERTIES_SHOWN:
+            console.print(f"  and {len(properties) - _PROPERTIES_SHOWN} more: view `properties`")
+
+
+def print_changes(console: Console, found: Mapping[str, Any], base: str) -> None:
+    """Print what lies between two snapshots, and the files."""
+    print_pairs(
+        console,
+        [
+            ("from", _snapshot_text(found["from_snapshot_id"], found["from_committed_at"])),
+            ("to", _snapshot_text(found["to_snapshot_id"], found["to_committed_at"])),
+            ("added", _changed(found, "added")),
+            ("removed", _changed(found, "removed")),
+            *_live_rows(found["row_changes"]),
+        ],
+    )
+    if not found["from_is_ancestor"]:
+        console.print("the first is not an ancestor of the second")
+    if found["files"]:
+        console.print()
+        print_rows(console, "changes", RowSet((), found["files"]), base)
+    if found["files_left_out"]:
+        console.print(f"and {found['files_left_out']:,} files more")
+
+
+def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
+    """Tell how many rows a reader sees more and less, where roots of version 4 tell."""
+    if counted is None:
+        return []
+    return [("live rows", f"{counted['added_rows']:,} more, {counted['removed_rows']:,} less")]
+
+
+def _changed(found: Mapping[str, Any], change: str) -> str:
+    text = (
+        f"{print_count(found[f'{change}_files'], 'data file')}, {found[f'{change}_rows']:,} rows, "
+        f"{print_size(found[f'{change}_bytes'])}"
+    )
+    delete_files = found[f"{change}_delete_files"]
+    return f"{text}; {print_count(delete_files, 'delete file')}" if delete_files else text
+
+
+def _snapshot_text(snapshot_id: str | None, committed_at: str | None) -> str:
+    return "before the first snapshot" if snapshot_id is None else f"{snapshot_id}  {committed_at}"
+
+
+def _table_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("table", found["location"]),
+        ("format version", _version(found)),
+        ("uuid", found["uuid"] or "none"),
+        ("metadata", found["metadata_location"].removeprefix(f"{found['location']}/")),
+        ("last updated", found["last_updated"]),
+        (
+            "schema, spec, order",
+            f"{found['schema_id']}, {found['partition_spec_id']}, {found['sort_order_id']}",
+        ),
+        ("snapshots", f"{found['snapshot_count']:,}"),
+        ("refs", _refs(found["refs"])),
+    ]
+
+
+def _version(found: Mapping[str, Any]) -> str:
+    layout = f", layout {found['layout']}" if "layout" in found else ""
+    return f"{found['format_version']}{layout}"
+
+
+def _refs(refs: Mapping[str, Any]) -> str:
+    main_first = sorted(refs.items(), key=lambda item: item[0] != "main")
+    names = [name if ref["type"] == "branch" else f"{name} (tag)" for name, ref in main_first]
+    if not names:
+        return "none"
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4:,} more"
+
+
+def _snapshot_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if found["snapshot_id"] is None:
+        none = "none is current" if found["snapshot_count"] else "none: the table is empty"
+        return [("snapshot", none)]
+    current = found["snapshot_id"] == found["current_snapshot_id"]
+    operation = found["operation"] or "operation unknown"
+    snapshot = [
+        ("snapshot", f"{found['snapshot_id']}{' (current)' if current else ''}"),
+        ("committed", f"{found['committed_at']}, {operation}"),
+    ]
+    if found["manifest_count"] is None:
+        return [*snapshot, ("files", "unknown: what it lists cannot be read")]
+    return [
+        *snapshot,
+        ("manifests", f"{found['manifest_count']:,}, {print_size(found['manifest_bytes'])}"),
+        ("data files", f"{found['data_file_count']:,}, {print_size(found['data_file_bytes'])}"),
+        ("records", _records(found)),
+        ("delete files", _delete_files(found)),
+    ]
+
+
+def _records(found: Mapping[str, Any]) -> str:
+    count = f"{found['record_count']:,}"
+    return f"{count} before deletes" if found["delete_file_count"] else count
+
+
+def _delete_files(found: Mapping[str, Any]) -> str:
+    """Delete files of each kind there is, with the positions and values they delete."""
+    kinds = [
+        ("position_delete_file_count", "position"),
+        ("equality_delete_file_count", "equality"),
+        ("deletion_vector_count", "vectors"),
+    ]
+    parts = [f"{found[key]:,} {name}" for key, name in kinds if found[key]]
+    if not parts:
+        return "none"
+    deleted = [
+        print_count(found[key], noun)
+        for key, noun in (
+            ("position_delete_record_count", "position"),
+            ("equality_delete_record_count", "key"),
+        )
+        if found[key]
+    ]
+    return f"{', '.join([*parts, print_size(found['delete_file_bytes'])])}; {', '.join(deleted)}"

@@ -1,0 +1,379 @@
+"""The health of many tables as one HTML page that needs nothing else: the whole, then the parts.
+
+Bars are as wide as their part of the longest, and figures over time are one SVG element each, so
+that no script has to draw anything. Colours follow the reader's light or dark mode.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from icectl.cli.escapes import as_html
+from icectl.commands.inspect.health_report import CHECKS as CHECK_TITLES
+from icectl.commands.inspect.health_report import band
+from icectl.commands.inspect.views import Row
+from icectl.commands.inspect.warehouse_plan import CHECKS, totals
+from icectl.commands.many_report import TableEnd
+from icectl.units import print_count, print_instant, print_size
+
+_DAY_MS = 86_400_000
+_MOST = 60
+"""Periods that a figure has at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Some days: bytes of all tables at their end, and the snapshots committed in them."""
+
+    from_ms: int
+    day_count: int
+    total_bytes: int
+    snapshot_count: int
+
+    @property
+    def until_ms(self) -> int:
+        """The first millisecond after it."""
+        return self.from_ms + self.day_count * _DAY_MS
+
+
+def periods(histories: Sequence[Mapping[str, Any]]) -> list[Period]:
+    """Put the histories of tables together, in periods of as many days each as make at most 60.
+
+    A table counts with what its last day up to then says. Before its first it counts with that
+    too, where older snapshots have expired, and else with nothing.
+    """
+    days = [day["day_ms"] for history in histories for day in history["days"]]
+    if not days:
+        return []
+    first, last = min(days), max(days)
+    day_count = -(-((last - first) // _DAY_MS + 1) // _MOST)
+    length = day_count * _DAY_MS
+    count = (last - first) // length + 1
+    totals, snapshots = [0] * count, [0] * count
+    for history in histories:
+        known = _known_before(history)
+        at = 0
+        for day in history["days"]:
+            number = (day["day_ms"] - first) // length
+            snapshots[number] += day["snapshot_count"]
+            for between in range(at, number):
+                totals[between] += known
+            at = number
+            known = known if day["total_bytes"] is None else day["total_bytes"]
+        for after in range(at, count):
+            totals[after] += known
+    return [
+        Period(first + number * length, day_count, totals[number], snapshots[number])
+        for number in range(count)
+    ]
+
+
+def _known_before(history: Mapping[str, Any]) -> int:
+    """Return what a table counts with before the first of its days."""
+    said = [day["total_bytes"] for day in history["days"] if day["total_bytes"] is not None]
+    return said[0] if said and not history["is_whole"] else 0
+
+
+_MOST_BARS, _NAMED = 10, 3
+_WIDTH, _HEIGHT = 600, 150
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2530; --paper: #fff; --quiet: #5c6b7a;
+  --line: #d8dee5; --soft: #f2f5f8; --data: #2f7d4f; --gone: #b3402e; --warn: #9a6700;
+  --link: #0b57d0; }
+@media (prefers-color-scheme: dark) { :root { --ink: #dfe6ee; --paper: #12171d; --quiet: #94a3b3;
+  --line: #303a45; --soft: #1a2129; --data: #58b37e; --gone: #e07a66; --warn: #d9a53f;
+  --link: #8ab4f8; } }
+body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 75rem; margin: 0 auto; padding: 1.5rem; }
+h1 { font-size: 1.3rem; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1rem; margin: 0 0 .5rem; }
+p { margin: .3rem 0; } a { color: var(--link); }
+code { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
+.quiet, figcaption { color: var(--quiet); }
+.ok { color: var(--data); } .attention { color: var(--warn); }
+.critical, .unread { color: var(--gone); } .verdict { font-weight: 600; }
+.tiles, .figures { display: grid; gap: 1rem; margin: 1rem 0; }
+.tiles { grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); }
+.figures { grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+.tile, figure { background: var(--soft); border: 1px solid var(--line); border-radius: 6px;
+  padding: .7rem .9rem; margin: 0; min-width: 0; }
+.tile b { display: block; font-size: 1.25rem; line-height: 1.3; }
+.bars { display: grid; grid-template-columns: minmax(5rem, auto) 1fr auto; gap: .15rem .7rem;
+  align-items: center; }
+.bars > :nth-child(3n + 1) { overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
+  max-width: 15rem; direction: rtl; text-align: left; }
+.bars > :nth-child(3n) { text-align: right; font-variant-numeric: tabular-nums; }
+.bars i { display: block; height: .75rem; min-width: 1px; background: var(--data);
+  border-radius: 2px; }
+.bars.freed i { background: var(--warn); } .bars.deleted i { background: var(--gone); }
+figcaption { margin-top: .4rem; } svg { display: block; width: 100%; height: auto; }
+svg .area { fill: var(--data); opacity: .35; } svg .top { fill: none; stroke: var(--data);
+  stroke-width: 2; } svg .bar { fill: var(--data); } svg .axis { stroke: var(--line); }
+.ends { display: flex; justify-content: space-between; color: var(--quiet); }
+.wide { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; width: 100%; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line);
+  white-space: nowrap; font-variant-numeric: tabular-nums; }
+th { color: var(--quiet); font-weight: 600; }
+th:nth-child(-n + 2), td:nth-child(-n + 2), th:last-child, td:last-child { text-align: left; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
+td:last-child { white-space: normal; min-width: 9rem; } td:last-child span { white-space: nowrap; }
+td svg { width: 4.2rem; height: 1.1rem; margin-left: auto; }
+details { border-bottom: 1px solid var(--line); padding: .3rem 0; }
+details p { margin-left: 1.2rem; } summary { cursor: pointer; overflow-wrap: anywhere; }
+:target { background: var(--soft); outline: 2px solid var(--warn); }
+"""
+
+
+def warehouse_page(
+    targets: Sequence[str], rows: Sequence[Row], ends: Sequence[TableEnd], now_ms: int
+) -> str:
+    """Draw tables, those with most need first; `ends` are how looks at them ended, in this order.
+
+    A table's result is its health view, with its `history`.
+    """
+    results = [one.result for one in ends if one.result is not None]
+    found = totals(rows)
+    more = f" and {len(targets) - _NAMED:,} more" if len(targets) > _NAMED else ""
+    title = as_html(f"Health of {', '.join(targets[:_NAMED])}{more}")
+    seen_at = print_instant(now_ms // 1000 * 1000)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{title}</h1>",
+            f'<p class="quiet">{as_html(seen_at)}: {_verdicts(found)}</p>',
+            *_tiles(found),
+            '<div class="figures">',
+            *_sizes(results),
+            *_over_time(results),
+            *_most(rows),
+            "</div>",
+            *_table(rows, ends),
+            *_details(rows, ends),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _verdicts(found: Row) -> str:
+    names = {"unread": "could not be read"}
+    told = [
+        f'<span class="verdict {name}">{count:,} {names.get(name, name)}</span>'
+        for name, count in reversed(found["verdicts"].items())
+        if count
+    ]
+    return f"{print_count(found['table_count'], 'table')}; {', '.join(told)}"
+
+
+def _tiles(found: Row) -> Iterator[str]:
+    tiles = [
+        (print_size(found["data_file_bytes"]), f"in {found['data_file_count']:,} data files"),
+        (f"{found['delete_file_count']:,}",
+         f"delete files, {print_size(found['delete_file_bytes'])}"),
+        (f"{found['snapshot_count']:,}", "snapshots"),
+        (f"{found['manifest_count']:,}", "manifests that scans open"),
+        (print_size(found["reclaimable_bytes"]),
+         f"freed by expiring {print_count(found['expirable_snapshot_count'], 'snapshot')}"),
+        (f"{found['surplus_file_count']:,}", "files saved by merging"),
+    ]  # fmt: skip
+    yield '<div class="tiles">'
+    for number, text in tiles:
+        yield f'<div class="tile"><b>{as_html(number)}</b>{as_html(text)}</div>'
+    yield "</div>"
+
+
+def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield how many data files there are of which size, in all tables."""
+    if not results:
+        return
+    bands = [
+        (
+            band(sizes[0]["from_bytes"], sizes[0]["below_bytes"]),
+            sum(one["file_count"] for one in sizes),
+            sum(one["bytes"] for one in sizes),
+        )
+        for sizes in zip(*(result["file_sizes"] for result in results), strict=True)
+    ]
+    bars = [
+        (name, count, f"{count:,}, {print_size(size)}" if count else "")
+        for name, count, size in bands
+    ]
+    yield _figure("File sizes", "data files by their size", _bars(bars))
+
+
+def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield how the tables grew, and when they were written to."""
+    found = periods([result["history"] for result in results])
+    if len(found) < 2:
+        return
+    ends = (
+        f'<div class="ends"><span>{_day(found[0].from_ms)}</span>'
+        f"<span>{_day(found[-1].until_ms - 1)}</span></div>"
+    )
+    most_bytes = max(one.total_bytes for one in found)
+    yield _figure(
+        "Growth",
+        f"bytes of the live files, at most {print_size(most_bytes)}, as far as summaries of "
+        "snapshots tell; before its oldest that is left, a table counts with what that one says",
+        _area([one.total_bytes for one in found]) + ends,
+    )
+    most = max(one.snapshot_count for one in found)
+    yield _figure(
+        "Snapshots over time",
+        f"those that are left, by the time they were committed: at most {most:,} in "
+        f"{print_count(found[0].day_count, 'day')}",
+        _columns(found) + ends,
+    )
+
+
+def _most(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the tables of which maintenance would make most."""
+    for title, caption, key, show, look in (
+        ("What expiry would free", "bytes that only snapshots past retention need",
+         "reclaimable_bytes", print_size, "freed"),
+        ("What merging would save", "data files that fewer ones could hold",
+         "surplus_file_count", "{:,}".format, ""),
+        ("Deletes", "rows that are deleted, and read all the same",
+         "deleted_ratio", "{:.1%}".format, "deleted"),
+    ):  # fmt: skip
+        most = sorted((row for row in rows if row[key]), key=lambda row: -row[key])[:_MOST_BARS]
+        if most:
+            bars = [(row["table"], row[key], show(row[key])) for row in most]
+            yield _figure(title, caption, _bars(bars, look))
+
+
+def _figure(title: str, caption: str, drawn: str) -> str:
+    return (
+        f"<figure><h2>{as_html(title)}</h2>{drawn}<figcaption>{as_html(caption)}</figcaption>"
+        "</figure>"
+    )
+
+
+def _bars(bars: Iterable[tuple[str, float, str]], look: str = "") -> str:
+    told = list(bars)
+    most = max((value for _, value, _ in told), default=0) or 1
+    cells = [
+        f'<span title="{as_html(name)}"><bdi>{as_html(name)}</bdi></span>'
+        f'<i style="width:{max(value, 0) / most:.1%}{"" if value > 0 else ";visibility:hidden"}">'
+        f"</i><span>{as_html(text)}</span>"
+        for name, value, text in told
+    ]
+    return f'<div class="bars {look}">{"".join(cells)}</div>'
+
+
+def _area(values: Sequence[int]) -> str:
+    most = max(values) or 1
+    step = _WIDTH / (len(values) - 1)
+    points = [
+        f"{number * step:.1f} {_HEIGHT - value / most * (_HEIGHT - 4):.1f}"
+        for number, value in enumerate(values)
+    ]
+    line = " L".join(points)
+    return _svg(
+        f'<path class="area" d="M0 {_HEIGHT} L{line} L{_WIDTH} {_HEIGHT}z"/>'
+        f'<path class="top" d="M{line}"/>'
+    )
+
+
+def _columns(found: Sequence[Period]) -> str:
+    most = max(one.snapshot_count for one in found) or 1
+    step = _WIDTH / len(found)
+    return _svg(
+        "".join(
+            f'<rect class="bar" x="{number * step:.1f}" y="{_HEIGHT - high:.1f}" '
+            f'width="{step * 0.8:.1f}" height="{high:.1f}"><title>{_day(one.from_ms)}: '
+            f"{one.snapshot_count:,}</title></rect>"
+            for number, one in enumerate(found)
+            if (high := one.snapshot_count / most * (_HEIGHT - 4))
+        )
+    )
+
+
+def _svg(inside: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-hidden="true">{inside}'
+        f'<path class="axis" d="M0 {_HEIGHT}H{_WIDTH}"/></svg>'
+    )
+
+
+def _table(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
+    headings = ("table", "health", "files", "size", "sizes", "deleted rows", "to merge",
+                "manifests", "to expire", "to free", "run")  # fmt: skip
+    yield '<div class="wide"><table><thead><tr>'
+    yield "".join(f"<th>{name}</th>" for name in headings)
+    yield "</tr></thead><tbody>"
+    for number, (row, end) in enumerate(zip(rows, ends, strict=True), start=1):
+        cells = "".join(f"<td>{cell}</td>" for cell in _cells(number, row, end.result))
+        yield f"<tr>{cells}</tr>"
+    yield "</tbody></table></div>"
+
+
+def _cells(number: int, row: Row, result: Mapping[str, Any] | None) -> Iterator[str]:
+    name = as_html(row["table"])
+    yield name if row["verdict"] == "ok" else f'<a href="#t{number}">{name}</a>'
+    verdict = row["verdict"] or "unread"
+    yield f'<span class="verdict {verdict}">{"not read" if result is None else verdict}</span>'
+    if result is None:
+        yield from [""] * 9
+        return
+    yield f"{row['data_file_count']:,}"
+    yield as_html(print_size(row["data_file_bytes"]))
+    yield _sparkline([one["file_count"] for one in result["file_sizes"]])
+    yield f"{row['deleted_ratio']:.1%}" if row["deleted_ratio"] else ""
+    yield f"{row['surplus_file_count']:,}" if row["surplus_file_count"] > 0 else ""
+    yield f"{row['manifest_count']:,}"
+    past, count = row["expirable_snapshot_count"], row["snapshot_count"]
+    yield f"{past:,} of {count:,}" if past else ""
+    yield as_html(print_size(row["reclaimable_bytes"])) if row["reclaimable_bytes"] else ""
+    yield ", ".join(f"<span>{as_html(command)}</span>" for command in row["commands"])
+
+
+def _sparkline(counts: Sequence[int]) -> str:
+    """Return files by size, as columns; the smallest on the left."""
+    most = max(counts) or 1
+    drawn = "".join(
+        f'<rect class="bar" x="{at * 9}" y="{16 - high:.1f}" width="8" height="{high:.1f}"/>'
+        for at, count in enumerate(counts)
+        if (high := max(count / most * 16, 1.5 if count else 0))
+    )
+    return f'<svg viewBox="0 0 {9 * len(counts)} 16" aria-hidden="true">{drawn}</svg>'
+
+
+def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
+    """Yield what each table that is not well needs, and why."""
+    for number, (row, end) in enumerate(zip(rows, ends, strict=True), start=1):
+        if row["verdict"] == "ok":
+            continue
+        verdict = row["verdict"] or "unread"
+        yield (
+            f'<details open id="t{number}"><summary><code>{as_html(row["table"])}</code> '
+            f'<span class="verdict {verdict}">{"not read" if end.result is None else verdict}'
+            "</span></summary>"
+        )
+        if end.result is None:
+            hint = f" {end.hint}" if end.hint else ""
+            yield f"<p>{as_html(end.reason + hint)}</p>"
+        else:
+            yield from _checks(row["table"], end.result)
+        yield "</details>"
+
+
+def _checks(table: str, result: Mapping[str, Any]) -> Iterator[str]:
+    for name in CHECKS:
+        check = result[name]
+        if check["command"] is None:
+            continue
+        yield (
+            f'<p><span class="verdict {check["verdict"]}">{as_html(CHECK_TITLES[name])}</span>: '
+            f"{as_html(check['found'])} "
+            f'<span class="quiet">({as_html(check["threshold"])})</span><br>'
+            f"<code>icectl {as_html(check['command'])} {as_html(shlex.quote(table))}</code></p>"
+        )
+
+
+def _day(instant_ms: int) -> str:
+    return as_html(print_instant(instant_ms)[:10])

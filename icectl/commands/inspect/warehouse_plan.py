@@ -1,0 +1,124 @@
+"""The health of many tables: which needs maintenance most, and what all of them come to, pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from icectl.commands.inspect.views import Row
+from icectl.commands.maintain.needs_plan import OPEN_COST_BYTES
+from icectl.format.metadata import TableMetadata
+
+VERDICTS = ("ok", "attention", "critical")
+"""What a table's health may be, the worst last."""
+
+CHECKS = (
+    "small_files", "delete_debt", "manifest_debt", "snapshot_debt", "metadata_file_debt",
+    "reclaimable",
+)  # fmt: skip
+WAREHOUSE_COLUMNS = (
+    "table", "verdict", "commands", "benefit_bytes", "data_file_count", "data_file_bytes",
+    "surplus_file_count", "delete_file_count", "delete_file_bytes", "deleted_ratio",
+    "manifest_count", "surplus_manifest_count", "snapshot_count", "expirable_snapshot_count",
+    "reclaimable_bytes", "untracked_metadata_file_count", "error",
+)  # fmt: skip
+_SUMMED = (
+    "data_file_count", "data_file_bytes", "surplus_file_count", "delete_file_count",
+    "delete_file_bytes", "manifest_count", "surplus_manifest_count", "snapshot_count",
+    "expirable_snapshot_count", "reclaimable_bytes", "untracked_metadata_file_count",
+)  # fmt: skip
+_DAY_MS = 86_400_000
+
+
+def history(metadata: TableMetadata) -> Row:
+    """Return how the table grew, day by day in UTC, as far as its snapshots are still there.
+
+    `total_bytes` and `total_records` are what the summary of the day's last snapshot says that was
+    the table's current one, null where none says anything; `is_whole` where no snapshot has expired
+    before the first of them.
+    """
+    made_current = {entry.snapshot_id for entry in metadata.snapshot_log}
+    ordered = sorted(metadata.snapshots, key=lambda one: (one.timestamp_ms, one.sequence_number))
+    days: dict[int, dict[str, Any]] = {}
+    for snapshot in ordered:
+        day_ms = snapshot.timestamp_ms // _DAY_MS * _DAY_MS
+        day = days.setdefault(
+            day_ms,
+            {"day_ms": day_ms, "snapshot_count": 0, "total_bytes": None, "total_records": None},
+        )
+        day["snapshot_count"] += 1
+        if snapshot.snapshot_id in made_current:
+            said = snapshot.summary or {}
+            day["total_bytes"] = _number(said.get("total-files-size"))
+            day["total_records"] = _number(said.get("total-records"))
+    return {
+        "days": list(days.values()),
+        "is_whole": bool(ordered) and ordered[0].parent_snapshot_id is None,
+    }
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
+
+
+def benefit_bytes(found: Mapping[str, Any]) -> int:
+    """Return what maintenance of a table saves: what a reader opens in vain, and what is freed."""
+    files: int = max(found["small_files"]["surplus_file_count"], 0)
+    files += max(found["manifest_debt"]["surplus_manifest_count"], 0) + _delete_files(found)
+    freed: int = found["reclaimable"]["reclaimable_bytes"]
+    return files * OPEN_COST_BYTES + freed
+
+
+def commands_of(found: Mapping[str, Any]) -> list[str]:
+    """Return the commands that a table's checks call for, each once."""
+    named = (found[check]["command"] for check in CHECKS)
+    return list(dict.fromkeys(command for command in named if command is not None))
+
+
+def figures_of(table: str, found: Mapping[str, Any] | None, error: str | None) -> Row:
+    """Return one table as a row of figures: null where it could not be read, with the reason."""
+    row: dict[str, Any] = dict.fromkeys(WAREHOUSE_COLUMNS)
+    row |= {"table": table, "error": error}
+    if found is None:
+        return row
+    merged: dict[str, Any] = {}
+    for check in CHECKS:
+        merged |= found[check]
+    row |= {name: merged[name] for name in WAREHOUSE_COLUMNS if name in merged}
+    row |= {
+        "verdict": found["verdict"],
+        "commands": commands_of(found),
+        "benefit_bytes": benefit_bytes(found),
+        "data_file_count": found["data_file_count"],
+        "data_file_bytes": found["data_file_bytes"],
+        "delete_file_count": _delete_files(found),
+    }
+    return row
+
+
+def by_need(rows: Iterable[Row]) -> list[Row]:
+    """Tables with most need first: those that cannot be read, then by verdict and benefit."""
+
+    def need(row: Row) -> tuple[int, int, str]:
+        """Return the place of a table."""
+        verdict = row["verdict"]
+        place = len(VERDICTS) if verdict is None else VERDICTS.index(verdict)
+        return -place, -(row["benefit_bytes"] or 0), row["table"]
+
+    return sorted(rows, key=need)
+
+
+def totals(rows: Sequence[Row]) -> Row:
+    """Return what all tables come to; of those that could not be read nothing is counted."""
+    counts = dict.fromkeys((*VERDICTS, "unread"), 0)
+    for row in rows:
+        counts[row["verdict"] or "unread"] += 1
+    return {
+        "table_count": len(rows),
+        "verdicts": counts,
+        **{name: sum(row[name] or 0 for row in rows) for name in _SUMMED},
+    }
+
+
+def _delete_files(found: Mapping[str, Any]) -> int:
+    debt = found["delete_debt"]
+    kinds = ("position_delete_file_count", "equality_delete_file_count", "deletion_vector_count")
+    return sum(debt[kind] for kind in kinds)

@@ -1,0 +1,1 @@
+"""`icectl maintain`: the steps that many tables need, by a policy."""

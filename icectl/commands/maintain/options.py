@@ -1,0 +1,138 @@
+"""`icectl maintain`: do what many tables need, by a policy."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import (
+    CHANGING,
+    FORMATS,
+    OUTPUT,
+    RUNNING,
+    CheckFormat,
+    Common,
+    SavePlan,
+    SparkRun,
+    command,
+    option,
+)
+from icectl.commands.launch import run_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintainRequest:
+    """The options of `icectl maintain`, as given."""
+
+    policy: Annotated[
+        str | None,
+        option("--policy", metavar="FILE", help="rules for tables, see maintain.toml(5)"),
+    ] = None
+    untrusted_policy: Annotated[
+        bool,
+        option(
+            "--untrusted-policy",
+            help="refuse a policy that says on which Spark steps run: for files of pull requests",
+        ),
+    ] = False
+    exclude: Annotated[
+        list[str] | None,
+        option("--exclude", metavar="GLOB", help="leave these tables out; repeatable"),
+    ] = None
+    only: Annotated[
+        str | None,
+        option("--only", metavar="STEP,...", help="of the steps that the policy names, only these"),
+    ] = None
+    explain: Annotated[
+        bool, option("--explain", help="print the policy of a table, each value with its origin")
+    ] = False
+    jobs: Annotated[
+        str | None,
+        option("--jobs", "-j", group=RUNNING, metavar="N", help="tables at a time (default 1)"),
+    ] = None
+    json_lines: Annotated[
+        bool, option("--json-lines", group=OUTPUT, help="print a JSON line a table as it ends")
+    ] = False
+    dry_run: Annotated[
+        bool,
+        option(
+            "--dry-run",
+            "-n",
+            group=CHANGING,
+            help="print the tables and what would be done, change nothing",
+        ),
+    ] = False
+    check: Annotated[
+        bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
+    ] = False
+    format: CheckFormat = None
+    save_plan: SavePlan = None
+    yes: Annotated[
+        bool, option("--yes", "-y", group=CHANGING, help="do not ask; nor does `--policy`")
+    ] = False
+
+
+@command(
+    "maintain",
+    examples=[
+        ("icectl maintain 'prod.sales.*' --policy maintain.toml --time-limit 2h", "for cron"),
+        ("icectl maintain '/wh/*/*' 's3://bucket/wh/**' --dry-run", "what would be done, and why"),
+        ("icectl maintain prod --only expire-snapshots,remove-orphans --check", "for CI"),
+        ("icectl maintain prod.sales.orders --policy maintain.toml --explain", "what holds for it"),
+    ],
+    exit_codes=(3, 4, 5, 10, 12, 13, 14),
+    choices={
+        "format": FORMATS,
+        "only": ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans"),
+    },
+)
+def maintain(
+    common: Common,
+    tables: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET...",
+            help="tables, catalogs, namespaces, folders, or globs over them: prod.sales.*, "
+            "/wh/*/*, s3://bucket/wh/**",
+            show_default=False,
+        ),
+    ],
+    request: MaintainRequest,
+    spark: SparkRun,
+) -> Outcome:
+    """Find tables, look at each, and do what it needs.
+
+    A catalog, a namespace or a folder stands for all tables in and below it. In a glob `*` stands
+    for a part of one name, `**` for any number of names; in quotes, or as the shell makes paths
+    of it.
+
+    Steps are the commands of these names, with their plans, journals and refusals: compact,
+    rewrite-manifests, expire-snapshots, remove-orphans, in this order, each where the table's
+    health calls for it and the policy names it. Before the first the table is validated: one with
+    errors is skipped. A step that loses against another writer is tried again at the end; after an
+    unknown outcome no further step touches the table. No table's failure stops the others.
+
+    Tables with most to gain come first. What is left at the time limit, or by a run that was
+    killed, the next run does: all that it goes by is in the tables. Orphans alone leave no trace
+    there, so that the table property `icectl.maintain.orphans-looked-for` keeps when they were
+    looked for.
+
+    A table whose property `icectl.maintain.enabled` is false is left alone. Two runs beside each
+    other lose nothing.
+
+    The exit status is the worst of all tables: 12 where an outcome is unknown, else 3 where
+    anything failed, was refused, skipped as unhealthy or not reached; with `--check` 4 where there
+    is work, before 3.
+
+    Without `--policy` and `--yes` it asks before anything is changed.
+
+    What a policy says of Spark (`master`, `remote`, `spark-conf`) can start programs, and send
+    secrets. It counts only in a file that belongs to the caller or to root, and that no one else
+    may write; `--untrusted-policy` refuses it altogether. `--master`, `--remote` and `--spark-conf`
+    come before it.
+
+    `--dry-run --save-plan FILE` keeps the plans of all steps, for review; `icectl apply FILE` does
+    the first step of each table exactly, the others within what the file names, and nothing else.
+    """
+    return run_of("maintain")(common, tables, request, spark)

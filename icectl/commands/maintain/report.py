@@ -1,0 +1,216 @@
+"""A run over many tables as text and JSON: one line a table, and what all of them come to."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from icectl.cli.console import Console
+from icectl.cli.tables import TableColumn, print_pairs, print_table
+from icectl.commands.maintain.needs_plan import Facts
+from icectl.commands.maintain.schedule_plan import STATUSES, StepEnd, TableRun
+from icectl.commands.many_report import STATUS_NAMES, print_lines, print_troubles, what_was_done
+from icectl.units import print_count, print_size
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """A run over tables, as reports speak of it; `planning` where nothing was changed."""
+
+    tables: Sequence[TableRun]
+    planning: bool
+
+
+def maintained_result(told: Maintained) -> dict[str, Any]:
+    """Return the run for JSON."""
+    return {"tables": [table_row(one) for one in told.tables], "totals": totals(told)}
+
+
+def table_row(table: TableRun) -> dict[str, Any]:
+    """Return one table for JSON."""
+    worst = table.worst
+    return {
+        "table": table.name,
+        "status": table.status,
+        "exit": table.exit_code,
+        "reason": reason_of(table),
+        "hint": None if worst is None else worst.hint,
+        "benefit_bytes": table.first.benefit_bytes,
+        "needs": [asdict(need) for need in table.first.needs],
+        "withheld": [asdict(one) for one in table.first.withheld],
+        "steps": [_step(one) for one in table.ends],
+        "before": _facts(table.first.facts),
+        "after": None if table.last is None else _facts(table.last.facts),
+        "seconds": round(table.seconds, 3),
+    }
+
+
+def totals(told: Maintained) -> dict[str, Any]:
+    """Return what all tables come to, for JSON.
+
+    Of tables that could not be read nothing is counted.
+    """
+    counts = dict.fromkeys(STATUSES, 0)
+    for table in told.tables:
+        counts[table.status] += 1
+    return {
+        "table_count": len(told.tables),
+        "statuses": counts,
+        "before": _sum(one.first.facts for one in told.tables),
+        "after": _sum(_now(one) for one in told.tables),
+    }
+
+
+def question(tables: Sequence[TableRun]) -> str:
+    """Return what is asked before anything is changed."""
+    count = sum(bool(one.left) for one in tables)
+    steps: dict[str, int] = {}
+    for table in tables:
+        for need in table.left:
+            steps[need.step] = steps.get(need.step, 0) + 1
+    shown = ", ".join(f"{step} on {number:,}" for step, number in steps.items())
+    return f"maintain {print_count(count, 'table')} ({shown})?"
+
+
+def print_policy(console: Console, explained: Mapping[str, Any]) -> None:
+    """Print what holds for a table, each value with its origin."""
+    steps = ", ".join(explained["steps"]) or "none"
+    console.print(f"{explained['table']}: {steps}")
+    console.print()
+    columns = [
+        TableColumn("key"),
+        TableColumn("value", cut="end"),
+        TableColumn("from", cut="middle"),
+    ]
+    rows = [(one["key"], one["value"], one["origin"]) for one in explained["policy"]]
+    print_table(console, columns, rows)
+
+
+def print_maintained(console: Console, told: Maintained) -> None:
+    """Print a line a table, tables with most to gain first, and the totals."""
+    rows = [
+        (one.name, one.status, _what(one, planning=told.planning))
+        for one in told.tables
+        if console.options.verbosity >= 0 or one.exit_code
+    ]
+    if rows:
+        print_lines(console, rows, whole=told.planning)
+    if told.planning:  # then the lines have it all
+        _print_end(console, told)
+        return
+    troubles = [
+        (one.name, reason_of(one), worst.hint)
+        for one in told.tables
+        if (worst := one.worst) is not None
+        and worst.exit_code
+        and worst.status != "incomplete"  # the next run goes on
+    ]
+    print_troubles(console, troubles)
+    _print_end(console, told)
+
+
+def _print_end(console: Console, told: Maintained) -> None:
+    console.say()
+    if console.options.verbosity >= 0:
+        _print_totals(console, totals(told), planning=told.planning)
+
+
+def _what(table: TableRun, *, planning: bool) -> str:
+    """Return what was done, or would be, and why not, in one line."""
+    why = reason_of(table) or ""
+    if table.status == "skipped" and not planning:
+        return why
+    if planning:
+        if why:
+            return why
+        needed = {need.step: need.reason for need in table.first.needs}
+        return "; ".join(
+            f"{one.step}: {needed.get(one.step, '')}"
+            for one in table.ends
+            if one.status == "planned"
+        )
+    done = [
+        text
+        for one in table.ends
+        if one.status == "done" and (text := what_was_done(one.step, one.figures))
+    ]
+    if table.first.withheld:
+        steps = " and ".join(one.step for one in table.first.withheld)
+        done.append(f"no {steps}: {table.first.withheld[0].reason}")
+    return "; ".join(filter(None, (", ".join(done), why)))
+
+
+def reason_of(table: TableRun) -> str | None:
+    """Return why a table is not what it should be; None where it is."""
+    if table.skipped is not None:
+        return table.skipped
+    worst = table.worst
+    if worst is not None and (worst.exit_code or worst.status == "skipped"):
+        step = "" if worst.status == "skipped" or worst.step == "assess" else f"{worst.step}: "
+        return f"{step}{worst.reason or worst.status}"
+    if table.left:
+        return f"not reached: {', '.join(need.step for need in table.left)}"
+    return None
+
+
+def _step(end: StepEnd) -> dict[str, Any]:
+    return {
+        "step": end.step,
+        "status": end.status,
+        "exit": end.exit_code,
+        "reason": end.reason or None,
+        "hint": end.hint,
+        "error_id": end.error_id,
+        "figures": dict(end.figures),
+        "seconds": round(end.seconds, 3),
+    }
+
+
+def _now(table: TableRun) -> Facts | None:
+    return table.first.facts if table.last is None else table.last.facts
+
+
+def _facts(facts: Facts | None) -> dict[str, Any] | None:
+    """Return the figures of a table; planning a scan of it opens every manifest."""
+    if facts is None:
+        return None
+    return {
+        "file_count": facts.data_file_count + facts.delete_file_count,
+        "file_bytes": facts.live_bytes,
+        "snapshot_count": facts.snapshot_count,
+        "expirable_snapshot_count": facts.expirable_snapshot_count,
+        "metadata_file_count": facts.metadata_file_count,
+        "planning_file_count": facts.manifest_count,
+        "planning_bytes": facts.manifest_bytes,
+    }
+
+
+def _sum(facts: Iterator[Facts | None]) -> dict[str, int]:
+    found = [_facts(one) for one in facts if one is not None]
+    keys = ("file_count", "file_bytes", "snapshot_count", "planning_file_count", "planning_bytes")
+    return {key: sum(one[key] for one in found if one is not None) for key in keys}
+
+
+def _print_totals(console: Console, found: Mapping[str, Any], *, planning: bool) -> None:
+    counts = [
+        f"{number:,} {STATUS_NAMES.get(status, status)}"
+        for status, number in found["statuses"].items()
+        if number
+    ]
+    console.say(f"{print_count(found['table_count'], 'table')}: {', '.join(counts)}")
+    before, after = found["before"], found["after"]
+    pairs = [
+        (name, show(before) if planning or show(before) == show(after)
+         else f"{show(before)} -> {show(after)}")
+        for name, show in _SHOWN.items()
+    ]  # fmt: skip
+    print_pairs(console, pairs)
+
+
+_SHOWN: Mapping[str, Callable[[Mapping[str, int]], str]] = {
+    "files": lambda found: f"{found['file_count']:,} ({print_size(found['file_bytes'])})",
+    "snapshots": lambda found: f"{found['snapshot_count']:,}",
+    "to plan a scan": lambda found: (
+        f"{print_count(found['planning_file_count'], 'manifest')} "
+        f"({print_size(found['planning_bytes'])})"
+    ),
+}

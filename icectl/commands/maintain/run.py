@@ -1,0 +1,502 @@
+"""The run of `icectl maintain`: tables, policies, a look at each, steps, the report."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from icectl.cli.console import Console
+from icectl.cli.document import Outcome, Status, json_line
+from icectl.cli.naming import name_in_hints
+from icectl.cli.options import Common, SparkRun
+from icectl.cli.session import open_session
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    COMPACT_MASTER,
+    CONCURRENCY,
+    UNTRUSTED_POLICY,
+    Layer,
+    parse_count,
+    parse_option,
+)
+from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
+from icectl.commands.apply.options import ApplyRequest
+from icectl.commands.maintain.needs_plan import STEPS
+from icectl.commands.maintain.options import MaintainRequest
+from icectl.commands.maintain.plan_file import SavedMaintenance
+from icectl.commands.maintain.policy import MaintenancePolicy, TablePolicy, read_policy
+from icectl.commands.maintain.policy_keys import KEYS, SPARK_KEYS
+from icectl.commands.maintain.report import (
+    Maintained,
+    maintained_result,
+    print_maintained,
+    print_policy,
+    question,
+    table_row,
+    totals,
+)
+from icectl.commands.maintain.saved_plans import (
+    held_steps,
+    kept_plan,
+    on_spark,
+    planned_run,
+    policy_in,
+)
+from icectl.commands.maintain.schedule_plan import (
+    AssessedTable,
+    Schedule,
+    StepEnd,
+    TableRun,
+    exit_code_of,
+)
+from icectl.commands.maintain.step import (
+    ASSESS,
+    Errand,
+    ErrandPlace,
+    HeldPlan,
+    carry_out,
+    check_options,
+    options_given,
+)
+from icectl.commands.maintain.window import Window
+from icectl.commands.maintain.workers import Hands, OwnHands, WorkerHands
+from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
+from icectl.format.properties import (
+    GC_ENABLED,
+    MAINTAIN_ENABLED,
+    MAX_REF_AGE_MS,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS_TO_KEEP,
+    TableProperty,
+)
+from icectl.rows.choice import AUTO, choose_engine
+from icectl.storage.open import requests_at_once
+from icectl.units import print_size
+
+COMMAND = "maintain"
+_OWN_WORD: Sequence[TableProperty[Any]] = (
+    MAINTAIN_ENABLED,
+    GC_ENABLED,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS_TO_KEEP,
+    MAX_REF_AGE_MS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of a run: the tables, each with its policy, and how it is carried out.
+
+    The plan is made at `instant_ms`, where it is to be kept; `held` is what each step of a table
+    may do by a plan that was kept.
+    """
+
+    common: Common
+    request: MaintainRequest
+    tables: Sequence[str]
+    policies: Mapping[str, TablePolicy]
+    only: tuple[str, ...] = STEPS
+    jobs: int = 1
+    instant_ms: int | None = None
+    held: Mapping[str, Mapping[str, HeldPlan]] = field(default_factory=dict)
+
+    @property
+    def planning(self) -> bool:
+        """Whether nothing may change."""
+        return self.request.dry_run or self.request.check
+
+    def steps(self, table: str) -> tuple[str, ...]:
+        """Return the steps that may be run on a table."""
+        named = self.policies[table].read("steps")
+        return tuple(step for step in STEPS if step in named and step in self.only)
+
+    def errand(self, table: str, step: str, seconds_left: float, *, alone: bool = False) -> Errand:
+        """Return a step on a table, as it goes to whoever carries it out."""
+        held = self.held.get(table, {}).get(step)
+        is_planned = held is not None or (self.planning and step in STEPS)
+        return Errand(
+            table=table,
+            step=step,
+            policy=self.policies[table],
+            options=options_given(self.common),
+            steps=self.steps(table),
+            concurrency=self._share(table, step),
+            planning=self.planning,
+            is_alone=alone,
+            seconds_left=seconds_left,
+            instant_ms=self.instant_ms if is_planned else None,
+            held=held,
+        )
+
+    def _share(self, table: str, step: str) -> int | None:
+        """Files at once that a step may have, so that all of them together have those of one."""
+        if self.jobs == 1:
+            return None
+        settings = self.common.shell.settings
+        whole = requests_at_once(settings.read(CONCURRENCY), table)
+        if step == "compact":  # each of its processes holds row groups
+            whole = min(whole, max(os.cpu_count() or 1, 1))
+        return max(whole // self.jobs, 1)
+
+
+def run(
+    common: Common, targets: Sequence[str], request: MaintainRequest, spark: SparkRun
+) -> Outcome:
+    """Find the tables and, unless their plan or policy is all that was asked for, maintain them."""
+    _check(common, request)
+    policy = MaintenancePolicy()
+    if request.policy is not None:
+        is_trusted = not common.shell.settings.read(UNTRUSTED_POLICY)
+        policy = read_policy(request.policy, is_trusted=is_trusted)
+    found = find_tables(common, targets, request.exclude or ())
+    policies = {
+        table: on_spark(policy.of(name_in_hints(common, table)), spark) for table in found.tables
+    }
+    for effective in _distinct(policies):
+        check_options(effective, common.shell)
+    instant_ms = common.shell.env.now_ms() if request.save_plan else None
+    asked = _Asked(
+        common, request, found.tables, policies, _only(request), _jobs(request), instant_ms
+    )
+    if request.explain:
+        return _explained(asked)
+    tables = _looked_at(asked, found)
+    work = [one for one in tables if one.left]
+    if work and not (asked.planning or request.yes or request.policy):
+        _confirm(common, tables)
+    _maintain(asked, tables)
+    return _outcome(asked, tables)
+
+
+def apply_plan(
+    common: Common, file: str, saved: SavedMaintenance, request: ApplyRequest, spark: SparkRun
+) -> Outcome:
+    """Carry out a plan of maintenance: the first step of a table exactly, others within it."""
+    policies = {one.table: on_spark(policy_in(one.policy, file), spark) for one in saved.tables}
+    for policy in _distinct(policies):
+        check_options(policy, common.shell)
+    newer = request.allow_newer
+    asked = _Asked(
+        common,
+        MaintainRequest(dry_run=request.dry_run),
+        tuple(policies),
+        policies,
+        instant_ms=saved.instant_ms,
+        held={one.table: held_steps(one, allow_newer=newer) for one in saved.tables},
+    )
+    seen = _looked_at(asked, FoundTables(tuple(policies), ()))
+    tables = [planned_run(*pair) for pair in zip(saved.tables, _firsts(seen), strict=True)]
+    _maintain(asked, tables)
+    return _outcome(asked, tables)
+
+
+def _firsts(tables: Sequence[TableRun]) -> list[AssessedTable]:
+    return [one.first for one in tables]
+
+
+def _check(common: Common, request: MaintainRequest) -> None:
+    """Refuse options that make no sense together. Raises: UsageError."""
+    other = "--json" if common.json else f"--format {request.format}" if request.format else None
+    if request.json_lines and other is not None:
+        raise UsageError(f"`{other}` and `--json-lines` exclude each other")
+    if common.path_map or common.path_map_file:
+        raise UsageError("`--path-map` is for reading, and this command changes tables")
+
+
+def _only(request: MaintainRequest) -> tuple[str, ...]:
+    if request.only is None:
+        return tuple(STEPS)
+    names = tuple(name.strip() for name in request.only.split(",") if name.strip())
+    unknown = [name for name in names if name not in STEPS]
+    if unknown or not names:
+        what = f"`{unknown[0]}` is no step" if unknown else "it names no step"
+        raise UsageError(f"`--only`: {what}", hint=f"steps: {', '.join(STEPS)}")
+    return names
+
+
+def _jobs(request: MaintainRequest) -> int:
+    return parse_option("--jobs", request.jobs, parse_count) or 1
+
+
+def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
+    """Return the policies that differ, each once: few, however many tables there are."""
+    found: list[TablePolicy] = []
+    for one in policies.values():
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def _explained(asked: _Asked) -> Outcome:
+    """Print what holds for a table."""
+    if len(asked.tables) != 1:
+        raise UsageError(
+            f"`--explain` is for one table, and TARGET stands for {len(asked.tables):,}",
+            hint="`--dry-run` lists them",
+        )
+    [table] = asked.tables
+    result = {
+        "table": table,
+        "steps": list(asked.steps(table)),
+        "policy": [
+            {"key": key, "value": value, "origin": origin}
+            for key, value, origin in (*_said(asked, table), *_table_says(asked.common, table))
+        ],
+    }
+    return Outcome(COMMAND, {"explained": result}, lambda console: print_policy(console, result))
+
+
+def _said(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
+    """What the policy says of a table, and of what it says nothing, the settings that hold."""
+    values, settings = asked.policies[table].values, asked.common.shell.settings
+    for key in KEYS.values():
+        value = values.get(key.name)
+        if value is not None:
+            yield key.name, value.shown, value.origin
+        elif key.setting is not None and settings.origin(key.setting).layer is not Layer.BUILT_IN:
+            found = settings.values[key.setting.key]
+            yield key.name, found.text, found.origin.text
+
+
+def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the table's own word, which counts where it says that less may go."""
+    metadata = open_session(common, table, read_only=True).read("explained").metadata
+    for own in _OWN_WORD:
+        if own.name in metadata.properties:
+            yield own.name, metadata.properties[own.name], "table property"
+    for name, ref in metadata.refs.items():
+        kept = [ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms]
+        if any(one is not None for one in kept):
+            yield f"retention of {ref.type} {name}", "of its own", "table"
+
+
+def _looked_at(asked: _Asked, found: FoundTables) -> list[TableRun]:
+    """Look at every table that may be maintained now. Order: that of the tables."""
+    shell = asked.common.shell
+    place = ErrandPlace(shell.env, shell.interrupts, lambda: shell.deadline.passed)
+    progress = shell.console.progress
+    progress.phase("looking at tables", total=len(asked.tables))
+
+    def look(table: str) -> TableRun:
+        """Look at one table, unless its policy leaves it alone."""
+        skipped = _left_alone(asked, table)
+        if skipped is not None:
+            return TableRun(table, AssessedTable(end=StepEnd(ASSESS, "skipped", reason=skipped)))
+        end, seen = carry_out(asked.errand(table, ASSESS, shell.deadline.remaining_seconds), place)
+        progress.advance(1)
+        return TableRun(table, AssessedTable(end=end) if seen is None else seen)
+
+    missing = missing_tables(asked.common, found)
+    return [
+        *look_at_each(asked.common, asked.tables, look),
+        *(TableRun(target, AssessedTable(end=_not_found(error))) for target, error in missing),
+    ]
+
+
+def _not_found(error: TableNotFound) -> StepEnd:
+    return StepEnd(ASSESS, "failed", error.exit_code, error.message, error.hint, error.id)
+
+
+def _left_alone(asked: _Asked, table: str) -> str | None:
+    """Return why a table is not even looked at, by its policy; None where it is."""
+    policy = asked.policies[table]
+    if not policy.read("enabled"):
+        return f"left out by {policy.values['enabled'].origin}"
+    window: Window | None = policy.read("window")
+    if window is None or asked.planning or window.left_ms(asked.common.shell.env.now_ms()):
+        return None
+    return f"outside its window {window.text}"
+
+
+def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
+    """Ask once, for all tables. Raises: Refused; UsageError, where there is nobody to ask."""
+    console = common.shell.console
+    if not console.asks:
+        raise UsageError(
+            "this needs a confirmation, and there is no terminal to ask on",
+            hint="`--yes` or a `--policy` confirms beforehand, `--dry-run` shows the plan",
+            id="confirmation-needed",
+        )
+    if not console.ask(question(tables)):
+        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+
+
+def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
+    """Run the steps that tables need, until none is left or time is up."""
+    alone = frozenset(
+        (one.name, step) for one in tables if one.left for step in _on_spark(asked, one.name)
+    )
+    schedule = Schedule(tables, alone)
+    console = asked.common.shell.console
+    tell = _lines_of(asked, tables)
+    console.progress.phase("maintaining tables")
+    with _hands(asked, schedule) as hands:
+        while True:
+            _begin(asked, schedule, hands)
+            tell()
+            if not schedule.running:
+                break
+            console.progress.rename(_under_way(schedule))
+            number, (end, seen) = hands.take()
+            schedule.tables[number].ended(end, seen)
+            if not schedule.has_alone:
+                hands.end_spark()
+    for table in tables:
+        for warning in (text for end in table.ends for text in end.warnings):
+            console.warn(f"{table.name}: {warning}")
+
+
+def _hands(asked: _Asked, schedule: Schedule) -> Hands:
+    shell = asked.common.shell
+    if asked.jobs == 1 and not schedule.alone:
+        return OwnHands(ErrandPlace(shell.env, shell.interrupts, lambda: False))
+    return WorkerHands(asked.jobs, shell.console.note)
+
+
+def _begin(asked: _Asked, schedule: Schedule, hands: Hands) -> None:
+    """Give out steps, as long as there is a hand free and time left."""
+    deadline = asked.common.shell.deadline
+    while len(schedule.running) < hands.count and not deadline.passed:
+        table = schedule.next()
+        if table is None:
+            return
+        seconds = _seconds(asked, table)
+        if seconds is None:
+            window = asked.policies[table.name].values["window"].shown
+            table.skipped = f"outside its window {window}"
+            continue
+        step = table.next_step
+        assert step is not None
+        if seconds <= 0:
+            budget = asked.policies[table.name].values["budget.time"].shown
+            table.ended(_used_up(step, budget), None)
+            continue
+        table.is_running = True
+        alone = (table.name, step) in schedule.alone
+        errand = asked.errand(table.name, step, seconds, alone=alone)
+        hands.give(schedule.tables.index(table), _after(table, errand))
+
+
+def _after(table: TableRun, errand: Errand) -> Errand:
+    """Return an errand whose plan is of the table as the steps before it have left that."""
+    held, location = errand.held, table.metadata_location
+    if held is None or held.base.metadata_location is None or location is None:
+        return errand
+    base = replace(held.base, metadata_location=location)
+    return replace(errand, held=replace(held, base=base))
+
+
+def _used_up(step: str, budget: str) -> StepEnd:
+    reason = f"the {budget} of this run for a table are used up"
+    return StepEnd(step, "incomplete", Incomplete.exit_code, reason, error_id="time-limit")
+
+
+def _seconds(asked: _Asked, table: TableRun) -> float | None:
+    """Seconds that a table's next step has, by the limits of the run, its window and its budget.
+
+    None where its window is closed.
+    """
+    shell, policy = asked.common.shell, asked.policies[table.name]
+    seconds = shell.deadline.remaining_seconds
+    window: Window | None = policy.read("window")
+    if window is not None and not asked.planning:
+        left_ms = window.left_ms(shell.env.now_ms())
+        if left_ms is None:
+            return None
+        seconds = min(seconds, left_ms / 1000)
+    budget_ms: int | None = policy.read("budget.time")
+    return seconds if budget_ms is None else min(seconds, budget_ms / 1000 - table.seconds)
+
+
+def _on_spark(asked: _Asked, table: str) -> Iterator[str]:
+    """The steps on a table that take Spark, of which one session is enough for the whole run."""
+    policy, settings = asked.policies[table], asked.common.shell.settings
+
+    engine = policy.read(COMPACT_ENGINE.key) or settings.read(COMPACT_ENGINE) or AUTO
+    of_spark = ("compact.master", "compact.remote", "compact.spark-conf")
+    is_for_spark = any(policy.read(key) for key in of_spark) or bool(settings.read(COMPACT_MASTER))
+    choice = choose_engine(engine, for_spark=is_for_spark)
+    if choice.name == "spark" and not asked.planning:  # a plan of it starts nothing
+        yield "compact"
+    if policy.read("remove-orphans.engine") == "spark":
+        yield "remove-orphans"
+
+
+def _under_way(schedule: Schedule) -> str:
+    """Return what is under way, for the progress line."""
+    current = [f"{one.next_step} {one.name}" for one in schedule.running]
+    changed = sum(
+        end.figures.get("rewritten_bytes", 0) + end.figures.get("deleted_bytes", 0)
+        for one in schedule.tables
+        for end in one.ends
+        if end.status != "planned"
+    )
+    told = f", {print_size(changed)}" if changed else ""
+    return f"{schedule.done_count} of {len(schedule.tables)} tables{told}: {', '.join(current)}"
+
+
+def _lines_of(asked: _Asked, tables: Sequence[TableRun]) -> Callable[[], None]:
+    """Return what prints the JSON lines of tables that have ended since it was called last."""
+    console = asked.common.shell.console
+    told: set[str] = set()
+
+    def tell() -> None:
+        """Print those that are new."""
+        for one in tables:
+            over = not one.is_running and (not one.left or one.skipped is not None)
+            if asked.request.json_lines and over and one.name not in told:
+                told.add(one.name)
+                console.print(json_line(table_row(one)))
+                console.flush()
+
+    return tell
+
+
+def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
+    request = asked.request
+    ordered = sorted(tables, key=lambda one: (-one.first.benefit_bytes, one.name))
+    told = Maintained(tuple(ordered), planning=asked.planning)
+    codes = [one.exit_code for one in tables]
+    if request.check:
+        codes += [ProblemsFound.exit_code for one in tables if one.status == "planned"]
+    code = exit_code_of(codes, check=request.check)
+    status = _status(code, ordered, planning=asked.planning)
+
+    def render(console: Console) -> None:
+        """Print the report, or the lines that are left."""
+        if not request.json_lines:
+            print_maintained(console, told)
+            return
+        for one in ordered:
+            if one.left and one.skipped is None:
+                console.print(json_line(table_row(one)))
+        console.print(json_line({"totals": totals(told), "exit": code, "status": status}))
+
+    return Outcome(
+        COMMAND,
+        maintained_result(told),
+        render,
+        exit_code=code,
+        status=status,
+        dry_run=asked.planning,
+        plan=_plan(asked, ordered),
+    )
+
+
+def _plan(asked: _Asked, tables: Sequence[TableRun]) -> str | None:
+    """Return the file of the plan, where it is to be kept."""
+    if asked.request.save_plan is None or asked.instant_ms is None:
+        return None
+    if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in asked.policies.values()):
+        asked.common.shell.console.note(
+            "not in the plan: what the policy says of Spark; `icectl apply` is given it anew"
+        )
+    return kept_plan(asked.common, tables, asked.policies, asked.instant_ms)
+
+
+def _status(code: int, tables: Sequence[TableRun], *, planning: bool) -> Status:
+    if code in (3, 12):
+        return "unknown" if code == 12 else "incomplete"
+    if planning and any(one.status == "planned" for one in tables):
+        return "planned"
+    return "done" if any(one.status == "done" for one in tables) else "nothing-to-do"

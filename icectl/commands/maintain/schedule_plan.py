@@ -1,0 +1,253 @@
+"""Which table is maintained next, by which step, and what became of it: pure.
+
+Tables with most to gain come first. A step that lost against another writer is tried again once all
+else has had its turn; after an unknown outcome no step touches the table any more.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from icectl.commands.maintain.needs_plan import Facts, Need, WithheldStep
+from icectl.errors import (
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    Incomplete,
+    ProblemsFound,
+    Refused,
+    TableNotFound,
+)
+
+Status = Literal[
+    "done", "planned", "nothing-to-do", "skipped", "incomplete", "refused", "conflict", "failed",
+    "unknown",
+]  # fmt: skip
+
+STATUSES: Sequence[Status] = (
+    "nothing-to-do", "skipped", "planned", "done", "incomplete", "refused", "conflict", "failed",
+    "unknown",
+)  # fmt: skip
+"""What a table can end as, the worst last."""
+
+WORKER_ENDED = "worker-ended"
+"""The id of a failure of which nobody knows how far the step had come: no other one follows it."""
+
+VALIDATE = "validate"
+"""The step that comes before those that change a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """How a step on a table ended; `figures` are the counts and bytes of its own report.
+
+    `plan` is what a file of plans keeps of it, `metadata_location` where the table's metadata lie
+    after it; None where nobody has asked.
+    """
+
+    step: str
+    status: Status
+    exit_code: int = 0
+    reason: str = ""
+    hint: str | None = None
+    error_id: str | None = None
+    figures: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+    plan: Mapping[str, Any] | None = None
+    metadata_location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssessedTable:
+    """What a look at a table says: what it needs, or why nothing is done with it."""
+
+    facts: Facts | None = None
+    needs: tuple[Need, ...] = ()
+    withheld: tuple[WithheldStep, ...] = ()
+    end: StepEnd | None = None
+
+    @property
+    def benefit_bytes(self) -> int:
+        """What maintaining the table saves."""
+        return sum(need.benefit_bytes for need in self.needs)
+
+
+def status_of_error(exit_code: int) -> Status:
+    """Return what an error makes of a step."""
+    return _STATUS_OF_ERROR.get(exit_code, "failed")
+
+
+_STATUS_OF_ERROR: Mapping[int, Status] = {
+    Incomplete.exit_code: "incomplete",
+    ProblemsFound.exit_code: "skipped",
+    Refused.exit_code: "refused",
+    CommitConflict.exit_code: "conflict",
+    CommitUnknown.exit_code: "unknown",
+    CorruptTable.exit_code: "skipped",
+}
+
+
+@dataclass(slots=True)
+class TableRun:
+    """A table in a run: what was seen of it first and last, what is left to do, what was done.
+
+    Where `is_fixed`, the steps are those of a plan: none comes to them, and none follows one that
+    did not end well.
+    """
+
+    name: str
+    first: AssessedTable
+    left: list[Need] = field(default_factory=list)
+    ends: list[StepEnd] = field(default_factory=list)
+    last: AssessedTable | None = None
+    skipped: str | None = None
+    is_running: bool = False
+    seconds: float = 0.0
+    again: set[str] = field(default_factory=set)
+    is_validated: bool = False
+    is_fixed: bool = False
+
+    def __post_init__(self) -> None:
+        self.left = list(self.first.needs)
+        if self.first.end is not None:
+            self.ends = [self.first.end]
+
+    @property
+    def next_step(self) -> str | None:
+        """The step that is due."""
+        if not self.left:
+            return None
+        return self.left[0].step if self.is_validated else VALIDATE
+
+    @property
+    def worst(self) -> StepEnd | None:
+        """The step that ended worst, the first of several; None where none was run."""
+        ends = [one for one in self.ends if one.step != VALIDATE or one.exit_code]
+        return max(ends, key=lambda one: STATUSES.index(one.status), default=None)
+
+    @property
+    def status(self) -> Status:
+        """What became of the table."""
+        worst = self.worst
+        if worst is not None and worst.exit_code:
+            return worst.status
+        if self.left and self.skipped is None:
+            return "incomplete"
+        if worst is not None:
+            return worst.status
+        return "nothing-to-do" if self.skipped is None else "skipped"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that the table would have ended with by itself."""
+        worst = self.worst
+        if worst is not None and worst.exit_code:
+            return worst.exit_code
+        return Incomplete.exit_code if self.left and self.skipped is None else 0
+
+    @property
+    def metadata_location(self) -> str | None:
+        """Where the table's metadata lie, as far as its steps have told."""
+        told = [one.metadata_location for one in self.ends if one.metadata_location is not None]
+        return told[-1] if told else None
+
+    def ended(self, end: StepEnd, seen: AssessedTable | None) -> None:
+        """Take in how the step that was due ended; `seen` is the table after it, if looked at."""
+        self.is_running = False
+        self.seconds += end.seconds
+        if end.step == VALIDATE:
+            self.is_validated = True
+            if end.status != "done":
+                self.left.clear()
+            else:
+                return
+            self.ends.append(end)
+            return
+        self.ends = [one for one in self.ends if one.step != end.step]
+        if end.status == "conflict" and end.step not in self.again and not self.is_fixed:
+            self.again.add(end.step)
+            self.ends.append(end)
+            return
+        self.ends.append(end)
+        self.left.pop(0)
+        if seen is not None and seen.facts is not None:
+            self.last = seen
+            if not self.is_fixed:
+                self._go_on(seen, end.step)
+        is_over = end.error_id in _STOPPED or end.exit_code in _ENDS_THE_TABLE
+        if is_over or (self.is_fixed and end.exit_code):
+            self.left.clear()
+
+    def _go_on(self, seen: AssessedTable, step: str) -> None:
+        """Have what is needed now be what is left, but for steps that had their turn."""
+        done = {one.step for one in self.ends} | {step}
+        self.left = [need for need in seen.needs if need.step not in done]
+
+
+_ENDS_THE_TABLE = frozenset(
+    {TableNotFound.exit_code, CorruptTable.exit_code, CommitUnknown.exit_code}
+)
+_STOPPED = frozenset({"time-limit", "interrupted", WORKER_ENDED})
+
+
+@dataclass(slots=True)
+class Schedule:
+    """The tables of a run, and whose turn it is. `alone` are steps of which one runs at a time."""
+
+    tables: Sequence[TableRun]
+    alone: frozenset[tuple[str, str]] = frozenset()
+
+    def next(self) -> TableRun | None:
+        """Return the table whose next step comes first.
+
+        None where all that is left is under way.
+        """
+        is_taken = any(self._is_alone(one) for one in self.tables if one.is_running)
+        free = [
+            one
+            for one in self.tables
+            if not one.is_running
+            and one.left
+            and one.skipped is None
+            and not (is_taken and self._is_alone(one))
+        ]
+        # Those that lost against another writer wait until the others have had their turn.
+        return min(free, key=self._rank, default=None)
+
+    @property
+    def running(self) -> Sequence[TableRun]:
+        """The tables that a step is under way on."""
+        return [one for one in self.tables if one.is_running]
+
+    @property
+    def done_count(self) -> int:
+        """The number of tables that nothing more is done with."""
+        return sum(not one.left or one.skipped is not None for one in self.tables)
+
+    @property
+    def has_alone(self) -> bool:
+        """Whether any step that is left runs alone."""
+        return any(
+            (one.name, need.step) in self.alone
+            for one in self.tables
+            if one.skipped is None
+            for need in one.left
+        )
+
+    def _is_alone(self, table: TableRun) -> bool:
+        step = table.next_step
+        return step is not None and (table.name, step) in self.alone
+
+    def _rank(self, table: TableRun) -> tuple[bool, int, str]:
+        lost = bool(table.left) and table.left[0].step in table.again
+        return lost, -table.first.benefit_bytes, table.name
+
+
+def exit_code_of(codes: Sequence[int], *, check: bool) -> int:
+    """Return the exit code of a run over several tables: 12 before 3 before 0, 4 for `--check`."""
+    if CommitUnknown.exit_code in codes:
+        return CommitUnknown.exit_code
+    if check and ProblemsFound.exit_code in codes:
+        return ProblemsFound.exit_code
+    return Incomplete.exit_code if any(codes) else 0

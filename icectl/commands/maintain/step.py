@@ -1,0 +1,392 @@
+"""One step on one table, in this process or in a worker: the single command, and what it ended as.
+
+A step is the run of its command. Its options come from the policy, as if a settings file had
+them: where the table's own properties keep more, they win.
+"""
+
+import io
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.warehouse import PlacesByCatalog
+from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.document import Outcome, clean, table_json
+from icectl.cli.failures import error_and_code, with_table
+from icectl.cli.metrics import numbers_of
+from icectl.cli.naming import name_in_hints
+from icectl.cli.options import SPARK_OPTIONS, Change, Common, RunLimits, Shell
+from icectl.cli.plans import settings_in_full
+from icectl.cli.review import Review, TableState
+from icectl.cli.session import Session, open_session
+from icectl.cli.settings import (
+    CONCURRENCY,
+    ORPHANS_OLDER_THAN,
+    SETTINGS,
+    TEMP_DIR,
+    VALIDATE_LEVEL,
+    Layer,
+    Origin,
+    Resolved,
+    Setting,
+    Settings,
+    as_planned,
+    resolve,
+)
+from icectl.cli.signals import Interrupts
+from icectl.commands.compact import parsed_options as compact
+from icectl.commands.expire_snapshots.run import policy_of
+from icectl.commands.launch import run_of
+from icectl.commands.maintain.assess import assess, is_enabled, mark_looked_for
+from icectl.commands.maintain.needs_plan import STEPS, Thresholds, needs
+from icectl.commands.maintain.policy import TablePolicy
+from icectl.commands.maintain.policy_keys import KEYS, REQUESTS
+from icectl.commands.maintain.schedule_plan import (
+    VALIDATE,
+    AssessedTable,
+    Status,
+    StepEnd,
+    status_of_error,
+)
+from icectl.commands.many_report import worst_finding
+from icectl.commands.rewrite_manifests import run as rewrite_manifests
+from icectl.commands.validate.options import ValidateRequest
+from icectl.env import Deadline, Env, InstantEnv
+from icectl.errors import CommitUnknown
+from icectl.table.open import open_table
+from icectl.table.reader import Reader
+from icectl.table.reviewed import Reviewed, ReviewedAct
+
+ASSESS = "assess"
+"""The step that only looks."""
+
+_LOOK_SECONDS = 60.0
+_MIN_AGE = "remove-orphans.min-age"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPlan:
+    """The plan that a step is held to: its changes, and the settings that it was made with.
+
+    Where it is not `exact`, less than its changes may be done, and never more.
+    """
+
+    base: TableState
+    acts: frozenset[ReviewedAct]
+    settings: Mapping[str, Mapping[str, str]]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A step on a table, as it goes to whoever carries it out.
+
+    `options` are those of Common, as given; `concurrency` the files at once that are left to it;
+    `planning` where nothing may change, `is_alone` where no other such step may run beside it. At
+    `instant_ms`, where that is given, the plan is made, to be kept; `held` where it was reviewed.
+    """
+
+    table: str
+    step: str
+    policy: TablePolicy
+    options: Mapping[str, Any]
+    steps: tuple[str, ...] = STEPS
+    concurrency: int | None = None
+    planning: bool = False
+    is_alone: bool = False
+    seconds_left: float = float("inf")
+    instant_ms: int | None = None
+    held: HeldPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrandPlace:
+    """Where errands are carried out: the clock, the signals, and whether to stop early.
+
+    `places_by_catalog` is as in Shell, for all errands of the run in this process.
+    """
+
+    env: Env
+    interrupts: Interrupts
+    is_stopped: Callable[[], bool]
+    places_by_catalog: PlacesByCatalog = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoppableDeadline(Deadline):
+    """A deadline that comes at once where whoever sent the errand says so."""
+
+    is_stopped: Callable[[], bool] = bool
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Seconds left, none once the errand is called off."""
+        if self.is_stopped():
+            return 0.0
+        if self.ends_at_seconds is None:
+            return float("inf")
+        return self.ends_at_seconds - self.env.monotonic_seconds()
+
+
+Done = tuple[StepEnd, AssessedTable | None]
+"""How a step ended, and what is seen of the table after it, where it has changed."""
+
+
+def carry_out(errand: Errand, place: ErrandPlace) -> Done:
+    """Carry a step out, and look at the table again where it has changed; never raises Exception.
+
+    What ends the program passes: KeyboardInterrupt and the like.
+    """
+    started = place.env.monotonic_seconds()
+    shell = _shell(errand, place)
+    common = Common(shell=shell, json=True, **errand.options)
+    seen: AssessedTable | None = None
+    try:
+        if errand.step == ASSESS:
+            end, seen = _assess(common, errand)
+        else:
+            end = _run(common, errand)
+    except Exception as error:  # noqa: BLE001 - one table's failure never stops the others
+        end = _failed(common, errand, error)
+    else:
+        if errand.step in STEPS and not errand.planning and end.status == "done":
+            seen = _seen_after(common, errand)
+    took = place.env.monotonic_seconds() - started
+    warnings = tuple(shell.console.redact(one) for one in shell.console.warnings)
+    return replace(end, warnings=warnings, seconds=took), seen
+
+
+def _assess(common: Common, errand: Errand) -> Done:
+    """Look at a table; nothing is done with one that may not be changed."""
+    session = open_session(common, errand.table, read_only=False)
+    loaded = open_table(session.catalog)
+    if not is_enabled(loaded.metadata):
+        reason = "its property `icectl.maintain.enabled` is false"
+        end = StepEnd(ASSESS, "skipped", reason=reason)
+        return end, AssessedTable(end=end)
+    session.catalog.check_writable(loaded)
+    return StepEnd(ASSESS, "done"), _judged(session, loaded, errand)
+
+
+def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> AssessedTable:
+    reader = Reader(
+        session.store, loaded, session.env, session.progress, session.deadline, session.concurrency
+    )
+    request = _request("expire-snapshots", errand.policy)
+    facts = assess(reader, policy_of(session.settings, session.env.now_ms(), request))
+    found, withheld = needs(facts, thresholds_of(errand.policy), errand.steps, session.env.now_ms())
+    return AssessedTable(facts, found, withheld)
+
+
+def _seen_after(common: Common, errand: Errand) -> AssessedTable | None:
+    """Look at a table that a step has changed; None where that fails, which the next step tells.
+
+    A limit that has passed meanwhile leaves time for it: the report is to tell what was done.
+    """
+    try:
+        env = common.shell.env
+        deadline = Deadline(env, env.monotonic_seconds() + _LOOK_SECONDS)
+        free = replace(common, shell=replace(common.shell, review=None, deadline=deadline))
+        session = open_session(free, errand.table, read_only=False)
+        return _judged(session, open_table(session.catalog), errand)
+    except Exception:  # noqa: BLE001 - the step itself has ended well
+        return None
+
+
+def _run(common: Common, errand: Errand) -> StepEnd:
+    """Run the command that a step is."""
+    if errand.step == VALIDATE:
+        return _validated(common, errand)
+    now_ms = common.shell.env.now_ms()
+    change = Change(yes=True, dry_run=errand.planning)
+    request = _request(errand.step, errand.policy)
+    outcome = run_of(errand.step.replace("-", "_"))(common, errand.table, request, change)
+    end = replace(_ended(errand.step, outcome), metadata_location=_location(outcome))
+    if errand.planning and errand.instant_ms is not None:
+        end = replace(end, plan=_plan(common, errand.step, outcome))
+    if errand.step == "remove-orphans" and end.exit_code == 0 and not errand.planning:
+        _mark(common, errand, now_ms)
+    return end
+
+
+def _location(outcome: Outcome) -> str | None:
+    """Return where the metadata of the table lie after a step."""
+    table = outcome.table
+    return None if table is None else table.metadata_location_after or table.metadata_location
+
+
+def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:
+    """Return what a file of plans keeps of a step: the table, the settings, what would be done."""
+    assert outcome.table is not None
+    settings = settings_in_full(common.shell.settings, step)
+    return {
+        "base": table_json(outcome.table),
+        "settings": {key: dict(value) for key, value in settings.items()},
+        "result": clean(outcome.result),
+    }
+
+
+def _mark(common: Common, errand: Errand, now_ms: int) -> None:
+    """Note in the table that orphans were looked for. Raises: CommitUnknown."""
+    session = open_session(common, errand.table, read_only=False)
+    try:
+        mark_looked_for(session.access, now_ms)
+    except CommitUnknown:
+        raise
+    except Exception as error:  # noqa: BLE001 - then the next run looks again
+        message, _ = error_and_code(error)
+        session.console.warn(f"it could not be noted that orphans were looked for: {message}")
+
+
+def _validated(common: Common, errand: Errand) -> StepEnd:
+    outcome = run_of(VALIDATE)(common, errand.table, ValidateRequest())
+    end = _ended(VALIDATE, outcome)
+    if outcome.exit_code == 0:
+        return replace(end, status="done")
+    worst = worst_finding(outcome.result)
+    first = "" if worst is None else f": {worst['rule']} {worst['message']}"
+    reason = f"`validate` ends with {outcome.exit_code}{first}"
+    hint = with_table(
+        "`icectl validate TABLE` tells all of it", name_in_hints(common, errand.table)
+    )
+    return replace(end, status="skipped", reason=reason, hint=hint)
+
+
+def _ended(step: str, outcome: Outcome) -> StepEnd:
+    status: Status = outcome.status
+    figures = dict(numbers_of(clean(outcome.result)))
+    reason = "; ".join(outcome.warnings)
+    if status == "planned":
+        return StepEnd(step, status, exit_code=0, reason=reason, figures=figures)
+    return StepEnd(step, status, exit_code=outcome.exit_code, reason=reason, figures=figures)
+
+
+def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
+    error, code = error_and_code(raised)
+    console = common.shell.console
+    hint = error.hint
+    if code == 1 and not isinstance(raised, MemoryError):
+        console.warn("".join(traceback.format_exception(raised)).rstrip())
+    for recovery_hint in common.shell.recovery_hints if code == 15 else ():
+        hint = recovery_hint(error) or hint  # type: ignore[arg-type]  # 15 is CorruptTable's
+    name = name_in_hints(common, errand.table)
+    return StepEnd(
+        errand.step,
+        status_of_error(code),
+        exit_code=code,
+        reason=console.redact(error.message),
+        hint=with_table(console.redact(hint), name) if hint else None,
+        error_id=error.error_id,
+    )
+
+
+def _request(step: str, policy: TablePolicy) -> Any:
+    """Return the options of a step, as its command takes them."""
+    given = {
+        key.field: list(found) if isinstance(found := policy.read(key.name), tuple) else found
+        for key in KEYS.values()
+        if key.section == step and key.field is not None and key.name in policy.values
+    }
+    if step == "compact" and "min_delete_files" not in given:
+        given["min_delete_files"] = policy.values["compact.deletes-per-file"].text
+    if given.get("deletes_only"):
+        given.pop("min_delete_files", None)
+    return REQUESTS[step](**given)
+
+
+def thresholds_of(policy: TablePolicy) -> Thresholds:
+    """Return the values that call for a step, by a policy."""
+    read = policy.read
+    return Thresholds(
+        small_files=read("compact.small-files"),
+        delete_ratio=read("compact.delete-ratio"),
+        deletes_per_file=read("compact.deletes-per-file"),
+        dangling_deletes=read("compact.dangling-deletes"),
+        manifests=read("rewrite-manifests.manifests"),
+        snapshots=read("expire-snapshots.snapshots"),
+        reclaimable=read("expire-snapshots.reclaimable"),
+        metadata_files=read("remove-orphans.metadata-files"),
+        every_ms=read("remove-orphans.every"),
+    )
+
+
+def check_options(policy: TablePolicy, shell: Shell) -> None:
+    """Have every step read its options, before any table is looked at. Raises: UsageError."""
+    settings = settings_with(shell.settings, policy)
+    compact.options_of(_request("compact", policy), RunLimits())
+    rewrite_manifests.options_of(_request("rewrite-manifests", policy))
+    policy_of(settings, shell.env.now_ms(), _request("expire-snapshots", policy))
+
+
+def _shell(errand: Errand, place: ErrandPlace) -> Shell:
+    """Return a shell of its own for a step: nothing is printed, and nobody is asked."""
+    silent = ConsoleOptions(verbosity=-1, progress=False, json=True)
+    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), place.env, silent)
+    given = {
+        setting.key: str(errand.options[name])
+        for name, setting in (("concurrency", CONCURRENCY), ("temp_dir", TEMP_DIR))
+        if errand.options.get(name) is not None
+    }
+    settings = resolve(given, os.environ, errand.options.get("config"))
+    settings = settings_with(settings, errand.policy, errand.concurrency)
+    env, review = place.env, None
+    if errand.instant_ms is not None:
+        env = InstantEnv(env, errand.instant_ms)
+        if errand.held is not None:
+            held = errand.held
+            settings = as_planned(settings, errand.step, held.settings, SPARK_OPTIONS, {})
+            review = Review(errand.step, held.base, Reviewed(held.acts), env, exact=held.exact)
+    ends_at = place.env.monotonic_seconds() + errand.seconds_left
+    deadline = _StoppableDeadline(place.env, ends_at, place.is_stopped)
+    limits = RunLimits(
+        rewritten_bytes=errand.policy.read("budget.rewrite-bytes"),
+        deleted_files=errand.policy.read("budget.delete-files"),
+    )
+    return Shell(
+        console,
+        env,
+        settings,
+        deadline,
+        place.interrupts,
+        limits=limits,
+        review=review,
+        places_by_catalog=place.places_by_catalog,
+    )
+
+
+def settings_with(
+    settings: Settings, policy: TablePolicy, concurrency: int | None = None
+) -> Settings:
+    """Return the settings of a step: those of the policy stand where a settings file's would."""
+    values = dict(settings.values)
+    for setting in SETTINGS:
+        found = policy.values.get(setting.key)
+        if found is not None and isinstance(found.text, str) and KEYS[setting.key].setting:
+            values[setting.key] = _resolved(setting, found.text, found.origin)
+    age = policy.values[_MIN_AGE]
+    if isinstance(age.text, str):
+        values[ORPHANS_OLDER_THAN.key] = _resolved(ORPHANS_OLDER_THAN, age.text, age.origin)
+    level = policy.values["validate.level"]
+    if isinstance(level.text, str):
+        values[VALIDATE_LEVEL.key] = _resolved(VALIDATE_LEVEL, level.text, level.origin)
+    if concurrency is not None:
+        values[CONCURRENCY.key] = _resolved(CONCURRENCY, str(concurrency), "--jobs")
+    return replace(settings, values=values)
+
+
+def _resolved(setting: Setting[Any], text: str, origin: str) -> Resolved:
+    return Resolved(setting.parse(text), text, Origin(Layer.FILE, origin))
+
+
+def options_given(common: Common) -> Mapping[str, Any]:
+    """Return the options of Common but for those that are of the whole run, for errands."""
+    left_out = {"shell", "json", "quiet", "verbose", "color", "no_progress", "metrics_file",
+                "time_limit"}  # fmt: skip
+    return {
+        entry.name: getattr(common, entry.name)
+        for entry in fields(Common)
+        if entry.name not in left_out
+    }

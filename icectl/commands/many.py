@@ -1,0 +1,164 @@
+"""One command on several tables, one after the other: each as by itself, then one report."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.document import Outcome, Status
+from icectl.cli.failures import error_and_code, with_table
+from icectl.cli.naming import name_in_hints
+from icectl.cli.options import Change, Common, Shell
+from icectl.cli.targets import FoundTables, find_tables, is_many, missing_tables
+from icectl.commands.maintain.schedule_plan import exit_code_of, status_of_error
+from icectl.commands.many_report import TableEnd, many_result, print_many, worst_finding
+from icectl.errors import Refused, UsageError
+from icectl.rows.spark_start import kept_session
+from icectl.units import print_count
+
+
+@dataclass(frozen=True, slots=True)
+class _OnOne:
+    """A command with its options, to be run on one table; `change` None where it changes none."""
+
+    run: Callable[..., Outcome]
+    request: Any
+    change: Change | None
+
+    def __call__(self, common: Common, table: str) -> Outcome:
+        """Run it. Raises: what the command raises."""
+        if self.change is None:
+            return self.run(common, table, self.request)
+        return self.run(common, table, self.request, self.change)
+
+
+def on_each(
+    run: Callable[..., Outcome],
+    command: str,
+    common: Common,
+    tables: Sequence[str],
+    request: Any,
+    change: Change | None = None,
+    *,
+    asks: bool = False,
+) -> Outcome:
+    """Run a command on every table that is named; on one alone as ever.
+
+    One table's failure stops no other. `asks` where the command has a question of its own: it is
+    asked once, for all.
+    Raises: what the command on one table raises, where it is one; UsageError; TableNotFound, where
+    there is none; Refused, where the answer is no.
+    """
+    on_one = _OnOne(run, request, change)
+    if not is_many(common, tables):
+        return on_one(common, tables[0])
+    _check_for_many(request, change)
+    found = find_tables(common, tables)
+    if asks:
+        on_one = replace(on_one, change=_confirmed(command, common, len(found.tables), change))
+    progress = common.shell.console.progress
+    progress.phase(command)
+    ends = []
+    count = print_count(len(found.tables), "table")
+    with kept_session():  # one is enough for all
+        for number, table in enumerate(found.tables):
+            progress.rename(f"{number} of {count}: {command} {table}")
+            ends.append(end_on(common, table, on_one))
+    return _outcome(command, [*ends, *missing_ends(common, found)], change)
+
+
+def missing_ends(common: Common, found: FoundTables) -> list[TableEnd]:
+    """Return the ends of targets that stand for no table by mistake: they have failed."""
+    return [
+        TableEnd(target, "failed", error.exit_code, error.message)
+        for target, error in missing_tables(common, found)
+    ]
+
+
+def _check_for_many(request: Any, change: Change | None) -> None:
+    """Raises: UsageError, for an option that is about one table."""
+    about_one = {
+        "--metadata-file": change is not None and change.metadata_file,
+        "--deleted-list": change is not None and change.deleted_list,
+        "--save-plan": change is not None and change.save_plan,
+        "--to": getattr(request, "to", None),
+    }
+    for option, given in about_one.items():
+        if given:
+            raise UsageError(f"`{option}` is about one table, and TABLE stands for several")
+
+
+def _confirmed(command: str, common: Common, count: int, change: Change | None) -> Change | None:
+    """Ask for all tables at once, as the command asks for one. Raises: Refused; UsageError."""
+    if change is None or change.yes or change.dry_run or change.check:
+        return change
+    if not common.shell.console.ask(f"{command} on {print_count(count, 'table')}?"):
+        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    return replace(change, yes=True)
+
+
+def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome]) -> TableEnd:
+    """Run a command on one table, and keep what it says to itself; its failure is its end."""
+    deadline = common.shell.deadline
+    if deadline.passed:
+        return TableEnd(table, "incomplete", 3, "not reached before the time limit")
+    shell = _quiet(common.shell)
+    try:
+        outcome = on_one(replace(common, shell=shell, json=True), table)
+    except Exception as raised:  # noqa: BLE001 - one table's failure never stops the others
+        end = _failed(common, table, shell, raised)
+    else:
+        end = _ended(table, outcome)
+    for warning in shell.console.warnings:
+        common.shell.console.warn(f"{table}: {shell.console.redact(warning)}")
+    return end
+
+
+def _ended(table: str, outcome: Outcome) -> TableEnd:
+    """How a command ended that has not failed: warnings, and the worst of what a check found."""
+    reason, hint = "; ".join(outcome.warnings), None
+    found = worst_finding(outcome.result) if outcome.exit_code else None
+    if found is not None:
+        reason, hint = f"{found['rule']} {found['message']}", found["hint"]
+    code = outcome.exit_code
+    return TableEnd(table, outcome.status, code, reason, hint, result=outcome.result)
+
+
+def _quiet(shell: Shell) -> Shell:
+    """Return the same shell for one table: nothing is printed, and nobody is asked."""
+    options = ConsoleOptions(verbosity=-1, progress=False, json=True)
+    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), shell.env, options)
+    return replace(shell, console=console, recovery_hints=[])
+
+
+def _failed(common: Common, table: str, shell: Shell, raised: Exception) -> TableEnd:
+    error, code = error_and_code(raised)
+    redact = shell.console.redact
+    hint = (
+        None if error.hint is None else with_table(redact(error.hint), name_in_hints(common, table))
+    )
+    return TableEnd(table, status_of_error(code), code, redact(error.message), hint)
+
+
+def _outcome(command: str, ends: Sequence[TableEnd], change: Change | None) -> Outcome:
+    planning = change is not None and (change.dry_run or change.check)
+    checks = change is None or change.check  # `validate` ends with 4 where it has found errors
+    code = exit_code_of([one.exit_code for one in ends], check=checks)
+    return Outcome(
+        command=command,
+        result=many_result(ends),
+        render=lambda console: print_many(console, command, ends),
+        exit_code=code,
+        status=_status(code, {one.status for one in ends}),
+        dry_run=planning,
+    )
+
+
+def _status(code: int, statuses: set[str]) -> Status:
+    """Return the status of all tables together."""
+    if code in (3, 12):
+        return "unknown" if code == 12 else "incomplete"
+    if "planned" in statuses:
+        return "planned"
+    return "nothing-to-do" if statuses == {"nothing-to-do"} else "done"

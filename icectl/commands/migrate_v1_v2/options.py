@@ -1,0 +1,50 @@
+"""`icectl migrate-v1-v2`: turn a version 1 table into a version 2 table."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common, TablesArgument, command, option
+from icectl.commands.launch import run_on_each_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrateRequest:
+    """The options of `icectl migrate-v1-v2`, as given."""
+
+    rewrite_manifests: Annotated[
+        bool,
+        option("--rewrite-manifests", help="write the current manifests anew, as version 2"),
+    ] = False
+
+
+@command(
+    "migrate-v1-v2",
+    examples=[
+        ("icectl migrate-v1-v2 /wh/db/t --check", "exit 4 when it is possible, 5 when refused"),
+        ("icectl migrate-v1-v2 /wh/db/t", "show what changes, ask, migrate"),
+        ("icectl migrate-v1-v2 /wh/db/t --rewrite-manifests --yes", "manifests of version 2 too"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+)
+def migrate_v1_v2(
+    common: Common,
+    tables: TablesArgument,
+    request: MigrateRequest,
+    change: Change,
+) -> Outcome:
+    """Turn a version 1 table into a version 2 table.
+
+    The new metadata has the table's uuid, all schemas, partition specs with written-out field
+    ids, sort orders, refs and sequence numbers of 0. Snapshots that embed their manifests get a
+    manifest list. No data file is touched, and manifests of version 1 stay valid.
+
+    This is for good: there is no way back to version 1, and readers that know version 1 only
+    lose access. The old metadata file stays. A table with an unknown transform in its default
+    partition spec, or with a file that is live twice, is refused; so is one whose newest snapshots
+    cannot be read. A table of version 2 or higher has nothing to do, but for version 1 manifests
+    in versions 2 and 3 under `--rewrite-manifests`: a killed run may have left them.
+
+    What a killed run leaves is removed by a later run, as `icectl rewrite-manifests --help` says.
+    """
+    return run_on_each_table("migrate_v1_v2", asks=True)(common, tables, request, change)

@@ -1,0 +1,177 @@
+"""The plan of turning a version 1 table into a version 2 table, and what forbids it: pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from icectl.checks.finding import Finding, finding
+from icectl.entries.rows import Entries, live, location_keys, repeats, where
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
+from icectl.format.updates import AssignUuid, SetManifestList, Update, UpgradeFormatVersion
+from icectl.table.plan_parts import Pin, UpgradeStep
+
+TO_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RefHead:
+    """The newest snapshot of a ref, with its manifests and their entries."""
+
+    ref: str
+    snapshot_id: int
+    manifests: tuple[ManifestFile, ...]
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class MigratePlan:
+    """One migration; nothing is done where it has no steps, or an error among its findings.
+
+    `embedding` are the snapshots that embed their manifests. `legacy_manifests` counts manifests of
+    version 1 that stay in the current snapshot.
+    """
+
+    pin: Pin
+    from_version: int
+    steps: tuple[UpgradeStep, ...]
+    findings: tuple[Finding, ...]
+    embedding: tuple[int, ...]
+    legacy_manifests: int
+    rewrites_manifests: bool
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to change."""
+        return bool(self.steps)
+
+    @property
+    def forbidding(self) -> tuple[Finding, ...]:
+        """The findings that forbid the migration."""
+        return tuple(item for item in self.findings if item.severity == "error")
+
+
+def plan(
+    metadata: TableMetadata,
+    pin: Pin,
+    heads: Sequence[RefHead],
+    unreadable: Sequence[Finding],
+    *,
+    rewrite_manifests: bool,
+) -> MigratePlan:
+    """Decide what a migration changes; `heads` are those of all refs that can be read, main first.
+
+    Spec: R-010, R-170 to R-173.
+    """
+    embedding = tuple(item.snapshot_id for item in metadata.snapshots if item.embeds_manifests)
+    main = next((head for head in heads if head.ref == "main"), None)
+    manifests = () if main is None else main.manifests
+    rewrites = rewrite_manifests and bool(manifests)
+    return MigratePlan(
+        pin=pin,
+        from_version=metadata.format_version,
+        steps=tuple(_steps(metadata, embedding, len(manifests), rewrites=rewrites)),
+        findings=(*unreadable, *_findings(metadata, heads)),
+        embedding=embedding,
+        legacy_manifests=0 if rewrites else len(manifests),
+        rewrites_manifests=rewrites,
+    )
+
+
+def plan_rest(metadata: TableMetadata, pin: Pin, legacy_manifests: int) -> MigratePlan:
+    """Plan what is left to change of a table from version 2 on: manifests of version 1 (R-176)."""
+    step = UpgradeStep(
+        "rewrite-manifests",
+        "the manifests of the current snapshot are written anew: of version 1 are "
+        f"{legacy_manifests}",
+    )
+    return MigratePlan(
+        pin=pin,
+        from_version=metadata.format_version,
+        steps=(step,) if legacy_manifests else (),
+        findings=(),
+        embedding=(),
+        legacy_manifests=0,
+        rewrites_manifests=legacy_manifests > 0,
+    )
+
+
+def _steps(
+    metadata: TableMetadata, embedding: Sequence[int], manifest_count: int, *, rewrites: bool
+) -> Iterator[UpgradeStep]:
+    if metadata.table_uuid is None:  # R-170
+        yield UpgradeStep("assign-uuid", "the table gets a uuid, which it never had")
+    yield UpgradeStep("upgrade-format-version", "`format-version` becomes 2")  # R-170
+    yield UpgradeStep(
+        "write-schemas",
+        "`schema` and `partition-spec` give way to lists with current ids: "
+        f"schemas {len(metadata.schemas)}, partition specs {len(metadata.partition_specs)}, "
+        f"sort orders {len(metadata.sort_orders)}",
+    )
+    fields = sum(len(spec.fields) for spec in metadata.partition_specs)
+    if fields:  # R-173
+        detail = f"{fields} partition fields keep their ids, written out, up to "
+        yield UpgradeStep("write-partition-field-ids", f"{detail}{metadata.last_partition_id}")
+    detail = f"`last-sequence-number` is 0, as is that of {len(metadata.snapshots)} snapshots"
+    yield UpgradeStep("write-sequence-numbers", detail)
+    if embedding:  # R-055
+        detail = f"{len(embedding)} snapshots that embed their manifests get a manifest list"
+        yield UpgradeStep("write-manifest-lists", detail)
+    if rewrites:  # R-172
+        detail = (
+            f"{manifest_count} manifests of the current snapshot are written anew, as version 2"
+        )
+        yield UpgradeStep("rewrite-manifests", detail)
+
+
+def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Finding]:
+    """Find what forbids the migration (errors), and what to know before it."""
+    for field in metadata.default_spec.fields:
+        if field.transform.name == "unknown":  # R-007
+            message = f"the transform `{field.transform.text}` of `{field.name}` is not known"
+            subject = f"partition spec {metadata.default_spec_id}"
+            yield finding("R-007", subject, message, severity="error")
+    for head in heads:
+        subject = f"snapshot {head.snapshot_id}"
+        files = live(head.entries)
+        again = where(files, repeats(location_keys(files.table["location"])))
+        if len(again):  # R-066
+            location = again.table["location"][0].as_py()
+            message = f"{len(again):,} files are live more than once; the first is `{location}`"
+            yield finding("R-066", subject, message)
+        deletes = [item for item in head.manifests if item.content is ManifestContent.DELETES]
+        if deletes:  # R-120
+            message = f"it has {len(deletes)} manifests of deletes, which version 1 does not know"
+            yield finding("R-120", subject, message)
+    meanings: dict[int, set[tuple[tuple[int, ...], str]]] = {}
+    for spec in metadata.partition_specs:
+        for field in spec.fields:
+            if field.transform.name != "void":
+                meaning = field.source_ids, field.transform.text
+                meanings.setdefault(field.field_id, set()).add(meaning)
+    shared = sorted(id_ for id_, found in meanings.items() if len(found) > 1)
+    if shared:  # R-077
+        message = f"field ids {shared} mean different things in different specs, and keep doing so"
+        yield finding("R-077", "partition specs", message, severity="info")
+
+
+def updates(metadata: TableMetadata, lists: Mapping[int, str], new_uuid: str) -> Sequence[Update]:
+    """Return the changes that migrate.
+
+    `lists` has the new manifest list of each embedding snapshot.
+    """
+    if metadata.format_version >= TO_VERSION:
+        return ()
+    assigned = [AssignUuid(new_uuid)] if metadata.table_uuid is None else []
+    listed = [SetManifestList(snapshot_id, place) for snapshot_id, place in lists.items()]
+    return (*assigned, UpgradeFormatVersion(TO_VERSION), *listed)
+
+
+def listed_manifests(
+    snapshot: Snapshot, manifests: Sequence[ManifestFile]
+) -> Sequence[ManifestFile]:
+    """Rows of a list for manifests that a snapshot embeds: they belong to the snapshot (R-171)."""
+    return [
+        replace(item, added_snapshot_id=item.added_snapshot_id or snapshot.snapshot_id)
+        for item in manifests
+    ]

@@ -1,0 +1,303 @@
+"""The run of `icectl migrate-v1-v2`: load, plan, write manifest lists, commit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.checks.finding import Finding, finding
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import open_session
+from icectl.commands.change import carry_out
+from icectl.commands.migrate_v1_v2.options import MigrateRequest
+from icectl.commands.migrate_v1_v2.plan import (
+    TO_VERSION,
+    MigratePlan,
+    RefHead,
+    listed_manifests,
+    plan,
+    plan_rest,
+    updates,
+)
+from icectl.commands.rewrite_manifests import run as rewriting
+from icectl.commands.upgrade_to_v4.change import planned_upgrade
+from icectl.commands.upgrade_to_v4.report import MIGRATION_NOTES, Upgrade
+from icectl.commit.access import TableAccess
+from icectl.commit.output_journal import Leftovers
+from icectl.commit.outputs import Outputs
+from icectl.commit.snapshot import branch_head
+from icectl.commit.transaction import Proposal, transaction
+from icectl.entries.manifest_rows import describe
+from icectl.entries.rows import EMPTY, Entries, in_manifests
+from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused, UsageError
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.format.layout import Layout, layout_of_table
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
+from icectl.format.snapshot import Snapshot
+from icectl.format.updates import SetManifestList
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries, scan_manifests
+from icectl.table.open import open_table
+from icectl.table.plan_parts import pin_of
+from icectl.table.row_safety import require_safe_base
+
+COMMAND = "migrate-v1-v2"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMigration:
+    """A plan and what it was made from.
+
+    `described` are the manifests of snapshots that embed them, with their counts.
+    """
+
+    loaded: LoadedTable
+    plan: MigratePlan
+    described: Mapping[int, Sequence[ManifestFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """The result of a run; `snapshot_id` is that of the rewritten manifests.
+
+    `unfinished` says why the manifests were not rewritten, where they should have been.
+    """
+
+    landed: LoadedTable
+    snapshot_id: int | None = None
+    unfinished: IcectlError | None = None
+
+
+def run(common: Common, table: str, request: MigrateRequest, change: Change) -> Outcome:
+    """Plan the migration; unless only the plan was asked for, ask, and execute it."""
+    if request.rewrite_manifests and change.metadata_file is not None:
+        raise UsageError(
+            "`--rewrite-manifests` makes a second commit, and `--metadata-file` allows for one",
+            hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
+        )
+    session = open_session(common, table, read_only=False, change=change)
+    access = session.access
+    prepared = prepare(access, rewrite_manifests=request.rewrite_manifests)
+    loaded, planned = prepared.loaded, prepared.plan
+    notes = MIGRATION_NOTES if planned.from_version < TO_VERSION else ()
+    upgrade = planned_upgrade(
+        COMMAND,
+        loaded,
+        Upgrade(loaded.metadata.location, planned, TO_VERSION, notes),
+        lambda: execute(access, prepared),
+        refusal=_refusal(planned.forbidding) if planned.forbidding else None,
+        clean_up=lambda: remove_leftovers(access, prepared),
+    )
+    return carry_out(session, change, upgrade)
+
+
+def prepare(access: TableAccess, *, rewrite_manifests: bool) -> PreparedMigration:
+    """Load the table and plan its migration; nothing is written.
+
+    Raises: Refused, where the table must not be touched; StorageError of the store.
+    """
+    loaded = open_table(access.catalog)
+    metadata = loaded.metadata
+    pin = pin_of(metadata, loaded.metadata_location)
+    if metadata.format_version >= TO_VERSION:
+        legacy = _legacy_manifests(access, loaded) if rewrite_manifests else 0
+        return PreparedMigration(loaded, plan_rest(metadata, pin, legacy), {})
+    access.catalog.check_writable(loaded)
+    require_safe_base(metadata)
+    unreadable: dict[int, Finding] = {}
+    heads = _heads(access, metadata, unreadable)
+    described = _embedded(access, metadata, unreadable)
+    if described:
+        loaded.capabilities.check_update(
+            SetManifestList, "give a manifest list to snapshots that have none (R-055)"
+        )
+    problems = tuple(unreadable.values())
+    planned = plan(metadata, pin, heads, problems, rewrite_manifests=rewrite_manifests)
+    return PreparedMigration(loaded, planned, described)
+
+
+def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
+    """Count the manifests of version 1 of the current snapshot: a killed run leaves them.
+
+    From version 4 on what is older is moved by `upgrade-to-v4`.
+    """
+    metadata = loaded.metadata
+    snapshot = branch_head(metadata, "main")
+    if snapshot is None or layout_of_table(metadata) is Layout.SFC_1:
+        return 0
+    access.catalog.check_writable(loaded)
+    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+    headers = scan_manifests(
+        access.store,
+        metadata,
+        manifests,
+        columns=frozenset(),
+        concurrency=access.concurrency,
+        progress=access.progress,
+    )
+    return sum(header.format_version < TO_VERSION for _, header, _ in headers)
+
+
+def _heads(
+    access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
+) -> Sequence[RefHead]:
+    """Return the heads of all refs, main first; a snapshot that several name is read once."""
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    if metadata.current_snapshot_id is not None:
+        refs = {"main": metadata.current_snapshot_id} | refs
+    heads: dict[int, RefHead] = {}
+    for name, snapshot_id in refs.items():
+        snapshot = metadata.snapshot(snapshot_id)
+        if snapshot is None or snapshot_id in heads:
+            continue
+        with _recording_faults(snapshot, unreadable):
+            manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+            entries = _entries(access, metadata, manifests)
+            heads[snapshot_id] = RefHead(name, snapshot_id, manifests, entries)
+    return tuple(heads.values())
+
+
+def _embedded(
+    access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
+) -> Mapping[int, Sequence[ManifestFile]]:
+    described = {}
+    for snapshot in metadata.snapshots:
+        if snapshot.embeds_manifests:
+            with _recording_faults(snapshot, unreadable):
+                described[snapshot.snapshot_id] = _described(access, metadata, snapshot)
+    return described
+
+
+@contextmanager
+def _recording_faults(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
+    """Keep what is wrong with the files of a snapshot for good; what ails the store is raised."""
+    try:
+        yield
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        subject = f"snapshot {snapshot.snapshot_id}"
+        unreadable[snapshot.snapshot_id] = finding(error.rule, subject, message, severity="error")
+
+
+def _entries(
+    access: TableAccess, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+) -> Entries:
+    # Version 1 lists may not say who added a manifest, which its entries then do not need.
+    named = [replace(item, added_snapshot_id=item.added_snapshot_id or 0) for item in manifests]
+    if not named:
+        return EMPTY
+    return load_entries(
+        access.store,
+        metadata,
+        named,
+        columns=PLANNING_COLUMNS,
+        concurrency=access.concurrency,
+        progress=access.progress,
+    )
+
+
+def _refusal(forbidding: Sequence[Finding]) -> Refused:
+    """Return the error of a table that is not migrated: the first rule that forbids it."""
+    first = forbidding[0]
+    return Refused(
+        f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-migratable"
+    )
+
+
+def execute(access: TableAccess, prepared: PreparedMigration) -> Migrated:
+    """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
+
+    Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
+    Incomplete, before anything has changed.
+    """
+    if prepared.plan.forbidding:
+        raise _refusal(prepared.plan.forbidding)
+    access.deadline.check()
+    if prepared.plan.from_version >= TO_VERSION:
+        with Leftovers(access, (COMMAND,)).removed_after(prepared.loaded):
+            done = _rewritten(access)
+        return Migrated(done.landed, done.snapshot_id)
+    uuid = access.env.new_uuid()
+    with transaction(access, prepared.loaded, COMMAND) as opened:
+
+        def propose(metadata: TableMetadata) -> Proposal:
+            """Propose the upgrade, and the manifest lists that it needs."""
+            lists = _write_lists(access, metadata, prepared.described, opened.outputs)
+            return Proposal(updates(metadata, lists, uuid), frozenset(lists.values()))
+
+        landed = opened.commit(propose)
+    if not prepared.plan.rewrites_manifests:
+        return Migrated(landed)
+    return _with_manifests(access, landed)
+
+
+def remove_leftovers(access: TableAccess, prepared: PreparedMigration) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    Leftovers(access, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
+
+
+def _write_lists(
+    access: TableAccess,
+    metadata: TableMetadata,
+    described: Mapping[int, Sequence[ManifestFile]],
+    outputs: Outputs,
+) -> Mapping[int, str]:
+    """Give each snapshot that embeds manifests a list of the same manifests (R-055, R-171)."""
+    lists: dict[int, str] = {}
+    for snapshot in metadata.snapshots:
+        if not snapshot.embeds_manifests:
+            continue
+        manifests = described.get(snapshot.snapshot_id) or _described(access, metadata, snapshot)
+        content = write_manifest_list(
+            listed_manifests(snapshot, manifests),
+            format_version=TO_VERSION,
+            snapshot_id=snapshot.snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id,
+            sequence_number=0,
+            sync_marker=bytes.fromhex(access.env.new_uuid().replace("-", "")),
+        )
+        location = outputs.manifest_list(snapshot.snapshot_id)
+        access.store.create(location, content)
+        lists[snapshot.snapshot_id] = location
+    return lists
+
+
+def _described(
+    access: TableAccess, metadata: TableMetadata, snapshot: Snapshot
+) -> Sequence[ManifestFile]:
+    """Return the embedded manifests with their counts and summaries, counted from their entries."""
+    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+    entries = _entries(access, metadata, manifests)
+    described = []
+    for at, manifest in enumerate(manifests):
+        spec = metadata.spec(manifest.partition_spec_id) or metadata.default_spec
+        own = in_manifests(entries, (at,))
+        added = own.table["snapshot_id"].to_pylist()
+        row = describe(
+            own,
+            result_types(spec, metadata.schemas),
+            location=manifest.manifest_path,
+            length=manifest.manifest_length,
+            spec_id=manifest.partition_spec_id,
+        )
+        described.append(replace(row, added_snapshot_id=max(added, default=None)))
+    return described
+
+
+def _with_manifests(access: TableAccess, landed: LoadedTable) -> Migrated:
+    """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
+    try:
+        done = _rewritten(access)
+    except CommitUnknown:
+        raise
+    except IcectlError as error:
+        return Migrated(landed, unfinished=error)
+    return Migrated(done.landed, done.snapshot_id)
+
+
+def _rewritten(access: TableAccess) -> rewriting.RewrittenManifests:
+    return rewriting.execute(access, rewriting.prepare(access, "main", rewriting.every_manifest))

@@ -1,0 +1,211 @@
+"""Calls of a program that has Spark: commands and changes of rows run as on the command line.
+
+Nothing is printed, asked, or left behind: neither settings nor handlers of signals change.
+"""
+
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from icectl.cli.app import load_command
+from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.document import Outcome, Status, TableIdentity, document, json_text
+from icectl.cli.failures import error_and_code, recovery_hint
+from icectl.cli.options import Common, Invocation, Shell, given_settings
+from icectl.cli.progress_bar import ConsoleProgress
+from icectl.cli.settings import TIME_LIMIT, resolve
+from icectl.cli.signals import Interrupts
+from icectl.env import Deadline, SystemEnv
+from icectl.errors import IcectlError
+from icectl.progress import Unit
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The way to a table and the means of a run; every value as the option of that name takes it.
+
+    What is not given comes from where the command line has it: the environment, the settings file.
+    """
+
+    catalog: str | None = None
+    catalog_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    path_map: Mapping[str, str] = field(default_factory=dict)
+    metadata_file: str | None = None
+    concurrency: int | None = None
+    time_limit: str | None = None
+    config: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How far a run is: `done` of `total` in its phase; None where the total is not known."""
+
+    phase: str
+    done: int
+    total: int | None
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The plan or the outcome of a command.
+
+    `result` is the command's own part of the JSON document, `status` and `exit_code` are those of
+    the command line: 3 where it is done in part, 4 where `validate` found errors.
+    """
+
+    command: str
+    status: Status
+    exit_code: int
+    table: TableIdentity | None
+    dry_run: bool
+    result: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    document: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def json(self) -> str:
+        """The document as the command line prints it."""
+        return json_text(self.document)
+
+
+OnProgress = Callable[[Moment], None]
+"""Called with each step of a run, from any of its threads: it has to return soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a function was called with, beside its command's own options."""
+
+    spark: Any
+    table: str
+    access: Access
+    progress: OnProgress | None
+
+
+def run_command(call: Call, command: str, values: Mapping[str, Any]) -> Report:
+    """Run a command as the command line does, and report what it comes to. Raises: IcectlError."""
+    given = {**_values_of(call.access), **values}
+    invocation = Invocation.on(load_command(command), call.table, given)
+    with _called(call, invocation.given_settings()) as (shell, console):
+        return _report(invocation.run(shell), console)
+
+
+def on_rows(call: Call, name: str, work: Callable[[Common], Result]) -> Result:
+    """Change or read rows as a command of a name would, which settings and journals go by.
+
+    Raises: IcectlError.
+    """
+    values = _values_of(call.access)
+    common = {one.name: values[one.name] for one in fields(Common) if one.name in values}
+    with _called(call, given_settings(name, values)) as (shell, _):
+        return work(Common(shell=shell, **common))
+
+
+class _Told(ConsoleProgress):
+    """Progress that a function of the caller is told."""
+
+    def __init__(self, tell: OnProgress, warn: Callable[[str], None]) -> None:
+        nowhere = io.StringIO()
+        super().__init__(
+            err=nowhere, env=SystemEnv(), enabled=False, terminal=False, tell=warn, warn=warn
+        )
+        self._on_progress = tell
+        self._at = Moment("", 0, None, "count")
+
+    def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
+        """Tell that a phase begins."""
+        self._tell_at(Moment(name, 0, total, unit))
+
+    def advance(self, amount: int) -> None:
+        """Tell how far the phase is."""
+        if amount:
+            with self._lock:
+                at = self._at
+                self._tell_at(Moment(at.phase, at.done + amount, at.total, at.unit))
+
+    def _tell_at(self, moment: Moment) -> None:
+        with self._lock:
+            self._at = moment
+            self._on_progress(moment)
+
+
+@contextmanager
+def _called(call: Call, given: Mapping[str, str]) -> Iterator[tuple[Shell, Console]]:
+    """Give a call what a command runs with; errors tell a way out of the table's state.
+
+    None of them tells a secret.
+    """
+    console = _console(call.progress)
+    shell = _shell(call, console, given)
+    try:
+        yield shell, console
+    except (IcectlError, OSError) as raised:
+        error, _ = error_and_code(raised)
+        error.hint = recovery_hint(error, shell.recovery_hints, call.table)
+        error.hint = None if error.hint is None else console.redact(error.hint)
+        error.message = console.redact(error.message)
+        if error is raised:
+            raise
+        raise error from raised
+
+
+def _console(progress: OnProgress | None) -> Console:
+    """A console that nobody sees."""
+    out = io.StringIO()
+    options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
+    console = Console(out, out, out, SystemEnv(), options)
+    if progress is not None:
+        console.progress = _Told(progress, console.warn)
+    return console
+
+
+def _shell(call: Call, console: Console, given: Mapping[str, str]) -> Shell:
+    env = SystemEnv()
+    settings = resolve(given, os.environ, call.access.config)
+    limit_ms = settings.read(TIME_LIMIT)
+    ends_at = None if limit_ms is None else env.monotonic_seconds() + limit_ms / 1000
+    interrupts = Interrupts(console.note)
+    return Shell(console, env, settings, Deadline(env, ends_at), interrupts, spark=call.spark)
+
+
+def _report(outcome: Outcome, console: Console) -> Report:
+    for warning in outcome.warnings:
+        console.warn(warning)
+    built = {**document(outcome), "warnings": list(console.warnings)}
+    return Report(
+        outcome.command,
+        outcome.status,
+        outcome.exit_code,
+        outcome.table,
+        outcome.dry_run,
+        built["result"],
+        console.warnings,
+        built,
+    )
+
+
+def _values_of(access: Access) -> dict[str, Any]:
+    """The options of a table's access as the command line would have them."""
+
+    def pairs(given: Mapping[str, str]) -> list[str] | None:
+        """Write `KEY=VALUE` for each."""
+        return [f"{key}={value}" for key, value in given.items()] or None
+
+    return {
+        "catalog": access.catalog,
+        "catalog_option": pairs(access.catalog_options),
+        "storage_option": pairs(access.storage_options),
+        "path_map": pairs(access.path_map),
+        "concurrency": None if access.concurrency is None else str(access.concurrency),
+        "time_limit": access.time_limit,
+        "config": access.config,
+        "json": True,
+        "no_progress": True,
+    }

@@ -1,0 +1,1 @@
+"""`icectl remove-orphans`: delete or move files that the table does not refer to."""

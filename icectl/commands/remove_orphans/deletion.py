@@ -1,0 +1,163 @@
+"""Deleting orphans, or moving them: each file is looked at once more before it goes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Literal
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.commands.remove_orphans.quarantine import Quarantine, open_quarantine
+from icectl.commands.remove_orphans.search import (
+    PreparedRemoval,
+    check_same_place,
+    open_deletable,
+)
+from icectl.commit.access import TableAccess
+from icectl.entries.listed import (
+    ListedFile,
+    ListedFiles,
+    but,
+    listed_files,
+    listed_none,
+    listed_slices,
+    listed_together,
+    where,
+)
+from icectl.errors import IcectlError, StorageError
+from icectl.storage.store import FailedRemoval
+from icectl.table.cleanup import BATCH, Cleaner
+from icectl.table.reading import in_threads
+from icectl.table.unreached import check_sums_last, described_files
+
+Spared = Literal["gone", "changed", "referenced", "with_its_file"]
+"""Why an orphan of the plan stayed after all, or was gone already."""
+
+
+@dataclass(slots=True)
+class OrphansGone:
+    """The result of a run so far: `removed` was deleted, or moved if there is a `quarantine`."""
+
+    removed: ListedFiles
+    failed: list[FailedRemoval] = field(default_factory=list)
+    spared: Counter[Spared] = field(default_factory=Counter)
+    stopped: bool = False
+    quarantine: Quarantine | None = None
+
+
+def execute(access: TableAccess, prepared: PreparedRemoval) -> OrphansGone:
+    """Delete or move what the plan says, and is still so, a batch at a time.
+
+    Raises: what looking at files and at the newest metadata raises, as long as nothing is gone;
+    later that ends the run early.
+    """
+    access.deadline.check()
+    deletion = _Deletion(access, prepared, prepared.loaded)
+    files, check_sums = check_sums_last(prepared.doomed)
+    access.progress.phase("deleting files", total=len(files) + len(check_sums))
+    for batch in chain(listed_slices(files, BATCH), listed_slices(check_sums, BATCH)):
+        if access.deadline.passed:
+            deletion.done.stopped = True
+            break
+        try:
+            deletion.remove(batch)
+        except IcectlError as error:
+            if not len(deletion.done.removed):
+                raise
+            access.progress.warn(f"nothing more is deleted: {error.message}")
+            deletion.done.stopped = True
+            break
+        access.progress.advance(len(batch))
+    return deletion.done
+
+
+class _Deletion:
+    """A run; `newest` is the last state of the table whose references are known."""
+
+    def __init__(self, access: TableAccess, prepared: PreparedRemoval, newest: LoadedTable) -> None:
+        self.access = access
+        self.prepared = prepared
+        self.newest = newest
+        self.done = OrphansGone(listed_none(prepared.plan.orphans))
+        self.cleaner = Cleaner(access.store, access.progress, access.deadline, access.shield)
+        if prepared.options.quarantine is not None:
+            self.done.quarantine = open_quarantine(
+                access.store,
+                access.env,
+                prepared.options.quarantine,
+                prepared.places.table,
+                access.concurrency,
+            )
+
+    def remove(self, batch: ListedFiles) -> None:
+        """Delete what may go of a batch; where there is a quarantine, copy it there before."""
+        going = self._unreferenced(self._unchanged(batch))
+        if not len(going):
+            return
+        if self.done.quarantine is not None:
+            copied = self.done.quarantine.copy(going)
+            self.done.failed += copied.failed
+            self.done.spared["gone"] += len(copied.gone)
+            going = but(going, [*copied.gone, *(item.location for item in copied.failed)])
+        failed = self.cleaner.remove_batch([file.location for file in listed_files(going)])
+        self.done.failed += failed
+        gone = but(going, [item.location for item in failed])
+        self.done.removed = listed_together([self.done.removed, gone])
+
+    def _unchanged(self, batch: ListedFiles) -> ListedFiles:
+        """Return the files that are as they were listed; check sums whose own file is gone."""
+        locations = batch.table["location"].combine_chunks()
+        owners = described_files(locations)
+        pairs = list(zip(listed_files(batch), owners.to_pylist(), strict=True))
+        found = in_threads(
+            lambda pair: self._look(*pair),
+            pairs,
+            [1] * len(pairs),
+            threads=self.access.concurrency,
+        )
+        reasons = list(found)
+        for (file, _), reason in zip(pairs, reasons, strict=True):
+            if isinstance(reason, StorageError):
+                self.done.failed.append(FailedRemoval(file.location, reason.message))
+            elif reason is not None:
+                self.done.spared[reason] += 1
+        return where(batch, [reason is None for reason in reasons])
+
+    def _look(self, file: ListedFile, owner: str) -> Spared | StorageError | None:
+        """Tell why a file should not go after all; None where it should."""
+        try:
+            status = self.access.store.stat(file.location)
+            if status is None:
+                return "gone"
+            if status.size_bytes != file.size_bytes or not _same_second(
+                status.modified_ms, file.modified_ms
+            ):
+                return "changed"
+            if owner != file.location and self.access.store.stat(owner) is not None:
+                return "with_its_file"
+        except StorageError as error:
+            return error
+        return None
+
+    def _unreferenced(self, batch: ListedFiles) -> ListedFiles:
+        """Return the files that the newest metadata does not refer to either (R-157)."""
+        self.access.catalog.settle()
+        newest = open_deletable(self.access)
+        check_same_place(self.newest, newest)
+        references = self.prepared.references
+        if newest != self.newest:
+            references.add(newest)
+            self.newest = newest
+        reached = references.reach(batch.table["location"].combine_chunks()).to_pylist()
+        self.done.spared["referenced"] += sum(reached)
+        return where(batch, [not flag for flag in reached])
+
+
+def _same_second(first_ms: int | None, second_ms: int | None) -> bool:
+    """Return whether two times can be one: listings and single look-ups round differently."""
+    return first_ms is not None and second_ms is not None and first_ms // 1000 == second_ms // 1000
+
+
+def failures(done: OrphansGone) -> Sequence[tuple[str, str]]:
+    """Return the files that could not be removed, and why."""
+    return [(item.location, item.error) for item in done.failed]

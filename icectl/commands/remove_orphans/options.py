@@ -1,0 +1,143 @@
+"""`icectl remove-orphans`: delete or move files that the table does not refer to."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import (
+    Change,
+    Common,
+    SparkConf,
+    SparkMaster,
+    TablesArgument,
+    command,
+    option,
+)
+from icectl.commands.launch import run_on_each_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphansRequest:
+    """The options of `icectl remove-orphans`, as given."""
+
+    older_than: Annotated[
+        str | None,
+        option(
+            "--older-than",
+            metavar="INSTANT",
+            help="remove what was modified before: ISO 8601, or a duration (default 3d)",
+        ),
+    ] = None
+    location: Annotated[
+        list[str] | None,
+        option(
+            "--location",
+            metavar="URI",
+            help="look only below this folder of the table, or in its `write.data.path` or "
+            "`write.metadata.path`; repeatable",
+        ),
+    ] = None
+    inventory: Annotated[
+        str | None,
+        option(
+            "--inventory",
+            metavar="FILE",
+            help="take the listing from a Parquet or CSV file, or the manifest.json of an S3 "
+            "Inventory",
+        ),
+    ] = None
+    quarantine: Annotated[
+        str | None,
+        option("--quarantine", metavar="URI", help="move orphans to this folder, delete none"),
+    ] = None
+    max_fraction: Annotated[
+        str | None,
+        option(
+            "--max-fraction",
+            metavar="RATIO",
+            help="refuse to remove more of the listed bytes (default 0.5)",
+        ),
+    ] = None
+    allow_recent: Annotated[
+        bool,
+        option("--allow-recent", help="allow an age under 24h: no other writer may be at work"),
+    ] = False
+    delete_outside: Annotated[
+        bool,
+        option("--delete-outside", help="remove orphans in a `--location` outside the table too"),
+    ] = False
+    equal_scheme: Annotated[
+        list[str] | None,
+        option(
+            "--equal-scheme",
+            metavar="A=B",
+            help="locations with scheme A are those with scheme B; repeatable",
+        ),
+    ] = None
+    equal_authority: Annotated[
+        list[str] | None,
+        option(
+            "--equal-authority",
+            metavar="A=B",
+            help="bucket or host A is the same as B; repeatable",
+        ),
+    ] = None
+    prefix_mismatch: Annotated[
+        str,
+        option(
+            "--prefix-mismatch",
+            metavar="MODE",
+            help="where only the store of a path differs: error (default), or ignore, which keeps "
+            "the file",
+        ),
+    ] = "error"
+    engine: Annotated[
+        str,
+        option("--engine", metavar="ENGINE", help="what lists files: local (default), or spark"),
+    ] = "local"
+    master: SparkMaster = None
+    spark_conf: SparkConf = None
+
+
+@command(
+    "remove-orphans",
+    examples=[
+        ("icectl remove-orphans /wh/db/t --dry-run", "every orphan with its bytes and time"),
+        (
+            "icectl remove-orphans s3://b/wh/t --quarantine s3://b/away --yes",
+            "for cron: move them where they can be put back from",
+        ),
+        (
+            "icectl remove-orphans s3://b/t --inventory s3://inv/b/daily/manifest.json",
+            "in a large bucket, by its S3 Inventory",
+        ),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 13, 14, 15, 16),
+    choices={"prefix_mismatch": ("error", "ignore"), "engine": ("local", "spark")},
+)
+def remove_orphans(
+    common: Common,
+    tables: TablesArgument,
+    request: OrphansRequest,
+    change: Change,
+) -> Outcome:
+    """Delete or move files that the table does not refer to.
+
+    Files are listed first and the metadata is read after, so that what is committed meanwhile is
+    referred to. Whatever any snapshot, log entry or statistics entry names stays, in every
+    spelling; so do hidden files, young files and journals. What killed runs of icectl were writing
+    has a hidden name too, and goes. Each file is looked at once more, and
+    the newest metadata too, before its batch goes.
+
+    With `--engine spark` workers of Spark list the files below the first folders, and compare them;
+    what they find is checked once more here, where files are deleted. It needs `icectl[spark]` and
+    Java 17 or newer; workers need icectl in their Python, and the storage in reach. An inventory
+    leaves nothing to list: `--inventory` goes with `--engine local`.
+
+    With `--quarantine` each run makes a folder there, with the files below `files/` and lists
+    `moved-*.jsonl`, whose lines say where each file was (`from`) and where it is (`to`). This puts
+    everything of a run back (in S3, with `aws s3 mv` in the place of `mv -n`):
+
+    `cat RUN/moved-*.jsonl | jq -r '"mv -n \\(.to|@sh) \\(.from|@sh)"' | sh`
+    """
+    return run_on_each_table("remove_orphans", asks=True)(common, tables, request, change)

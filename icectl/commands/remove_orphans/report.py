@@ -1,0 +1,195 @@
+"""The plan and the outcome of a removal of orphans, as result members and as text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.cli.console import Console
+from icectl.cli.tables import TableColumn, print_table
+from icectl.entries.listed import ListedFiles, listed_bytes, listed_files, listed_together
+from icectl.table.orphan_verdicts import OrphanPlan
+from icectl.units import print_count, print_instant, print_limit, print_size
+
+LISTED_WITHOUT_VERBOSE = 40
+"""Files that are listed when the whole plan was not asked for."""
+
+_REASONS = {
+    "recent": "modified too recently",
+    "without_time": "without a modification time",
+    "hidden": "on a hidden path (a name that begins with `_` or `.`)",
+    "journal": "journals of icectl",
+    "running": "of runs of icectl that may still commit",
+    "gone": "gone before it was their turn",
+    "changed": "written anew meanwhile",
+    "referenced": "referred to by a commit that came meanwhile",
+    "with_its_file": "check sums of files that stay",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineUsed:
+    """The folder of a run in a quarantine, and the lists that it has written there."""
+
+    folder: str
+    lists: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """The plan of a removal, and its outcome.
+
+    `removed` is None before the execution. `given_metadata_file` is the one that is current by the
+    caller's word, `engine` what lists files and compares them.
+    """
+
+    table_location: str
+    plan: OrphanPlan
+    moves: bool
+    given_metadata_file: str | None
+    engine: str
+    removed: ListedFiles | None = None
+    failed: tuple[tuple[str, str], ...] = ()
+    spared: Mapping[str, int] = field(default_factory=dict)
+    stopped: bool = False
+    quarantine: QuarantineUsed | None = None
+
+
+def orphans_result(report: Orphans) -> dict[str, Any]:
+    """Return the result: what was found, and of it what was deleted or moved."""
+    plan, removed = report.plan, report.removed
+    count = 0 if removed is None else len(removed)
+    total = 0 if removed is None else listed_bytes(removed)
+    quarantine = None
+    if report.quarantine is not None:
+        quarantine = {"location": report.quarantine.folder, "lists": list(report.quarantine.lists)}
+    return {
+        "engine": report.engine,
+        "older_than": print_limit(plan.rule.older_than_ms),
+        "listed": plan.listed_count,
+        "listed_bytes": plan.listed_bytes,
+        "referenced": plan.referenced_count,
+        "orphans": _files(plan.orphans),
+        "orphan_bytes": listed_bytes(plan.orphans),
+        "outside": _files(plan.outside),
+        "left_alone": _left_alone(report),
+        "removed": 0 if report.moves else count,
+        "removed_bytes": 0 if report.moves else total,
+        "quarantined": count if report.moves else 0,
+        "quarantined_bytes": total if report.moves else 0,
+        "quarantine": quarantine,
+        "failed": [{"path": path, "error": error} for path, error in report.failed],
+    }
+
+
+def _files(files: ListedFiles) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": file.location,
+            "size_bytes": file.size_bytes,
+            "modified": None if file.modified_ms is None else print_instant(file.modified_ms),
+        }
+        for file in listed_files(files)
+    ]
+
+
+def _left_alone(report: Orphans) -> dict[str, int]:
+    """Return files that nothing refers to and that stay all the same, by reason."""
+    counts = {verdict.name.lower(): count for verdict, count in report.plan.left_alone.items()}
+    spared = ("gone", "changed", "referenced", "with_its_file")
+    return counts | {name: report.spared.get(name, 0) for name in spared}
+
+
+def question(report: Orphans) -> str:
+    """Return the question that the user is asked before anything happens."""
+    verb = "move" if report.moves else "delete"
+    files, size = print_count(report.plan.deletable_count, "file"), report.plan.deletable_bytes
+    text = f"{verb} {files}, {print_size(size)}, that {report.table_location} does not refer to"
+    if report.given_metadata_file is not None:
+        text += f", by your word that {report.given_metadata_file} is its current metadata file"
+    return f"{text}?"
+
+
+def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
+    """Print the plan or the outcome; `whole`: every file of a plan, and why others stay."""
+    if report.removed is None:
+        _print_plan(console, report, whole=whole)
+    else:
+        _print_removed(console, report, report.removed)
+
+
+def _print_plan(console: Console, report: Orphans, *, whole: bool) -> None:
+    plan = report.plan
+    every = listed_together(
+        [plan.orphans, plan.outside] if plan.deletes_outside else [plan.orphans]
+    )
+    if len(every):
+        _print_files(console, report, every, whole=whole)
+    if whole:
+        _print_left_alone(console, report)
+        console.say(f"engine: {report.engine}")
+    _print_outside(console, report)
+    verb = "moved" if report.moves else "deleted"
+    if not len(every):
+        console.say(f"nothing to do: no orphans among {print_count(plan.listed_count, 'file')}")
+        return
+    console.say(
+        f"{print_count(len(every), 'file')} of {plan.listed_count:,}, "
+        f"{print_size(listed_bytes(every))} of {print_size(plan.listed_bytes)}, would be {verb}: "
+        f"not referred to, and older than {print_limit(plan.rule.older_than_ms // 1000 * 1000)}"
+    )
+
+
+def _print_removed(console: Console, report: Orphans, removed: ListedFiles) -> None:
+    for file in listed_files(ListedFiles(removed.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+        console.detail(f"{'moved' if report.moves else 'deleted'} {file.location}")
+    _print_left_alone(console, report)
+    _print_outside(console, report)
+    where = ""
+    if report.quarantine is not None:
+        where = f" to {report.quarantine.folder}"
+    console.say(
+        f"{print_count(len(removed), 'file')} {'moved' if report.moves else 'deleted'}{where}, "
+        f"{print_size(listed_bytes(removed))}"
+    )
+    for path, error in report.failed:
+        console.warn(f"cannot {'move' if report.moves else 'delete'} {path}: {error}")
+    if report.stopped:
+        console.warn("it ended early; run the command again to finish")
+
+
+def _print_files(console: Console, report: Orphans, every: ListedFiles, *, whole: bool) -> None:
+    shown = every if whole else ListedFiles(every.table.slice(0, LISTED_WITHOUT_VERBOSE))
+    base = report.table_location.rstrip("/") + "/"
+    columns = (
+        TableColumn("bytes", align="right"),
+        TableColumn("modified"),
+        TableColumn("file", cut="middle"),
+    )
+    table = [
+        (
+            f"{file.size_bytes:,}",
+            "?" if file.modified_ms is None else print_instant(file.modified_ms // 1000 * 1000),
+            file.location.removeprefix(base),
+        )
+        for file in listed_files(shown)
+    ]
+    print_table(console, columns, table)
+    if len(shown) < len(every):
+        console.print(f"and {len(every) - len(shown):,} more: `--dry-run` lists all")
+    console.print()
+
+
+def _print_left_alone(console: Console, report: Orphans) -> None:
+    for name, count in _left_alone(report).items():
+        if count:
+            console.say(f"left alone: {print_count(count, 'file')} {_REASONS[name]}")
+
+
+def _print_outside(console: Console, report: Orphans) -> None:
+    plan = report.plan
+    if plan.deletes_outside or not len(plan.outside):
+        return
+    count = print_count(len(plan.outside), "file")
+    console.note(f"{count} outside the table's location: left alone without `--delete-outside`")
+    for file in listed_files(ListedFiles(plan.outside.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+        console.note(f"  {file.location}")

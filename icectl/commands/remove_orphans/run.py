@@ -1,0 +1,185 @@
+"""The run of `icectl remove-orphans`: options, search, question, deletion, outcome."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import Session, open_session, unpublished_metadata
+from icectl.cli.settings import (
+    ORPHANS_MAX_FRACTION,
+    ORPHANS_OLDER_THAN,
+    ORPHANS_QUARANTINE,
+)
+from icectl.cli.spark_options import check_no_spark_options, spark_options
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.remove_orphans.deletion import execute, failures
+from icectl.commands.remove_orphans.options import OrphansRequest
+from icectl.commands.remove_orphans.report import (
+    Orphans,
+    QuarantineUsed,
+    orphans_result,
+    print_orphans,
+    question,
+)
+from icectl.commands.remove_orphans.search import COMMAND, OrphanOptions, prepare
+from icectl.entries.listed import listed_files, listed_none
+from icectl.errors import Refused, UsageError
+from icectl.rows.orphan_search import LocalOrphanSearch, OrphanSearch
+from icectl.rows.spark_orphans import SparkOrphanSearch
+from icectl.storage.inventory import InventoryFiles
+from icectl.storage.local.store import LocalStore
+from icectl.storage.location import is_local, name, scheme
+from icectl.storage.same_store import SameStore
+from icectl.table.orphan_verdicts import OrphanPlan
+from icectl.units import parse_instant
+
+MISMATCH_MODES = ("error", "ignore")
+ENGINES = ("local", "spark")
+
+
+def run(common: Common, table: str, request: OrphansRequest, change: Change) -> Outcome:
+    """Plan the removal; unless only the plan was asked for, ask, and execute it."""
+    _check_one_of("--prefix-mismatch", request.prefix_mismatch, MISMATCH_MODES)
+    _check_engine(request)
+    same_store = SameStore(
+        _equal("--equal-scheme", request.equal_scheme or ()),
+        _equal("--equal-authority", request.equal_authority or ()),
+    )
+    session = open_session(common, table, read_only=False, change=change)
+    options = _options(session, request, same_store)
+    access = session.access
+    prepared = prepare(access, _search(session, request, same_store), options)
+    loaded, plan = prepared.loaded, prepared.plan
+    metadata_file = unpublished_metadata(loaded)
+    report = Orphans(
+        loaded.metadata.location,
+        plan,
+        moves=options.quarantine is not None,
+        given_metadata_file=None if metadata_file is None else name(metadata_file),
+        engine=options.engine,
+    )
+
+    def finish() -> Finished[Orphans]:
+        deleted = execute(access, prepared)
+        folder = deleted.quarantine
+        return Finished(
+            replace(
+                report,
+                removed=deleted.removed,
+                failed=tuple(failures(deleted)),
+                spared={str(reason): count for reason, count in deleted.spared.items()},
+                stopped=deleted.stopped,
+                quarantine=None
+                if folder is None
+                else QuarantineUsed(folder.folder, tuple(folder.lists)),
+            ),
+            loaded.metadata_location,
+            is_complete=not (deleted.failed or deleted.stopped),
+            removed=(file.location for file in listed_files(deleted.removed)),
+        )
+
+    refusal = _too_much(plan) if plan.deletable_count and plan.is_too_much else None
+    no_files = listed_none(plan.orphans)
+    planned = PlannedChange(
+        command=COMMAND,
+        loaded=loaded,
+        report=report,
+        result=orphans_result,
+        show=lambda console, orphans, whole: print_orphans(console, orphans, whole=whole),
+        has_work=bool(plan.deletable_count),
+        execute=finish,
+        superseded=lambda: replace(report, plan=replace(plan, orphans=no_files, outside=no_files)),
+        question=question(report),
+        refusal=refusal,
+        deleted_file_count=plan.deletable_count,
+        warnings=() if refusal is None else [f"{refusal.message}: refused"],
+    )
+    return carry_out(session, change, planned)
+
+
+def _search(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanSearch:
+    """Return the engine that was asked for, over the store or an inventory."""
+    if request.engine == "spark":
+        return _spark_search(session, request)
+    files_below = session.store.list
+    if request.inventory is not None:
+        inventory = _absolute(request.inventory)
+        store = LocalStore() if is_local(inventory) else session.store  # of a bucket's files too
+        files_below = InventoryFiles(store, inventory, same_store).below
+    return LocalOrphanSearch(files_below, session.progress, session.deadline)
+
+
+def _spark_search(session: Session, request: OrphansRequest) -> SparkOrphanSearch:
+    options = spark_options(session, request.master, request.spark_conf or ())
+    return SparkOrphanSearch(
+        options, session.storage(), session.store, session.progress, session.deadline
+    )
+
+
+def _options(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanOptions:
+    settings = session.settings
+    older_than = settings.read(ORPHANS_OLDER_THAN)
+    now_ms = session.env.now_ms()  # wrong usage shows before anything is read
+    settings.read_as(ORPHANS_OLDER_THAN, lambda text: parse_instant(text, now_ms))
+    quarantine = settings.read(ORPHANS_QUARANTINE)
+    return OrphanOptions(
+        older_than=lambda now_ms: parse_instant(older_than, now_ms),
+        locations=[_absolute(location) for location in request.location or ()],
+        same_store=same_store,
+        ignore_mismatch=request.prefix_mismatch == "ignore",
+        max_fraction=settings.read(ORPHANS_MAX_FRACTION),
+        allow_recent=request.allow_recent,
+        delete_outside=request.delete_outside,
+        quarantine=None if quarantine is None else _absolute(quarantine),
+        only=session.reviewed,
+        engine=request.engine,
+    )
+
+
+def _absolute(location: str) -> str:
+    trimmed = location.rstrip("/") or location
+    return trimmed if scheme(location) else str(Path(location).absolute())
+
+
+def _equal(option: str, pairs: Sequence[str]) -> Mapping[str, str]:
+    """Split each `A=B` at its last `=`.
+
+    Raises: UsageError.
+    """
+    equal = {}
+    for text in pairs:
+        one, separator, other = text.rpartition("=")
+        if not separator or not one or not other:
+            raise UsageError(f"`{option}`: `{text}` is not two names with a `=` between them")
+        equal[one] = other
+    return equal
+
+
+def _check_engine(request: OrphansRequest) -> None:
+    _check_one_of("--engine", request.engine, ENGINES)
+    if request.engine == "spark":
+        if request.inventory is not None:
+            raise UsageError(
+                "`--inventory` goes with `--engine local`: with an inventory there is nothing to "
+                "list on Spark"
+            )
+        return
+    check_no_spark_options(request.master, request.spark_conf or ())
+
+
+def _check_one_of(option: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        listed = ", ".join(f"`{choice}`" for choice in known)
+        raise UsageError(f"`{option}`: `{value}` is none of {listed}")
+
+
+def _too_much(plan: OrphanPlan) -> Refused:
+    share = plan.deletable_bytes / plan.listed_bytes
+    return Refused(
+        f"{share:.0%} of the listed bytes would go, more than {plan.max_fraction:.0%}: so many "
+        "orphans mean that something is wrong, or a long neglect",
+        hint="look at them with `--dry-run`; a larger `--max-fraction` lets them go",
+        id="too-much",
+    )

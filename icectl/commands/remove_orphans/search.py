@@ -1,0 +1,250 @@
+"""The search for orphans: list files, load what the table refers to, compare."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from icectl.catalog.given_file import load_file
+from icectl.catalog.protocol import LoadedTable, check_same_table
+from icectl.commit.access import TableAccess
+from icectl.commit.output_journal import running
+from icectl.entries.listed import ListedFiles, below, but, listed_together
+from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
+from icectl.rows.orphan_search import Listing, OrphanSearch
+from icectl.storage.location import is_relative, shown
+from icectl.storage.open import add_root
+from icectl.storage.real_paths import real_location
+from icectl.storage.same_store import SameStore
+from icectl.storage.store import dating_clock_ms
+from icectl.table.deletion_guards import check_deletable
+from icectl.table.open import open_table
+from icectl.table.orphan_places import SearchedPlaces, check_quarantine, places_of
+from icectl.table.orphan_verdicts import OrphanPlan, OrphanRule, OrphanVerdict, restrict_to_reviewed
+from icectl.table.plan_parts import pin_of
+from icectl.table.references import References
+from icectl.table.reviewed import Reviewed
+from icectl.table.unreached import lone_check_sums, orphans_among
+from icectl.units import DURATION_UNITS_MS, print_duration
+
+COMMAND = "remove-orphans"
+LEAST_AGE_MS = DURATION_UNITS_MS["d"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanOptions:
+    """What the caller asks for; `older_than` is the limit of age, given what time it is.
+
+    No other files go than a plan names that was reviewed, where there is one (`only`). `engine` is
+    what reports call the search.
+    """
+
+    older_than: Callable[[int], int]
+    locations: Sequence[str] = ()
+    same_store: SameStore = field(default_factory=SameStore)
+    ignore_mismatch: bool = False
+    max_fraction: float = 0.5
+    allow_recent: bool = False
+    delete_outside: bool = False
+    quarantine: str | None = None
+    only: Reviewed | None = None
+    engine: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRemoval:
+    """A plan, and what it was made from; `references` grows when the table does."""
+
+    loaded: LoadedTable
+    options: OrphanOptions
+    places: SearchedPlaces
+    plan: OrphanPlan
+    references: References
+
+    @property
+    def doomed(self) -> ListedFiles:
+        """The files that a run deletes or moves."""
+        parts = [self.plan.orphans]
+        if self.plan.deletes_outside:
+            parts.append(self.plan.outside)
+        return listed_together(parts)
+
+
+def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -> PreparedRemoval:
+    """List files, then load the table and find those that it does not refer to.
+
+    The listing comes first, so that what is committed meanwhile is referred to (R-191); the table
+    is looked at before it too, so that a refusal does not take as long as a listing.
+    Raises: Refused, where files must not be deleted; StorageError, CorruptTable, where what the
+    table refers to cannot be read completely.
+    """
+    before = open_deletable(access)
+    for place in options.locations:
+        add_root(access.store, place)
+    places = places_of(before, options.locations, options.same_store)
+    for name, folder in places.left_out(before.metadata).items():
+        access.progress.warn(
+            f"`{name}` is {shown(folder)}, outside the table's location: orphans there are looked "
+            "for only where `--location` names it"
+        )
+    older_than_ms = _limit(access, options, places)
+    if options.quarantine is not None:
+        check_quarantine(options.quarantine, places)
+    others = access.others
+    access.progress.phase("looking for other tables")
+    held = [*places.listed, *filter(None, [options.quarantine])]
+    others.check_above(before, held)
+    others.check_catalog(held)
+    access.deadline.check()
+    with search.list(places.listed) as listing:
+        loaded = open_deletable(access)
+        check_same_place(before, loaded)
+        others.check(loaded, listing.metadata_files)
+        others.check_newest(loaded)
+        references = _read_references(access, loaded, options, places, listing)
+        _add_forks(access, references, others.forks(loaded))
+        rule = OrphanRule(
+            older_than_ms,
+            places.bases,
+            _partition_names(loaded),
+            running(access.store, access.env, loaded),
+        )
+        plan = _plan(access, loaded, options, places, listing, references, rule)
+    if options.only is not None:
+        plan = restrict_to_reviewed(plan, options.only)
+    return PreparedRemoval(loaded, options, places, plan, references)
+
+
+def open_deletable(access: TableAccess) -> LoadedTable:
+    """Return the table as it is now. Raises: Refused, where its files must not be deleted."""
+    loaded = open_table(access.catalog)
+    check_deletable(access.catalog, loaded, access.env.now_ms())
+    return loaded
+
+
+def check_same_place(before: LoadedTable, loaded: LoadedTable) -> None:
+    """Do nothing where a table is the same one, whose files are where they were.
+
+    Raises: Refused.
+    """
+    check_same_table(before, loaded.metadata)
+    if before.metadata.location != loaded.metadata.location:
+        raise Refused(
+            f"the table's location has changed to {loaded.metadata.location}",
+            hint="run the command again",
+        )
+
+
+def _limit(access: TableAccess, options: OrphanOptions, places: SearchedPlaces) -> int:
+    """Return the instant before which files are old, by the clock that dates them."""
+    now_ms = min(dating_clock_ms(access.store, access.env, place) for place in places.listed)
+    limit_ms = options.older_than(now_ms)
+    if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
+        raise Refused(
+            f"files that are only {print_duration(now_ms - limit_ms)} old may belong to a commit "
+            "that is still being written",
+            hint="give an `--older-than` of at least 24h; with `--allow-recent` no other writer "
+            "may be at work",
+            id="too-recent",
+        )
+    return limit_ms
+
+
+def _read_references(
+    access: TableAccess,
+    loaded: LoadedTable,
+    options: OrphanOptions,
+    places: SearchedPlaces,
+    listing: Listing,
+) -> References:
+    references = References(access.reach, places.listed, options.same_store)
+    references.add(loaded)
+    references.add_files([real_location(link) for link in listing.links])
+    if references.doubtful and not options.ignore_mismatch:
+        raise _doubtful(next(iter(references.doubtful.values())), places)
+    return references
+
+
+def _add_forks(access: TableAccess, references: References, forks: Sequence[str]) -> None:
+    """Keep what metadata files name that are no versions of the table, but may be some elsewhere.
+
+    What only a commit that failed has written is kept so too, until the log has gone past it.
+    """
+    for location in forks:
+        try:
+            _add_fork(references, load_file(access.store, location))
+        except (TableNotFound, CorruptTable):  # no catalog can use it
+            continue
+    if forks:
+        more = f" and {len(forks) - 1:,} more are" if len(forks) > 1 else " is"
+        access.progress.warn(
+            f"{shown(forks[-1])}{more} no version of this table: what they name stays; move them "
+            "away if they are left over from failed commits"
+        )
+
+
+def _add_fork(references: References, fork: LoadedTable) -> None:
+    """Add what is still there: the expiries of one table delete what both have named."""
+    if _is_added(references, fork):
+        return
+    for snapshots in ((), *((each,) for each in references.unread(fork.metadata))):
+        _is_added(references, replace(fork, metadata=replace(fork.metadata, snapshots=snapshots)))
+
+
+def _is_added(references: References, loaded: LoadedTable) -> bool:
+    """Add a table; false where a file that it names is missing."""
+    try:
+        references.add(loaded)
+    except MissingFile:
+        return False
+    return True
+
+
+def _doubtful(location: str, places: SearchedPlaces) -> Refused:
+    return Refused(
+        f"the metadata names {shown(location)}, which may or may not be a file in "
+        f"{shown(places.listed[0])}: {_why_doubtful(location)}",
+        hint="`--equal-scheme A=B` or `--equal-authority A=B` says that both are one store; "
+        "`--prefix-mismatch ignore` goes on, and keeps every file whose path is named",
+        id="prefix-mismatch",
+    )
+
+
+def _why_doubtful(location: str) -> str:
+    return "it is relative" if is_relative(location) else "scheme or authority differ"
+
+
+def _partition_names(loaded: LoadedTable) -> tuple[str, ...]:
+    specs = loaded.metadata.partition_specs
+    return tuple(dict.fromkeys(field.name for spec in specs for field in spec.fields))
+
+
+def _plan(
+    access: TableAccess,
+    loaded: LoadedTable,
+    options: OrphanOptions,
+    places: SearchedPlaces,
+    listing: Listing,
+    references: References,
+    rule: OrphanRule,
+) -> OrphanPlan:
+    access.progress.phase("comparing", total=listing.file_count)
+    unreached = listing.unreached(references.known, rule)
+    unneeded, left_alone = orphans_among(unreached, references.reach)
+    kept = [
+        check_sum
+        for check_sum, file in lone_check_sums(unneeded)
+        if access.store.stat(file) is not None
+    ]
+    left_alone[OrphanVerdict.RECENT] += len(kept)  # with the file that each belongs to
+    orphans, outside = below(but(unneeded, kept), places.own)
+    return OrphanPlan(
+        pin=pin_of(loaded.metadata, loaded.metadata_location),
+        rule=rule,
+        listed_count=listing.file_count,
+        listed_bytes=listing.total_bytes,
+        referenced_count=len(references.known),
+        orphans=orphans,
+        outside=outside,
+        left_alone=left_alone,
+        deletes_outside=options.delete_outside,
+        max_fraction=options.max_fraction,
+    )

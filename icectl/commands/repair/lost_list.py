@@ -1,0 +1,258 @@
+"""What a lost manifest list named, where the rest of the table proves it.
+
+A snapshot has the files of its parent, without those that it removed, and those that it added.
+Which these are its own manifests say, which lie in the metadata folder even where no list names
+them: entries carry the snapshot that added or removed them. Where these are as many files, rows and
+bytes as its summary says, and what lives then adds up to its totals, nothing is missing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from icectl.commands.repair.head import ManifestChange, ReadHead, read_head
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import (
+    EMPTY,
+    Entries,
+    as_existing,
+    by_row,
+    concat,
+    live,
+    of_status,
+    take,
+    with_manifest_number,
+)
+from icectl.entries.schema import ALL_COLUMNS, PLANNING
+from icectl.entries.summary import summarise, summary_counters
+from icectl.errors import CorruptTable
+from icectl.format.manifest import ManifestContent, ManifestFile, Status
+from icectl.format.snapshot import Snapshot
+from icectl.storage.location import loosest_key, name
+from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
+from icectl.table.manifests import ManifestRead, try_manifests
+from icectl.table.reader import Reader
+from icectl.table.snapshot_reader import ManifestListRead
+
+_Key = tuple[str, int | None]
+"""What tells a file: its location, and where in it a deletion vector begins."""
+
+_ALWAYS_TOLD = frozenset({"data-files", "records", "delete-files"})
+"""What has to be told in totals. Other counters have to be right where they are told."""
+
+_ANY_SPEC = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A manifest with files that the snapshot added or removed, and these with every column."""
+
+    manifest: ManifestFile
+    read: ManifestRead
+    added: Entries
+    removed: Entries
+
+
+def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
+    """Return a head whose list is lost with what it listed, where that is proved; else as it was.
+
+    Shape: the manifests of the snapshot before, then its own; `changes` are what it did to them.
+    Raises: StorageError of the store; Incomplete.
+    Cost: the manifests of the snapshot before; those in the metadata folder that no list names.
+    """
+    problems = [problem for _, problem in head.listed.problems]
+    if not all(isinstance(one, CorruptTable) for one in problems) or head.listed.is_odd:
+        return head
+    before = _before(reader, head.snapshot)
+    own = None if before is None else _own_manifests(reader, head.snapshot)
+    if before is None or own is None or not _is_sure_of_row_ids(head.snapshot, before, own):
+        return head
+    try:
+        own = [_numbered(one, head.snapshot) for one in own]
+    except CorruptTable:
+        return head
+    return _joined(head, before, own) or head
+
+
+def _before(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
+    """Return what the parent lists, nothing where there is none; None where that cannot be read."""
+    if snapshot.parent_snapshot_id is None:
+        return ReadHead(snapshot, ManifestListRead(snapshot), (), ())
+    parent = reader.metadata.snapshot(snapshot.parent_snapshot_id)
+    found = None if parent is None else read_head(reader, parent)
+    return found if found is not None and found.is_whole else None
+
+
+def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
+    """The manifests in which the snapshot added or removed files; None where one cannot be kept.
+
+    Order: those that other snapshots list, then by location.
+    """
+    others = [one for one in reader.metadata.snapshots if one is not snapshot]
+    lists = try_manifest_lists(
+        reader.store, reader.metadata, others, concurrency=reader.concurrency,
+        progress=reader.progress,
+    )  # fmt: skip
+    with closing(lists):
+        listed = distinct_manifests([one.manifests for one in lists])
+    known = {loosest_key(one.manifest_path) for one in listed}
+    known |= {loosest_key(one.manifest_list) for one in others if one.manifest_list}
+    by_it = [one for one in listed if one.added_snapshot_id == snapshot.snapshot_id]
+    manifests = [*by_it, *_unlisted(reader, snapshot, known)]
+    found = try_manifests(
+        reader.store, reader.metadata, manifests, columns=ALL_COLUMNS,
+        concurrency=reader.concurrency, progress=reader.progress,
+    )  # fmt: skip
+    own = []
+    with closing(found):
+        for read in found:
+            reader.deadline.check()
+            if read.rows is not None and _is_by(read, snapshot):
+                if read.content[0].unknown_field_ids:
+                    return None  # a rewrite would lose them
+                own.append(_Own(manifests[read.index], read, EMPTY, EMPTY))
+    return own
+
+
+def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[ManifestFile]:
+    """Return what may be manifests of the snapshot in the metadata folder, and no list names."""
+    found: dict[str, int] = {}
+    for batch in reader.store.list(reader.loaded.metadata_folder):
+        reader.deadline.check()
+        columns = (batch[column].to_pylist() for column in ("location", "size_bytes"))
+        found |= {
+            location: size
+            for location, size in zip(*columns, strict=True)
+            if name(location).endswith(".avro")
+            and not name(location).startswith((".", "_"))
+            and loosest_key(location) not in known
+        }
+    number = snapshot.sequence_number
+    return [
+        ManifestFile(
+            location, size, _ANY_SPEC, ManifestContent.DATA, number, number, snapshot.snapshot_id
+        )
+        for location, size in sorted(found.items())
+    ]
+
+
+def _is_by(read: ManifestRead, snapshot: Snapshot) -> bool:
+    """Return whether a manifest says itself that the snapshot added or removed files."""
+    assert read.rows is not None
+    changed = of_status(read.rows, Status.ADDED, Status.DELETED)
+    return (snapshot.snapshot_id,) in by_row(changed, "snapshot_id")
+
+
+def _is_sure_of_row_ids(snapshot: Snapshot, before: ReadHead, own: Iterable[_Own]) -> bool:
+    """Whether one manifest alone got its row ids by the lost list, and which these are (R-103).
+
+    The list gave them out in the order of its manifests, which nothing else tells.
+    """
+    if snapshot.first_row_id is None:
+        return True
+    counts = [count for one in own if (count := _rows_without_id(one))]
+    if not counts:
+        return True
+    data = [one for one in before.listed.manifests if one.content is ManifestContent.DATA]
+    return counts == [snapshot.added_rows] and all(one.first_row_id is not None for one in data)
+
+
+def _rows_without_id(own: _Own) -> int:
+    """Return rows of an unlisted manifest to which the lost list gave ids."""
+    header, rows = own.read.content
+    if own.manifest.partition_spec_id != _ANY_SPEC or header.content is not ManifestContent.DATA:
+        return 0
+    told = by_row(live(rows), "first_row_id", "record_count")
+    return sum(count for first_row_id, count in told if first_row_id is None)
+
+
+def _numbered(own: _Own, snapshot: Snapshot) -> _Own:
+    """A manifest as its list described it, with the files that the snapshot added and removed."""
+    header, rows = own.read.content
+    manifest = own.manifest
+    if manifest.partition_spec_id == _ANY_SPEC:
+        manifest = replace(
+            manifest,
+            partition_spec_id=rows.table["spec_id"][0].as_py(),
+            content=header.content,
+            first_row_id=snapshot.first_row_id if _rows_without_id(own) else None,
+        )
+    entries = inherit(with_manifest_number(rows, 0), [manifest])
+    ids = enumerate(by_row(entries, "snapshot_id"))
+    by_it = take(entries, [row for row, (id_,) in ids if id_ == snapshot.snapshot_id])
+    return replace(
+        own,
+        manifest=manifest,
+        added=of_status(by_it, Status.ADDED),
+        removed=of_status(by_it, Status.DELETED),
+    )
+
+
+def _joined(head: ReadHead, before: ReadHead, own: list[_Own]) -> ReadHead | None:
+    """Return the files before, those that went, and those that came.
+
+    None where they do not add up.
+    """
+    came = [Entries(one.added.table.select(PLANNING.names)) for one in own]
+    added, removed = concat(came), concat(one.removed for one in own)
+    gone = set(_keys(removed))
+    changes, stays, went = [], [], []
+    for place, entries in enumerate(before.entries):
+        assert entries is not None  # is_whole
+        alive = Entries(live(entries).table.select(PLANNING.names))
+        goes = [row for row, key in enumerate(_keys(alive)) if key in gone]
+        went.append(take(alive, goes))
+        stays.append(take(alive, [row for row in range(len(alive)) if row not in set(goes)]))
+        if goes:
+            if before.read[place].content[0].unknown_field_ids:
+                return None  # a rewrite would lose them
+            positions = went[-1].table["manifest_pos"].to_pylist()
+            changes.append(ManifestChange(place, dropped=frozenset(positions)))
+    lived = set(_keys(concat(went)))
+    living = [key for one in (*stays, added) for key in _keys(one)]
+    if len(set(living)) < len(living) or len(gone) < len(removed) or lived != gone:
+        return None
+    alive = concat([*stays, *came])
+    if not _is_told(head.snapshot, added, concat(went), alive):
+        return None
+    places = range(len(stays), len(stays) + len(own))
+    changes += [
+        ManifestChange(at, rebuilt=as_existing(one.added), gone=not len(one.added))
+        for at, one in zip(places, own, strict=True)
+    ]
+    return replace(
+        head,
+        listed=replace(
+            head.listed,
+            manifests=(*before.listed.manifests, *(one.manifest for one in own)),
+        ),
+        read=(*before.read, *(one.read for one in own)),
+        entries=(*stays, *came),
+        changes=tuple(changes),
+        is_proven=True,
+    )
+
+
+def _keys(entries: Entries) -> Iterator[_Key]:
+    for location, offset in by_row(entries, "location", "content_offset"):
+        yield loosest_key(location), offset
+
+
+def _is_told(snapshot: Snapshot, added: Entries, removed: Entries, alive: Entries) -> bool:
+    """Return whether the summary tells of just these files: what is not told counts as none."""
+    told: Mapping[str, str] = snapshot.summary or {}
+    if not len(added) and not len(removed) and snapshot.operation != "replace":
+        return False  # it did something, and nothing says what
+    counters = {
+        **summary_counters(summarise(added), "added"),
+        **summary_counters(summarise(removed), "removed"),
+        **summary_counters(summarise(alive), "total"),
+    }
+    for counter, count in counters.items():
+        kind, _, counted = counter.partition("-")
+        absent = str(count)
+        if counted in _ALWAYS_TOLD:
+            absent = "" if kind == "total" else "0"
+        if told.get(counter, absent) != str(count):
+            return False
+    return True

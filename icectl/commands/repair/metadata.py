@@ -1,0 +1,196 @@
+"""Repairing what leads to the current metadata: a truncated newest file, and the version hint."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from icectl.catalog.files import FILE_SYSTEM, FileSystemCatalog
+from icectl.catalog.metadata_files import (
+    METADATA_FOLDER,
+    check_own_version,
+    check_place,
+    loaded_from,
+    newer_than,
+    read_file,
+)
+from icectl.catalog.pinned import unpinned_catalog
+from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.under_way import COMMIT_TAKES_MS
+from icectl.catalog.versions import (
+    MetadataVersion,
+    doubled_versions,
+    is_file_system_table,
+    list_versions,
+    without_uncommitted,
+)
+from icectl.commands.repair.plan import Remedy
+from icectl.commit.access import TableAccess
+from icectl.errors import CommitConflict, CorruptTable, OtherFile, Refused, StorageError
+from icectl.files.metadata_file import read_version_hint
+from icectl.format.names import VERSION_HINT
+from icectl.storage import location as locations
+from icectl.storage.store import dating_clock_ms
+from icectl.table.open import open_table
+from icectl.table.whole import newest_whole_metadata
+from icectl.units import print_duration
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTable:
+    """The table as its newest whole metadata file has it, and what stands in the way of that.
+
+    `broken` is the newer file that cannot be read, `aside` where it goes, `hint` what the version
+    hint should say. While that `is_ahead` of the files, no commit is safe.
+    """
+
+    loaded: LoadedTable
+    remedies: tuple[Remedy, ...] = ()
+    broken: MetadataVersion | None = None
+    aside: str | None = None
+    hint: bytes | None = None
+    is_ahead: bool = False
+
+
+def find(access: TableAccess) -> WholeTable:
+    """Load the newest metadata file that is whole.
+
+    Raises: CorruptTable, where the newest one is broken and nothing proves that the one before it
+    may take its place; Refused, with the way out; what loading a table raises.
+    """
+    try:
+        loaded = open_table(access.catalog)
+        check_own_version(loaded.metadata, loaded.metadata_location)
+    except CorruptTable as error:
+        found = _before_a_broken_one(access, error)
+    else:
+        found = WholeTable(loaded)
+    return _with_hint(access, found)
+
+
+def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable:
+    """Return the table as the file before a lost one has it: cut off, or another version."""
+    catalog = unpinned_catalog(access.catalog)
+    is_other = isinstance(error, OtherFile)
+    is_lost = is_other or error.rule in ("R-005", "R-006")
+    if not isinstance(catalog, FileSystemCatalog) or not is_lost:
+        raise error
+    folder = locations.join(catalog.table_location, METADATA_FOLDER)
+    listed = list_versions(access.store, folder)
+    versions = without_uncommitted(listed)
+    broken = _newest(versions)
+    if broken is None or not is_file_system_table(listed) or doubled_versions(versions):
+        raise error
+    try:
+        check_own_version(read_file(access.store, broken.location), broken.location)
+    except CorruptTable:
+        whole = newest_whole_metadata(access.store, versions, broken.location)
+    else:
+        raise error
+    if whole is None:
+        raise error
+    assert broken.version is not None  # is_file_system_table
+    if whole.version.version != broken.version - 1:
+        raise CorruptTable(
+            error.message.removesuffix(f" ({error.rule})"),
+            rule=error.rule,
+            hint=f"the newest metadata file that is whole is {whole.version.name}, and those "
+            "between are broken or gone: bring them back from a copy, or move the broken ones "
+            "out of the directory if that version is meant",
+        ) from error
+    _check_age(access, broken)
+    loaded = loaded_from(whole.metadata, whole.version.location, FILE_SYSTEM)
+    check_place(access.store, catalog.table_location, loaded)
+    aside = locations.join(
+        loaded.metadata_folder, f"_broken-{broken.name}-{access.env.new_uuid()[:8]}"
+    )
+    why = "is another version" if is_other else "cannot be read"
+    remedy = Remedy(
+        "metadata-file",
+        None,
+        broken.location,
+        f"move it aside, to {locations.name(aside)}; {whole.version.name} is current again",
+        f"it {why}, {whole.version.name} before it is whole, and no newer file is there; "
+        "what the commit in it changed is lost if no copy of it is left",
+    )
+    return WholeTable(loaded, (remedy,), broken, aside)
+
+
+def _check_age(access: TableAccess, broken: MetadataVersion) -> None:
+    """Check that a file is old enough that no writer may still be writing it. Raises: Refused."""
+    now_ms = dating_clock_ms(access.store, access.env, broken.location)
+    if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
+        raise Refused(
+            f"{broken.name} cannot be read, and it is young: a writer may be writing it",
+            hint="run the command again once it is "
+            f"{print_duration(COMMIT_TAKES_MS)} old; it is left alone until then",
+        )
+
+
+def _with_hint(access: TableAccess, found: WholeTable) -> WholeTable:
+    """Add what the version hint should say, where it says something else (R-163)."""
+    loaded = found.loaded
+    if not loaded.capabilities.numbers_versions:
+        return found
+    assert loaded.version is not None
+    try:
+        content = access.store.read(locations.join(loaded.metadata_folder, VERSION_HINT))
+    except FileNotFoundError:
+        return found
+    says = read_version_hint(content)
+    if says == loaded.version:
+        return found
+    newest = locations.name(loaded.metadata_location)
+    is_ahead = isinstance(says, int) and says > loaded.version
+    if is_ahead:
+        names = f"says {says}, which is ahead of {newest}"
+        proof = "that is the newest file there is; commits after it are lost with their files"
+    elif isinstance(says, int):
+        names, proof = f"says {says}, which is behind {newest}", "that is the newest file there is"
+    else:
+        names, proof = "names no version", f"{newest} is the newest file there is"
+    remedy = Remedy(
+        "version-hint", None, VERSION_HINT, f"it {names}: write {loaded.version}", proof
+    )
+    return WholeTable(
+        loaded,
+        (*found.remedies, remedy),
+        found.broken,
+        found.aside,
+        str(loaded.version).encode(),
+        is_ahead,
+    )
+
+
+def restore(access: TableAccess, found: WholeTable, kinds: frozenset[str]) -> None:
+    """Move a broken metadata file aside and correct the hint, as far as `kinds` has them.
+
+    A file is copied before it goes, so that whatever ends the run loses nothing of it.
+    Raises: CommitConflict, where it is another one meanwhile; Refused; StorageError.
+    """
+    with access.shield():
+        if "metadata-file" in kinds and found.broken is not None:
+            assert found.aside is not None
+            _move_aside(access, found.broken, found.aside)
+        if "version-hint" in kinds and found.hint is not None:
+            folder = found.loaded.metadata_folder
+            if newer := newer_than(found.loaded, list_versions(access.store, folder)):
+                raise CommitConflict(f"{newer[0].name} was committed meanwhile")
+            place = locations.join(folder, VERSION_HINT)
+            access.store.remove([locations.check_sum(place)])
+            access.store.replace(place, found.hint)
+
+
+def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
+    """Return the file of the highest number; None where no file is there any more."""
+    return max(versions, key=lambda version: version.version or 0, default=None)
+
+
+def _move_aside(access: TableAccess, broken: MetadataVersion, aside: str) -> None:
+    now = list_versions(access.store, locations.parent(broken.location))
+    if _newest(without_uncommitted(now)) != broken:
+        raise CommitConflict(f"{broken.name} was changed meanwhile, or a newer file is there")
+    access.store.copy(broken.location, aside)  # on a disk, as a second name of the same file
+    failed = access.store.remove([broken.location, locations.check_sum(broken.location)])
+    if failed:
+        raise StorageError(
+            f"`{failed[0].location}` stays, with a copy beside it: {failed[0].error}"
+        )

@@ -1,0 +1,84 @@
+"""`icectl repair`: set a broken table right, where what is right can be proved."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common, TablesArgument, command, option
+from icectl.commands.launch import run_on_each_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest:
+    """The options of `icectl repair`, as given."""
+
+    level: Annotated[
+        str,
+        option("--level", metavar="LEVEL", help="how deep: metadata, files (default) or footers"),
+    ] = "files"
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to repair (default main)")
+    ] = "main"
+    to_snapshot: Annotated[
+        str | None,
+        option(
+            "--to-snapshot",
+            metavar="ID",
+            help="set the branch back to this snapshot, or with `whole` to the newest whole one",
+        ),
+    ] = None
+    drop_missing: Annotated[
+        bool,
+        option("--drop-missing", help="list data files that are gone no more; their rows are lost"),
+    ] = False
+    accept_undeleted: Annotated[
+        bool,
+        option(
+            "--accept-undeleted",
+            help="list deletes that are gone no more; rows that they deleted come back",
+        ),
+    ] = False
+    skip: Annotated[
+        list[str] | None,
+        option("--skip", metavar="ID", help="leave this repair, or kind, out; repeatable"),
+    ] = None
+
+
+@command(
+    "repair",
+    examples=[
+        ("icectl repair /wh/db/t --dry-run", "what can be set right, what not, and why"),
+        ("icectl repair /wh/db/t", "show the repairs, ask, carry them out"),
+        ("icectl repair /wh/db/t --to-snapshot whole", "back to the newest snapshot in order"),
+        ("icectl repair /wh/db/t --skip metrics --yes", "all repairs but those of metrics"),
+        ("icectl repair /wh/db/t --check", "for CI: exit 4 when there is something to repair"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    choices={"level": ("metadata", "files", "footers")},
+)
+def repair(
+    common: Common,
+    tables: TablesArgument,
+    request: RepairRequest,
+    change: Change,
+) -> Outcome:
+    """Set a broken table right, where what is right can be proved.
+
+    The table is looked at as `icectl validate` does, and each repair is a line with an id for
+    `--skip`: version-hint, metadata-file (a newest metadata file that is cut off is moved aside),
+    statistics (entries of lost statistics files), list-row and manifest-list (lengths, counts,
+    ranges and totals, counted anew), metrics (as footers have them, at level footers),
+    dangling-deletes, and manifest (a lost one, as other snapshots or the data files prove it).
+
+    Rows are lost or invented only where you say so: `--drop-missing` allows for lost-data, and
+    `--accept-undeleted` for lost-deletes; each line tells how many rows. `--to-snapshot` sets the
+    branch back instead: nothing is deleted, and rows that were deleted since then are back.
+
+    What changes the table is one commit, a new snapshot on top of the broken one. What cannot be
+    repaired is told with the reason: the end is 3 then, and 5 where nothing can be; `--dry-run`
+    ends with 4 where errors would be left. No file of the table is deleted. In version 4 roots and
+    leaves are left as they are.
+
+    A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
+    """
+    return run_on_each_table("repair", asks=True)(common, tables, request, change)

@@ -1,0 +1,166 @@
+"""The repairs of a broken table, and what cannot be set right: each with the reason; pure."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Literal, get_args
+
+from icectl.checks.finding import Finding
+from icectl.errors import UsageError
+
+RepairLevel = Literal["metadata", "files", "footers"]
+"""How deep a repair looks, as `validate` does."""
+
+Kind = Literal[
+    "metadata-file",
+    "version-hint",
+    "to-snapshot",
+    "statistics",
+    "manifest-list",
+    "list-row",
+    "manifest",
+    "metrics",
+    "dangling-deletes",
+    "lost-data",
+    "lost-deletes",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""The kinds of repairs, in the order in which they are told."""
+
+OF_STATISTICS = frozenset({"R-140", "R-141", "R-142", "V4-023"})
+"""Rules of statistics files, which no row depends on."""
+
+OF_LIST_ROWS = frozenset({"R-047", "R-050", "R-051", "R-053", "R-171"})
+"""Rules of what a manifest list says of a manifest, which the manifest itself can tell."""
+
+OF_LISTS = frozenset({"R-031", "R-054"})
+"""Rules of what a new manifest list and its snapshot say anew."""
+
+OF_METRICS = frozenset({"R-063", "R-067", "R-091", "R-092", "R-130", "R-134"})
+"""Rules of what a manifest says of a data file, which its footer can tell."""
+
+OF_DANGLING_VECTORS = frozenset({"R-116"})
+"""Rules of deletion vectors that apply to nothing."""
+
+_NO_PROOF = "nothing else in the table proves what should stand there"
+
+_REASONS = (
+    ("R-034", "the file is gone, and nothing else says what was in it"),
+    ("R-063", "the footer of the file does not prove what the manifest should say"),
+    ("R-066", "which of the entries is the right one cannot be told"),
+    ("R-099", "what is in the file cannot be read any more"),
+    ("R-", _NO_PROOF),
+    ("V4-00", _NO_PROOF),
+    ("V4-01", _NO_PROOF),
+    ("V4-02", _NO_PROOF),
+    ("V4-", "roots and leaves of version 4 are not rebuilt"),
+)
+"""Why a finding stays, by the first of these that its rule begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One thing that can be set right, and why that is sure.
+
+    `id` is its kind, with a name where there may be several. `rows_lost` are rows that nobody can
+    read afterwards, `rows_back` deleted rows that may come back, at most: for both the caller has
+    to ask. `answers` are the findings that it makes an end of.
+    """
+
+    kind: Kind
+    name: str | None
+    subject: str
+    what: str
+    proof: str
+    rows_lost: int = 0
+    rows_back: int = 0
+    answers: frozenset[Finding] = field(default=frozenset())
+
+    @property
+    def id(self) -> str:
+        """The name that `--skip` takes."""
+        return self.kind if self.name is None else f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingFinding:
+    """A finding that stays, and why."""
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """The plan of a repair: what is set right, what was asked to be left, and what stays broken."""
+
+    level: RepairLevel
+    branch: str
+    remedies: tuple[Remedy, ...]
+    skipped: tuple[Remedy, ...]
+    left: tuple[RemainingFinding, ...]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return bool(self.remedies)
+
+    @property
+    def errors_left(self) -> tuple[Finding, ...]:
+        """The errors that stay. Order: kept."""
+        return tuple(one.finding for one in self.left if one.finding.severity == "error")
+
+    def of(self, *kinds: Kind) -> tuple[Remedy, ...]:
+        """Return the repairs of some kinds. Order: kept."""
+        return tuple(remedy for remedy in self.remedies if remedy.kind in kinds)
+
+
+def plan(
+    level: RepairLevel,
+    branch: str,
+    remedies: Sequence[Remedy],
+    findings: Sequence[Finding],
+    skip: Collection[str],
+    reasons: Sequence[RemainingFinding] = (),
+) -> RepairPlan:
+    """Choose among what can be set right; `reasons` say why some of the findings cannot be.
+
+    Findings that are only worth knowing are not told of.
+    Raises: UsageError, where `skip` names nothing that there is.
+    """
+    check_skip(skip, remedies)
+    chosen = [one for one in remedies if one.kind not in skip and one.id not in skip]
+    answered = frozenset[Finding]().union(*(one.answers for one in chosen))
+    known = {left.finding: left for left in reasons}
+    left = [
+        known.get(found) or RemainingFinding(found, _reason(found))
+        for found in findings
+        if found not in answered and found.severity != "info"
+    ]
+    by_kind = sorted(chosen, key=lambda one: KINDS.index(one.kind))
+    skipped = tuple(one for one in remedies if one not in chosen)
+    left = [
+        replace(one, reason="it was to be skipped")
+        if any(one.finding in remedy.answers for remedy in skipped)
+        else one
+        for one in left
+    ]
+    return RepairPlan(level, branch, tuple(by_kind), skipped, tuple(left))
+
+
+def check_skip(skip: Collection[str], remedies: Sequence[Remedy]) -> None:
+    """Check that all to skip are kinds of repairs or some of these.
+
+    Raises: UsageError.
+    """
+    known = {*KINDS, *(remedy.id for remedy in remedies)}
+    for name in sorted(set(skip) - known):
+        if name.partition(":")[0] in KINDS:
+            continue  # done already
+        near = get_close_matches(name, sorted(known))
+        hint = f"did you mean `{near[0]}`?" if near else f"kinds are `{'`, `'.join(KINDS)}`"
+        raise UsageError(f"`--skip`: there is no repair `{name}`", hint=hint)
+
+
+def _reason(found: Finding) -> str:
+    return next(reason for start, reason in _REASONS if found.rule.startswith(start))

@@ -1,0 +1,464 @@
+"""The repairs of the head of a branch, and why other things cannot be set right."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.checks.finding import Finding
+from icectl.checks.manifests import check_manifest
+from icectl.commands.repair.footers import entries_by_footers
+from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
+from icectl.commands.repair.lost import proven_entries
+from icectl.commands.repair.metrics import restated_metrics
+from icectl.commands.repair.plan import (
+    OF_DANGLING_VECTORS,
+    OF_LIST_ROWS,
+    OF_LISTS,
+    OF_METRICS,
+    RemainingFinding,
+    Remedy,
+)
+from icectl.entries.rows import (
+    by_row,
+    concat,
+    data_files,
+    deletion_vectors,
+    live,
+    with_manifest_number,
+)
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.errors import CorruptTable, MissingFile, OtherFile
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
+from icectl.storage.location import loosest_key, loosest_keys, name
+from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
+from icectl.table.manifests import load_entries, try_manifests
+from icectl.table.reader import Reader
+from icectl.table.row_safety import check_live
+from icectl.units import print_count
+
+_OF_OTHER_SPECS = frozenset({"R-061", "R-068"})
+"""Rules of manifests whose partitions may be those of another spec: they cannot be counted."""
+
+_DESTROYED = "R-008"
+"""The rule of a manifest that nobody can read: it is no whole Avro file."""
+
+
+_FIELDS_LOST = "its manifest has fields that writing it anew would lose"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The losses that the caller accepts: entries of lost files go, deleted rows may come back."""
+
+    drop_missing: bool
+    accept_undeleted: bool
+
+
+def find_mends(
+    reader: Reader, head: ReadHead, findings: Sequence[Finding], asked: Accepted
+) -> tuple[list[Mend], list[RemainingFinding]]:
+    """Find what can be set right of the head of a branch, and why other things cannot.
+
+    Raises: StorageError of the store; Incomplete.
+    """
+    search = _Search(reader, head, findings, asked)
+    lists = {location for location, _ in head.listed.problems}
+    unsure = search.unsure()
+    if lists and (not head.is_proven or unsure is not None):
+        reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
+        return [], [RemainingFinding(one, reason) for one in findings if one.subject in lists]
+    if unsure is not None:
+        return [], [RemainingFinding(one, unsure) for one in findings if one.rule in unsure]
+    if lists:
+        return [search.lost_list()], []
+    search.lost_manifests()
+    search.lost_files()
+    search.metrics()
+    search.list_rows()
+    search.dangling()
+    search.whole_list()
+    return search.mends, search.left
+
+
+@dataclass(slots=True)
+class _Search:
+    """A walk through what is wrong with the head of a branch."""
+
+    reader: Reader
+    head: ReadHead
+    findings: Sequence[Finding]
+    asked: Accepted
+    mends: list[Mend] = field(default_factory=list)
+    left: list[RemainingFinding] = field(default_factory=list)
+
+    def of(self, subject: str, rules: Collection[str] | None = None) -> frozenset[Finding]:
+        """Return the findings on an object, of some rules or of any."""
+        return frozenset(
+            one
+            for one in self.findings
+            if one.subject == subject and (rules is None or one.rule in rules)
+        )
+
+    def unsure(self) -> str | None:
+        """Tell why nothing may be built on the head: what its live entries mean is not sure."""
+        known = [(place, one) for place, one in enumerate(self.head.entries) if one is not None]
+        entries = concat(with_manifest_number(one, place) for place, one in known)
+        manifests = self.head.listed.manifests
+        try:
+            check_live(self.reader.metadata, self.head.snapshot, manifests, entries)
+        except CorruptTable as error:
+            return f"which rows live is not sure while this is so ({error.rule})"
+        return None
+
+    def lost_list(self) -> Mend:
+        """Return the list itself, where what it named is proved."""
+        ((location, _),) = self.head.listed.problems
+        count = sum(len(one) for one in self.head.entries if one is not None)
+        remedy = Remedy(
+            "manifest-list",
+            None,
+            location,
+            f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own",
+            "the snapshot before it and the manifests that it wrote have just the files and rows "
+            "that its summary tells of",
+            answers=self.of(location),
+        )
+        return Mend(remedy, self.head.changes)
+
+    def lost_manifests(self) -> None:
+        """Manifests that are missing, or cannot be read."""
+        for place, manifest in enumerate(self.head.listed.manifests):
+            problem = self.head.read[place].problem
+            if isinstance(problem, CorruptTable):
+                self._lost_manifest(place, manifest, problem)
+
+    def _lost_manifest(self, place: int, manifest: ManifestFile, problem: CorruptTable) -> None:
+        subject = manifest.manifest_path
+        answers = self.of(subject)
+        rebuilt = proven_entries(self.reader, manifest)
+        proof = "other snapshots list these files, as many files and rows as were in it"
+        if rebuilt is None:
+            rebuilt = entries_by_footers(self.reader, manifest)
+            proof = (
+                "no other manifest lists these files, which have the rows and bytes that its "
+                "snapshot added"
+            )
+        if rebuilt is not None:
+            files = print_count(len(rebuilt), "file")
+            remedy = Remedy(
+                "manifest",
+                name(subject),
+                subject,
+                f"write it anew, with {files}",
+                proof,
+                answers=answers,
+            )
+            self.mends.append(Mend(remedy, (ManifestChange(place, rebuilt=rebuilt),)))
+            return
+        if not isinstance(problem, MissingFile | OtherFile) and problem.rule != _DESTROYED:
+            return  # what is in it may be read by others
+        counts = (manifest.added_rows_count, manifest.existing_rows_count)
+        known = [count for count in counts if count is not None]
+        rows = sum(known) if len(known) == len(counts) else None
+        what = "list it no more" + (", with rows that nobody has counted" if rows is None else "")
+        if manifest.content is ManifestContent.DELETES:
+            self._offer_undeleted(subject, what, rows, answers, ManifestChange(place, gone=True))
+        else:
+            self._offer_lost(subject, what, rows, answers, ManifestChange(place, gone=True))
+
+    def lost_files(self) -> None:
+        """Files that live entries name and that are not there."""
+        named = {one.subject: one for one in self.findings if one.rule == "R-034"}
+        for place, location, content, position, rows in self._live(named):
+            if self.reader.store.stat(location) is not None:
+                continue
+            what = "list it no more"
+            answers = self.of(location, {"R-034"})
+            change = ManifestChange(place, dropped=frozenset({position}))
+            changes = [change, *self._vectors_of(location)]
+            if self._would_lose(changes):
+                self._leave(answers, _FIELDS_LOST)
+            elif content == Content.DATA:
+                self._offer_lost(location, what, rows, answers, *changes)
+            else:
+                self._offer_undeleted(location, what, rows, answers, change)
+
+    def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
+        """Whether a manifest with changed entries has fields that writing it anew would lose."""
+        return any(self.head.read[one.place].content[0].unknown_field_ids for one in changes)
+
+    def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
+        """Yield the vectors of a data file, which go with it."""
+        key = loosest_key(location)
+        for place, entries in enumerate(self.head.entries):
+            if entries is not None:
+                vectors = deletion_vectors(live(entries))
+                rows = by_row(vectors, "manifest_pos", "referenced_data_file")
+                at = {one for one, file in rows if file is not None and loosest_key(file) == key}
+                if at:
+                    yield ManifestChange(place, dropped=frozenset(at))
+
+    def _live(self, locations: Collection[str]) -> Iterator[tuple[int, str, int, int, int]]:
+        """Yield live entries of some locations.
+
+        Shape: place of the manifest, location, content, position, rows.
+        """
+        if not locations:
+            return
+        for place, entries in enumerate(self.head.entries):
+            if entries is None:
+                continue
+            columns = ("location", "content", "manifest_pos", "record_count")
+            for location, *others in by_row(live(entries), *columns):
+                if location in locations:
+                    yield place, location, *others
+
+    def _offer_lost(
+        self,
+        subject: str,
+        what: str,
+        rows: int | None,
+        answers: frozenset[Finding],
+        *changes: ManifestChange,
+    ) -> None:
+        if not self.asked.drop_missing:
+            its_rows = "rows" if rows is None else print_count(rows, "row")
+            reason = f"nothing else has its {its_rows}: bring the file back, or "
+            self._leave(answers, reason + "`--drop-missing` lists it no more")
+            return
+        proof = "you accept by `--drop-missing` that its rows are lost"
+        remedy = Remedy(
+            "lost-data", name(subject), subject, what, proof, rows_lost=rows or 0, answers=answers
+        )
+        self.mends.append(Mend(remedy, changes))
+
+    def _offer_undeleted(
+        self,
+        subject: str,
+        what: str,
+        rows: int | None,
+        answers: frozenset[Finding],
+        change: ManifestChange,
+    ) -> None:
+        if not self.asked.accept_undeleted:
+            reason = (
+                "without it deleted rows would come back: bring the file back, go back with "
+                "`--to-snapshot`, or take these rows by `--accept-undeleted`"
+            )
+            self._leave(answers, reason)
+            return
+        proof = "you accept by `--accept-undeleted` that rows it deleted come back"
+        remedy = Remedy(
+            "lost-deletes",
+            name(subject),
+            subject,
+            what,
+            proof,
+            rows_back=rows or 0,
+            answers=answers,
+        )
+        self.mends.append(Mend(remedy, (change,)))
+
+    def _leave(self, findings: Collection[Finding], reason: str) -> None:
+        self.left += [RemainingFinding(one, reason) for one in findings]
+
+    def metrics(self) -> None:
+        """Find mends where manifests say of data files what the footers of these do not."""
+        flagged = {one.subject for one in self.findings if one.rule in OF_METRICS}
+        for place, manifest in enumerate(self.head.listed.manifests):
+            entries = self.head.entries[place]
+            if entries is None or manifest.content is not ManifestContent.DATA:
+                continue
+            named = flagged & set(entries.table["location"].to_pylist())
+            if manifest.manifest_path not in flagged and not named:
+                continue
+            if self._would_lose([ManifestChange(place)]):
+                continue
+            everywhere = manifest.manifest_path in flagged
+            new = dict(self._restated(manifest, None if everywhere else named))
+            if new:
+                self._offer_metrics(place, manifest, new, named)
+
+    def _restated(
+        self, manifest: ManifestFile, named: Collection[str] | None
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Read what entries should say, by position; of some locations, or of all (None)."""
+        reader = self.reader
+        loaded = load_entries(
+            reader.store, reader.metadata, [manifest], columns=ALL_COLUMNS, concurrency=1,
+            progress=reader.progress,
+        )  # fmt: skip
+        for entry in live(loaded).table.to_pylist():
+            reader.deadline.check()
+            if named is not None and entry["location"] not in named:
+                continue
+            if entry["file_format"] == FileFormat.PARQUET:
+                columns = restated_metrics(reader, entry)
+                if columns:
+                    yield entry["manifest_pos"], columns
+
+    def _offer_metrics(
+        self,
+        place: int,
+        manifest: ManifestFile,
+        new: Mapping[int, Mapping[str, Any]],
+        named: Collection[str],
+    ) -> None:
+        subject = manifest.manifest_path
+        answers = frozenset[Finding]().union(
+            *(self.of(one, OF_METRICS) for one in (subject, *named))
+        )
+        told = sorted({column for columns in new.values() for column in columns})
+        remedy = Remedy(
+            "metrics",
+            name(subject),
+            subject,
+            f"write it anew with {', '.join(told)} of {print_count(len(new), 'file')} as their "
+            "footers have them",
+            "the footers of the files say so",
+            answers=answers,
+        )
+        self.mends.append(Mend(remedy, (ManifestChange(place, restated=new),)))
+
+    def list_rows(self) -> None:
+        """Find mends where the list says of manifests what these do not."""
+        seen: dict[str, int] = {}
+        for place, manifest in enumerate(self.head.listed.manifests):
+            subject = manifest.manifest_path
+            first = seen.setdefault(subject, place)
+            if first != place:
+                self._listed_again(place, first)
+                continue
+            answers = self.of(subject, OF_LIST_ROWS)
+            if answers and self._has_wrong_row(place):
+                remedy = Remedy(
+                    "list-row",
+                    name(subject),
+                    subject,
+                    "list its length, counts and ranges as they are",
+                    "the manifest is whole, and counted anew",
+                    answers=answers,
+                )
+                self.mends.append(Mend(remedy, (ManifestChange(place, described=True),)))
+
+    def _listed_again(self, place: int, first: int) -> None:
+        manifests = self.head.listed.manifests
+        subject = manifests[place].manifest_path
+        if manifests[place] != manifests[first]:
+            return
+        of_twice = {"R-050", "R-066", "R-103", "R-114"}
+        answers = frozenset(one for one in self.findings if one.rule in of_twice)
+        remedy = Remedy(
+            "list-row",
+            name(subject),
+            subject,
+            "list it once",
+            "both rows of the list are the same, and a file lives once",
+            answers=answers,
+        )
+        self.mends.append(Mend(remedy, (ManifestChange(place, gone=True),)))
+
+    def _has_wrong_row(self, place: int) -> bool:
+        """Whether a manifest is whole, and a row that is counted anew would agree with it."""
+        read = self.head.read[place]
+        if self.head.entries[place] is None or read.size_bytes is None:
+            return False
+        header, rows = read.content
+        try:
+            new = counted_manifest(self.reader, self.head, place)
+        except CorruptTable:
+            return False
+        found = check_manifest(self.reader.metadata, [new], header, read.size_bytes, rows)
+        return not any(one.rule in OF_LIST_ROWS | _OF_OTHER_SPECS for one in found)
+
+    def dangling(self) -> None:
+        """Vectors whose data file the table once had, and has no more: they apply to nothing.
+
+        One that names a file which no manifest knows may well be that of a live one.
+        """
+        answers = frozenset(one for one in self.findings if one.rule in OF_DANGLING_VECTORS)
+        if not answers or not self.head.is_whole:
+            return
+        homeless = dict(self._homeless())
+        named = {key for keys in homeless.values() for key in keys.values()}
+        if not named or named - self._known_data_files():
+            reason = "no snapshot has the data file that it names: rows of another may be back"
+            self._leave(answers, reason)
+            return
+        changes = [
+            ManifestChange(place, dropped=frozenset(keys)) for place, keys in homeless.items()
+        ]
+        if self._would_lose(changes):
+            self._leave(answers, _FIELDS_LOST)
+            return
+        count = sum(map(len, homeless.values()))
+        remedy = Remedy(
+            "dangling-deletes",
+            None,
+            f"snapshot {self.head.snapshot.snapshot_id}",
+            f"list {print_count(count, 'deletion vector')} no more",
+            "their data files were removed, as other entries tell",
+            answers=answers,
+        )
+        self.mends.append(Mend(remedy, tuple(changes)))
+
+    def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:
+        """Vectors of data files that do not live, by place of the manifest and position in it.
+
+        Shape: for each its data file, as a key.
+        """
+        known = [live(one) for one in self.head.entries if one is not None]
+        living = set[str]().union(
+            *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in known)
+        )
+        for place, entries in enumerate(self.head.entries):
+            assert entries is not None  # is_whole
+            vectors = deletion_vectors(live(entries))
+            rows = by_row(vectors, "manifest_pos", "referenced_data_file")
+            found = {at: loosest_key(file) for at, file in rows if file is not None}
+            lost = {at: key for at, key in found.items() if key not in living}
+            if lost:
+                yield place, lost
+
+    def _known_data_files(self) -> set[str]:
+        """Return keys of the data files that some snapshot lists, live or removed."""
+        reader = self.reader
+        lists = try_manifest_lists(
+            reader.store,
+            reader.metadata,
+            reader.metadata.snapshots,
+            concurrency=reader.concurrency,
+            progress=reader.progress,
+        )
+        with closing(lists):
+            manifests = distinct_manifests([one.manifests for one in lists])
+        found = try_manifests(
+            reader.store,
+            reader.metadata,
+            [one for one in manifests if one.content is ManifestContent.DATA],
+            columns=frozenset({"location"}),
+            concurrency=reader.concurrency,
+            progress=reader.progress,
+        )
+        with closing(found):
+            rows = [one.rows for one in found if one.rows is not None]
+        return set[str]().union(
+            *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in rows)
+        )
+
+    def whole_list(self) -> None:
+        """Find the mend that a new snapshot is by itself: right totals, and a right list header."""
+        answers = frozenset(one for one in self.findings if one.rule in OF_LISTS)
+        answered = answers.union(*(mend.remedy.answers for mend in self.mends))
+        unanswered = {one.severity for one in self.findings if one not in answered}
+        if answers and self.head.is_whole and "error" not in unanswered:
+            remedy = Remedy(
+                "manifest-list",
+                None,
+                f"snapshot {self.head.snapshot.snapshot_id}",
+                "commit a snapshot of the same files, with a list and totals of its own",
+                "all that it lists can be read, and was counted",
+                answers=answers,
+            )
+            self.mends.append(Mend(remedy))

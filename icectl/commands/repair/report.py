@@ -1,0 +1,134 @@
+"""The plan and the outcome of a repair, as result members and text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from icectl.checks.finding import Finding
+from icectl.cli.console import Console
+from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.commands.repair.plan import Remedy, RepairPlan
+from icectl.commands.validate.report import print_wrapped
+from icectl.format.snapshot import Snapshot
+from icectl.units import print_count
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The plan of a repair, and its outcome; `remaining` are the findings after it, if known."""
+
+    table_location: str
+    plan: RepairPlan
+    target: Snapshot | None = None
+    way_back: Snapshot | None = None
+    done: bool = False
+    snapshot_id: int | None = None
+    remaining: Sequence[Finding] | None = None
+    new_metadata_file: str | None = None
+
+
+def repair_result(repair: Repair) -> dict[str, Any]:
+    """Return the result of a plan or a run."""
+    plan = repair.plan
+    return {
+        "level": plan.level,
+        "branch": plan.branch,
+        "repairs": [_remedy(one) for one in plan.remedies],
+        "skipped": [_remedy(one) for one in plan.skipped],
+        "left": [{**_finding(one.finding), "reason": one.reason} for one in plan.left],
+        "to_snapshot": None if repair.target is None else id_text(repair.target.snapshot_id),
+        "way_back": None if repair.way_back is None else id_text(repair.way_back.snapshot_id),
+        "snapshot_id": id_text(repair.snapshot_id),
+        "remaining": None
+        if repair.remaining is None
+        else [_finding(one) for one in repair.remaining],
+    }
+
+
+def _remedy(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "id": remedy.id,
+        "kind": remedy.kind,
+        "subject": remedy.subject,
+        "what": remedy.what,
+        "proof": remedy.proof,
+        "rows_lost": remedy.rows_lost,
+        "rows_back": remedy.rows_back,
+        "rules": sorted({finding.rule for finding in remedy.answers}),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "subject": finding.subject,
+        "message": finding.message,
+        "hint": finding.hint,
+    }
+
+
+def question(repair: Repair) -> str:
+    """Return the question that the user is asked before anything happens."""
+    return f"carry out {print_count(len(repair.plan.remedies), 'repair')}?"
+
+
+def print_repair(console: Console, repair: Repair) -> None:
+    """Print what would be set right, or was, and what stays broken."""
+    plan = repair.plan
+    if not repair.done:
+        _print_plan(console, repair)
+        return
+    for remedy in plan.remedies:
+        print_wrapped(console, f"done {remedy.id}: {remedy.what}", "", "  ")
+    if repair.snapshot_id is not None:
+        console.say(f"branch {plan.branch} is at snapshot {repair.snapshot_id} now")
+    if repair.remaining is not None:
+        _print_remaining(console, repair, repair.remaining)
+    print_new_metadata_file(console, repair.new_metadata_file)
+
+
+def _print_remaining(console: Console, repair: Repair, remaining: Sequence[Finding]) -> None:
+    for finding in remaining:
+        if finding.severity != "info":
+            _print_left(console, repair, finding, finding.hint)
+    if not any(finding.severity == "error" for finding in remaining):
+        console.say(f"no errors are left at level {repair.plan.level}")
+
+
+def _print_plan(console: Console, repair: Repair) -> None:
+    """Print what would be set right, what is left, and the way back."""
+    plan = repair.plan
+    if not (plan.remedies or plan.left):
+        console.say(f"nothing to repair at level {plan.level}")
+    for remedy in plan.remedies:
+        subject = _shown(repair, remedy.subject)
+        print_wrapped(console, f"repair {remedy.id}: {subject}: {remedy.what}", "", "  ")
+        print_wrapped(console, f"because {remedy.proof}", "  ", "  ")
+        if remedy.rows_lost:
+            console.print(f"  at most {print_count(remedy.rows_lost, 'row')} lost")
+        if remedy.rows_back:
+            rows = print_count(remedy.rows_back, "deleted row")
+            console.print(f"  {rows} may come back, or more where they were deleted by value")
+    for remedy in plan.skipped:
+        console.print(f"skipped {remedy.id}")
+    for left in plan.left:
+        _print_left(console, repair, left.finding, left.reason)
+    if repair.way_back is not None:
+        console.hint(
+            f"`icectl repair {quote(repair.table_location)} --to-snapshot "
+            f"{repair.way_back.snapshot_id}` goes back to the newest snapshot that is whole"
+        )
+
+
+def _print_left(console: Console, repair: Repair, finding: Finding, reason: str) -> None:
+    line = (
+        f"{finding.severity} {finding.rule}: {_shown(repair, finding.subject)}: {finding.message}"
+    )
+    print_wrapped(console, line, "", "  ")
+    print_wrapped(console, f"left: {reason}", "  ", "  ")
+
+
+def _shown(repair: Repair, subject: str) -> str:
+    return subject.removeprefix(f"{repair.table_location.rstrip('/')}/")

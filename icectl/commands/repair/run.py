@@ -1,0 +1,440 @@
+"""The run of `icectl repair`: look as `validate` does, plan what is provable, carry it out."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import cast, get_args
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.checks.finding import Finding, RuleChoice
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import open_session, unpublished_metadata
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.repair.head import Mend, ReadHead, read_head
+from icectl.commands.repair.lost_list import with_proven_list
+from icectl.commands.repair.metadata import WholeTable, find, restore
+from icectl.commands.repair.options import RepairRequest
+from icectl.commands.repair.plan import (
+    OF_STATISTICS,
+    RemainingFinding,
+    Remedy,
+    RepairLevel,
+    RepairPlan,
+    plan,
+)
+from icectl.commands.repair.repairs import Accepted, find_mends
+from icectl.commands.repair.report import Repair, print_repair, question, repair_result
+from icectl.commands.repair.write import Mending, proposal, write_manifests
+from icectl.commands.validate.run import ValidateOptions, validate
+from icectl.commit.access import TableAccess
+from icectl.commit.output_journal import Leftovers
+from icectl.commit.snapshot import branch_head
+from icectl.commit.transaction import Proposal, transaction
+from icectl.errors import CommitConflict, IcectlError, Refused, UsageError
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, SnapshotRef, StatisticsFile
+from icectl.format.updates import (
+    RemovePartitionStatistics,
+    RemoveStatistics,
+    SetSnapshotRef,
+    Update,
+)
+from icectl.table.reader import Reader
+from icectl.table.snapshot_choice import SnapshotChoice, parse_snapshot_id, snapshot_by_id
+from icectl.table.whole import WholeLevel, WholeSnapshots
+
+COMMAND = "repair"
+WHOLE = "whole"
+_DESTROYED = "R-099"
+"""The rule of files of rows that are there and cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairOptions:
+    """The options of a repair; `to_snapshot` is an id, or WHOLE for the newest that is whole."""
+
+    level: RepairLevel
+    branch: str
+    to_snapshot: int | str | None
+    skip: frozenset[str]
+    asked: Accepted
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRepair:
+    """A plan and what it was made from.
+
+    `target` is where the branch goes back to, `way_back` the newest whole snapshot that it could go
+    back to where something stays broken.
+    """
+
+    found: WholeTable
+    plan: RepairPlan
+    options: RepairOptions
+    head: Snapshot | None
+    mending: Mending | None = None
+    target: Snapshot | None = None
+    way_back: Snapshot | None = None
+
+    @property
+    def loaded(self) -> LoadedTable:
+        """The table as its newest whole metadata has it."""
+        return self.found.loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The result of a run; `remaining` is what the same look at the table finds now, and errors
+    that the plan left.
+
+    None where the table could not be looked at: the run has landed all the same.
+    """
+
+    landed: LoadedTable
+    snapshot_id: int | None
+    remaining: tuple[Finding, ...] | None
+
+
+def run(common: Common, table: str, request: RepairRequest, change: Change) -> Outcome:
+    """Plan the repair; unless only the plan was asked for, ask, and execute it."""
+    options = _options(request)
+    session = open_session(common, table, read_only=False, change=change)
+    access = session.access
+    prepared = prepare(access, options)
+    report = Repair(
+        prepared.loaded.metadata.location,
+        prepared.plan,
+        target=prepared.target,
+        way_back=prepared.way_back,
+    )
+
+    def finish() -> Finished[Repair]:
+        repaired = execute(access, prepared)
+        remaining = repaired.remaining
+        return Finished(
+            replace(
+                report,
+                done=True,
+                snapshot_id=repaired.snapshot_id,
+                remaining=remaining,
+                new_metadata_file=unpublished_metadata(repaired.landed),
+            ),
+            repaired.landed.metadata_location,
+            is_complete=remaining is not None
+            and all(finding.severity != "error" for finding in remaining),
+        )
+
+    planned = PlannedChange(
+        command=COMMAND,
+        loaded=prepared.loaded,
+        report=report,
+        result=repair_result,
+        show=lambda console, repair, _: print_repair(console, repair),
+        has_work=prepared.plan.has_work,
+        execute=finish,
+        superseded=lambda: replace(report, plan=replace(prepared.plan, remedies=())),
+        clean_up=lambda: remove_leftovers(access, prepared),
+        question=question(report),
+        errors_left=bool(prepared.plan.errors_left),
+    )
+    return carry_out(session, change, planned)
+
+
+def _options(request: RepairRequest) -> RepairOptions:
+    if request.level not in get_args(RepairLevel):
+        message = f"`--level` is `metadata`, `files` or `footers`, not `{request.level}`"
+        raise UsageError(message)
+    target = request.to_snapshot
+    if target is not None and (request.drop_missing or request.accept_undeleted):
+        raise UsageError("`--to-snapshot` goes back, and leaves what came after as it is")
+    return RepairOptions(
+        level=cast("RepairLevel", request.level),  # checked above
+        branch=request.branch,
+        to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
+        skip=frozenset(request.skip or ()),
+        asked=Accepted(request.drop_missing, request.accept_undeleted),
+    )
+
+
+def prepare(access: TableAccess, options: RepairOptions) -> PreparedRepair:
+    """Look at a table and plan its repair; nothing is written.
+
+    Raises: CorruptTable, where no metadata file can be read; Refused, where the table must not be
+    touched, or `to_snapshot` is not whole; UsageError; StorageError of the store.
+    """
+    found = find(access)
+    if found.broken is None and not found.is_ahead:
+        access.catalog.check_writable(found.loaded)
+    metadata = found.loaded.metadata
+    head = branch_head(metadata, options.branch)
+    reader = _reader(access, found.loaded)
+    findings = _findings(reader, options, head)
+    remedies = [replace(one, answers=_of_metadata(one, findings)) for one in found.remedies]
+    remedies += _statistics(metadata, findings)
+    if options.to_snapshot is not None:
+        target = _target(access, reader, options, findings, head)
+        remedies += _going_back(options, findings, head, target)
+        planned = plan(options.level, options.branch, remedies, findings, options.skip)
+        return PreparedRepair(found, planned, options, head, target=target)
+    read = _read_head(reader, head)
+    mends: list[Mend] = []
+    reasons: list[RemainingFinding] = []
+    if read is not None:
+        mends, reasons = find_mends(reader, read, findings, options.asked)
+    remedies += [mend.remedy for mend in mends]
+    planned = plan(options.level, options.branch, remedies, findings, options.skip, reasons)
+    chosen = tuple(mend for mend in mends if mend.remedy in planned.remedies)
+    mending = Mending(options.branch, read, chosen) if chosen and read is not None else None
+    way_back = _way_back(access, reader, options, planned)
+    return PreparedRepair(found, planned, options, head, mending, way_back=way_back)
+
+
+def _reader(access: TableAccess, loaded: LoadedTable) -> Reader:
+    return Reader(
+        access.store, loaded, access.env, access.progress, access.deadline, access.concurrency
+    )
+
+
+def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> tuple[Finding, ...]:
+    """Find what `validate` finds on the head of the branch.
+
+    Raises: Incomplete.
+    """
+    choice = SnapshotChoice(snapshot_id=None if head is None else head.snapshot_id)
+    asked = ValidateOptions(
+        level=options.level,
+        choice=choice,
+        all_snapshots=False,
+        sample=None,
+        rules=RuleChoice(),
+    )
+    validation = validate(reader, asked)
+    if not validation.complete:
+        reader.deadline.check()
+    return validation.findings
+
+
+def _of_metadata(remedy: Remedy, findings: Sequence[Finding]) -> frozenset[Finding]:
+    return frozenset(one for one in findings if one.subject == remedy.subject)
+
+
+def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Remedy]:
+    """Return entries of statistics files that are gone, not as described, or of no snapshot."""
+    of_statistics = [one for one in findings if one.rule in OF_STATISTICS]
+    named = {one.subject for one in findings if one.rule == "R-034"}
+    remedies = []
+    entries: list[StatisticsFile | PartitionStatisticsFile] = [
+        *metadata.statistics,
+        *metadata.partition_statistics,
+    ]
+    for snapshot_id in dict.fromkeys(entry.snapshot_id for entry in entries):
+        own = [entry for entry in entries if entry.snapshot_id == snapshot_id]
+        places = {entry.statistics_path for entry in own}
+        answers = frozenset(
+            one
+            for one in [*of_statistics, *(one for one in findings if one.subject in named & places)]
+            if one.subject in places or str(snapshot_id) in f"{one.subject} {one.message}"
+        )
+        if answers:
+            remedies.append(
+                Remedy(
+                    "statistics",
+                    str(snapshot_id),
+                    f"statistics of snapshot {snapshot_id}",
+                    "name them no more in the metadata",
+                    "no row depends on them, and an engine can compute them again",
+                    answers=answers,
+                )
+            )
+    return remedies
+
+
+def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
+    """Read what the head lists; None where that is left as it is: roots of version 4."""
+    if head is None or head.manifest_list is None or reader.metadata.format_version > 3:
+        return None
+    read = read_head(reader, head)
+    return with_proven_list(reader, read) if read.listed.problems else read
+
+
+def _target(
+    access: TableAccess,
+    reader: Reader,
+    options: RepairOptions,
+    findings: Sequence[Finding],
+    head: Snapshot | None,
+) -> Snapshot:
+    """Return the snapshot that the branch goes back to, which is whole."""
+    if head is None:
+        raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
+    whole = _whole_snapshots(access, reader, options, findings)
+    if options.to_snapshot == WHOLE:
+        snapshot = whole.newest(options.branch)
+        if snapshot is None:
+            raise Refused(
+                f"no snapshot of branch {options.branch} is whole",
+                hint="bring the files back that `icectl validate TABLE --all-snapshots` names",
+            )
+        return snapshot
+    snapshot = snapshot_by_id(reader.metadata, int(options.to_snapshot or 0))
+    if not whole.is_whole(snapshot):
+        raise Refused(
+            f"snapshot {snapshot.snapshot_id} is not whole either",
+            hint=f"`icectl validate TABLE --snapshot {snapshot.snapshot_id}` tells what is broken; "
+            "`--to-snapshot whole` takes the newest that is whole",
+        )
+    return snapshot
+
+
+def _whole_snapshots(
+    access: TableAccess, reader: Reader, options: RepairOptions, findings: Sequence[Finding]
+) -> WholeSnapshots:
+    level: WholeLevel = "metadata" if options.level == "metadata" else "files"
+    return WholeSnapshots(
+        access.store,
+        reader.metadata,
+        level,
+        access.concurrency,
+        access.progress,
+        access.deadline,
+        frozenset(one.subject for one in findings if one.rule == _DESTROYED),
+    )
+
+
+def _going_back(
+    options: RepairOptions, findings: Sequence[Finding], head: Snapshot | None, target: Snapshot
+) -> list[Remedy]:
+    """Return the branch set back, unless it is there already."""
+    if head is None or target == head:
+        return []
+    files = frozenset(one for one in findings if "/" in one.subject)
+    listed = frozenset(one for one in findings if str(head.snapshot_id) in one.subject)
+    remedy = Remedy(
+        "to-snapshot",
+        None,
+        f"branch {options.branch}",
+        f"set it back from snapshot {head.snapshot_id} to {target.snapshot_id}",
+        f"snapshot {target.snapshot_id} is whole; what was committed after it is read no more, and "
+        "stays in the table until it expires",
+        answers=files | listed,
+    )
+    return [remedy]
+
+
+def _way_back(
+    access: TableAccess, reader: Reader, options: RepairOptions, planned: RepairPlan
+) -> Snapshot | None:
+    """Return the newest whole snapshot, where something of the head stays broken."""
+    if not planned.errors_left:
+        return None
+    broken = [left.finding for left in planned.left]
+    snapshot = _whole_snapshots(access, reader, options, broken).newest(options.branch)
+    ref = reader.metadata.refs.get(options.branch)
+    return (
+        None
+        if snapshot is None or ref is None or snapshot.snapshot_id == ref.snapshot_id
+        else snapshot
+    )
+
+
+def execute(access: TableAccess, prepared: PreparedRepair) -> Repaired:
+    """Carry the plan out: first what leads to the metadata, then one commit; and look again.
+
+    Raises: CommitConflict, CommitUnknown; Refused, StorageError, Incomplete, before anything of the
+    table has changed but what leads to its metadata.
+    """
+    access.deadline.check()
+    kinds = frozenset[str](remedy.kind for remedy in prepared.plan.remedies)
+    commits = bool(kinds - {"metadata-file", "version-hint"})
+    _check_skipped(prepared.found, kinds, commits=commits)
+    restore(access, prepared.found, kinds)
+    landed, snapshot_id = prepared.loaded, None
+    if commits:
+        access.catalog.check_writable(prepared.loaded)
+        landed, snapshot_id = _commit(access, prepared)
+    remaining = _remaining(access, landed, prepared.options)
+    if remaining is not None:
+        known = {(one.rule, one.subject) for one in remaining}
+        # What nothing has set right is not right because it is not seen any more.
+        left = [one for one in prepared.plan.errors_left if (one.rule, one.subject) not in known]
+        remaining = (*remaining, *left)
+    return Repaired(landed, snapshot_id, remaining)
+
+
+def _check_skipped(table: WholeTable, kinds: Collection[str], *, commits: bool) -> None:
+    """Check that what leads to the metadata is set right before the rest is. Raises: Refused."""
+    needed = ["metadata-file"] if table.broken is not None else []
+    if commits:
+        needed += ["version-hint"] if table.is_ahead else []
+    elif "version-hint" not in kinds:
+        needed = []
+    for kind in needed:
+        if kind not in kinds:
+            raise Refused(
+                f"the other repairs are of the table as it is after `{kind}`",
+                hint=f"leave `--skip {kind}` out, or skip the others too",
+            )
+
+
+def _remaining(
+    access: TableAccess, landed: LoadedTable, options: RepairOptions
+) -> tuple[Finding, ...] | None:
+    """Find what is still wrong; None, with a warning, where the table could not be looked at."""
+    try:
+        head = branch_head(landed.metadata, options.branch)
+        return _findings(_reader(access, landed), options, head)
+    except IcectlError as error:
+        access.progress.warn(f"what is left was not looked at: {error.message}")
+        return None
+
+
+def remove_leftovers(access: TableAccess, prepared: PreparedRepair) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+
+
+def _commit(access: TableAccess, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:
+    """Commit what changes the metadata; second: the snapshot that was made."""
+    snapshot_id = access.env.new_snapshot_id()
+    mending = prepared.mending
+    with transaction(access, prepared.loaded, COMMAND) as opened:
+        made = None
+        if mending is not None:
+            reader = _reader(access, prepared.loaded)
+            made = write_manifests(access, reader, mending, opened.outputs)
+
+        def propose(metadata: TableMetadata) -> Proposal:
+            """Propose the repairs for the newest metadata."""
+            others = _without_statistics(metadata, prepared.plan.of("statistics"))
+            others += _set_back(metadata, prepared)
+            if made is None:
+                return Proposal(others)
+            proposed = proposal(access, metadata, made, snapshot_id, opened.outputs)
+            return Proposal((*others, *proposed.updates), proposed.files)
+
+        landed = opened.commit(propose)
+    return landed, None if made is None else snapshot_id
+
+
+def _without_statistics(metadata: TableMetadata, remedies: Sequence[Remedy]) -> list[Update]:
+    wanted = {int(remedy.name or 0) for remedy in remedies}
+    updates: list[Update] = [
+        RemoveStatistics(id_)
+        for id_ in sorted({one.snapshot_id for one in metadata.statistics} & wanted)
+    ]
+    partition = {one.snapshot_id for one in metadata.partition_statistics}
+    return updates + [RemovePartitionStatistics(id_) for id_ in sorted(partition & wanted)]
+
+
+def _set_back(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:
+    """Return the branch at its target. Raises: CommitConflict, where it has moved on."""
+    target, branch = prepared.target, prepared.options.branch
+    if target is None or not prepared.plan.of("to-snapshot"):
+        return []
+    if branch_head(metadata, branch) != prepared.head:
+        raise CommitConflict(f"branch {branch} has moved on; run the repair again")
+    old = metadata.refs.get(branch)
+    ref = SnapshotRef(target.snapshot_id, "branch")
+    return [
+        SetSnapshotRef(branch, ref if old is None else replace(old, snapshot_id=target.snapshot_id))
+    ]

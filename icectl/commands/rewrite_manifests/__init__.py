@@ -1,0 +1,1 @@
+"""`icectl rewrite-manifests`: regroup manifests by partition."""

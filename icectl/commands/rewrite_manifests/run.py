@@ -1,0 +1,255 @@
+"""The run of `icectl rewrite-manifests`: load, plan, write, verify, commit, clean up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import open_session, unpublished_metadata
+from icectl.cli.settings import parse_count, parse_option, whole_number
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.rewrite_manifests.leaves_plan import plan_leaves
+from icectl.commands.rewrite_manifests.options import RewriteRequest
+from icectl.commands.rewrite_manifests.report import Rewriting, print_rewriting, rewriting_result
+from icectl.commit.access import TableAccess
+from icectl.commit.manifests import manifest_format
+from icectl.commit.output_journal import Leftovers
+from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
+from icectl.commit.transaction import Proposal, transaction
+from icectl.entries.columns.byte_hashes import with_location_hashes
+from icectl.entries.rows import EMPTY, Entries, live
+from icectl.errors import CommitConflict, UsageError
+from icectl.format.layout import Layout, layout_name, layout_of, layout_of_table
+from icectl.format.manifest import FileFormat, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.format.snapshot import Snapshot
+from icectl.table.manifest_groups import (
+    PLANNED_COLUMNS,
+    TREE_COLUMNS,
+    ManifestsWithEntries,
+    RewriteOptions,
+    RewritePlan,
+    plan,
+    restrict_to_reviewed,
+)
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_manifests
+from icectl.table.plan_parts import pin_of
+from icectl.table.row_safety import check_live, open_to_change
+from icectl.units import parse_size
+
+COMMAND = "rewrite-manifests"
+
+Content = Literal["all", "data", "deletes"]
+_FORMATS = {"avro": FileFormat.AVRO, "parquet": FileFormat.PARQUET}
+
+_PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
+"""What decides which manifests are written anew."""
+
+_COLUMNS = {Layout.MANIFEST_LISTS: PLANNED_COLUMNS, Layout.SFC_1: TREE_COLUMNS}
+
+
+def _compact(entries: Entries) -> Entries:
+    """What of live entries is planned by, and enough to compare them: there may be very many."""
+    return Entries(with_location_hashes(live(entries).table))
+
+
+_HELD: Mapping[Layout, Callable[[Entries], Entries]] = {
+    Layout.MANIFEST_LISTS: _compact,
+    Layout.SFC_1: lambda entries: entries,
+}
+"""What is kept of entries while they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRewrite:
+    """A plan and what it was made from."""
+
+    loaded: LoadedTable
+    plan: RewritePlan
+    listed: ManifestsWithEntries
+    snapshot: Snapshot | None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return bool(self.plan.chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenManifests:
+    """The result of a run; `written` are the new manifests."""
+
+    landed: LoadedTable
+    snapshot_id: int
+    written: tuple[ManifestFile, ...]
+
+
+def run(common: Common, table: str, request: RewriteRequest, change: Change) -> Outcome:
+    """Plan the rewrite and, unless only the plan was asked for, execute it."""
+    options = options_of(request)
+    session = open_session(common, table, read_only=False, change=change)
+    access = session.access
+    prepared = prepare(
+        access,
+        request.branch,
+        lambda metadata: replace(options(metadata), only=session.reviewed),
+    )
+    report = Rewriting(prepared.plan, prepared.listed.manifests)
+
+    def finish() -> Finished[Rewriting]:
+        rewritten = execute(access, prepared)
+        return Finished(
+            replace(
+                report,
+                written=rewritten.written,
+                snapshot_id=rewritten.snapshot_id,
+                new_metadata_file=unpublished_metadata(rewritten.landed),
+            ),
+            rewritten.landed.metadata_location,
+        )
+
+    planned = PlannedChange(
+        command=COMMAND,
+        loaded=prepared.loaded,
+        report=report,
+        result=rewriting_result,
+        show=lambda console, rewriting, whole: print_rewriting(console, rewriting, whole=whole),
+        has_work=prepared.has_work,
+        execute=finish,
+        superseded=lambda: replace(report, plan=replace(prepared.plan, groups=())),
+        clean_up=lambda: remove_leftovers(access, prepared),
+    )
+    return carry_out(session, change, planned)
+
+
+def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
+    """Check the request, and return what makes options of it for a table.
+
+    Raises: UsageError.
+    """
+    if request.content not in ("all", "data", "deletes"):
+        message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
+        raise UsageError(message)
+    form = request.manifest_format
+    if form is not None and form not in _FORMATS:
+        raise UsageError(f"`--manifest-format` is `avro` or `parquet`, not `{form}`")
+    spec_id = (
+        None
+        if request.spec_id is None
+        else whole_number("--spec-id", request.spec_id, "id of a partition spec")
+    )
+    target = parse_option("--target-size", request.target_size, parse_size)
+    if target is not None and target < 1:
+        raise UsageError("`--target-size` is 0")
+    minimum = parse_option("--min-manifests", request.min_manifests, parse_count)
+    sort_by = tuple(name.strip() for name in (request.sort_by or "").split(",") if name.strip())
+    if request.sort_by is not None and not sort_by:
+        raise UsageError("`--sort-by` names no partition field")
+
+    def of(metadata: TableMetadata) -> RewriteOptions:
+        """Make the options for a table. Raises: UsageError for a format that it can't have."""
+        if form is not None and layout_name(metadata) != "iceberg-1.12":
+            raise UsageError(
+                "`--manifest-format` is for tables of version 4 as Iceberg 1.12 writes it",
+                hint="of others the version and the layout say how manifests are stored",
+            )
+        return RewriteOptions(
+            target_size_bytes=target or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
+            spec_id=spec_id,
+            sort_by=sort_by,
+            min_manifests=2 if minimum is None else minimum,
+            content=cast("Content", request.content),  # checked above
+            max_entries=(
+                read(metadata.properties, LEAF_MAX_ENTRIES)
+                if layout_of_table(metadata) is Layout.SFC_1
+                else None
+            ),
+            file_format=None if form is None else _FORMATS[form],
+        )
+
+    return of
+
+
+def every_manifest(metadata: TableMetadata) -> RewriteOptions:
+    """Ask for every manifest to be rewritten, in the size and form that new ones have."""
+    target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
+    form = manifest_format(metadata)
+    return RewriteOptions(target_size_bytes=target, every=True, file_format=form)
+
+
+def prepare(
+    access: TableAccess, branch: str, options: Callable[[TableMetadata], RewriteOptions]
+) -> PreparedRewrite:
+    """Load the table and plan the rewrite of a branch's manifests; nothing is written.
+
+    Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
+    not be touched; StorageError, CorruptTable, where its manifests cannot be read.
+    """
+    loaded = open_to_change(access.catalog)
+    metadata = loaded.metadata
+    snapshot = branch_head(metadata, branch)
+    listed = _listed(access, metadata, snapshot)
+    pin = pin_of(metadata, loaded.metadata_location)
+    chosen = options(metadata)
+    decided = _PLANS[layout_of_table(metadata)](metadata, pin, branch, listed, chosen)
+    if chosen.only is not None:
+        decided = restrict_to_reviewed(metadata, decided, listed, chosen.only)
+    return PreparedRewrite(loaded, decided, listed, snapshot)
+
+
+def _listed(
+    access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | None
+) -> ManifestsWithEntries:
+    if snapshot is None:
+        return ManifestsWithEntries((), EMPTY)
+    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+    layout = layout_of(snapshot)
+    headers, entries = load_manifests(
+        access.store,
+        metadata,
+        manifests,
+        columns=_COLUMNS[layout],
+        concurrency=access.concurrency,
+        progress=access.progress,
+        held=_HELD[layout],
+    )
+    if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
+        check_live(metadata, snapshot, manifests, entries)
+    mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
+    parquet = (at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET)
+    return ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))
+
+
+def execute(access: TableAccess, prepared: PreparedRewrite) -> RewrittenManifests:
+    """Write the new manifests, compare them with the old ones, and commit them (R-069).
+
+    What was written is removed again where the commit is known not to have landed; what an earlier
+    run has left that was killed, once this one has committed.
+    Raises: CommitConflict, CommitUnknown; Unsupported, StorageError, Incomplete, before anything
+    has changed.
+    """
+    access.deadline.check()
+    snapshot_id = access.env.new_snapshot_id()
+    rewrite = ManifestRewrite(prepared.plan, prepared.listed, prepared.snapshot)
+    with transaction(access, prepared.loaded, COMMAND) as opened:
+        layout = layout_of_table(opened.base.metadata)
+        writer = writer_of(access, layout, prepared.plan.branch, opened.outputs)
+        writer.begin_rewrite(opened.base.metadata, rewrite)
+
+        def propose(metadata: TableMetadata) -> Proposal:
+            if layout_of_table(metadata) is not layout:
+                raise CommitConflict("the table's format version has changed meanwhile")
+            return writer.rewrite_manifests(metadata, snapshot_id, rewrite)
+
+        landed = opened.commit(propose)
+    return RewrittenManifests(landed, snapshot_id, writer.written)
+
+
+def remove_leftovers(access: TableAccess, prepared: PreparedRewrite) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)

@@ -1,0 +1,1 @@
+"""Rows read, appended, replaced and deleted by programs through `icectl.spark`."""

@@ -1,0 +1,128 @@
+"""The common part of changes of rows: which tables may be changed, and how one is committed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.commands.rows.read import blank_task
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import Changes
+from icectl.commit.output_journal import DataPlaces
+from icectl.commit.snapshot import branch_head
+from icectl.commit.transaction import Proposal, Transaction, transaction
+from icectl.entries.rows import Entries, by_row, deletion_vectors, only
+from icectl.errors import CommitConflict, Unsupported
+from icectl.format.layout import Layout, layout_name, layout_of_table
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import FORMAT_DEFAULT
+from icectl.sfc1.commit.draft import TreeChange
+from icectl.sfc1.commit.writer import ChangeState, TreeWriter, leaf_at, replacement
+from icectl.sfc1.manifests import TreeFacts, with_column
+from icectl.storage.location import comparison_key
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import Bin, TaskMaker
+from icectl.table.row_safety import open_to_change
+
+COMMAND = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What a call has changed; `snapshot_id` is None, and all counts are 0, where that is nothing.
+
+    `deleted_rows` are those that were live: files that went may have had deleted ones too.
+    """
+
+    snapshot_id: int | None
+    metadata_location: str
+    added_data_files: int = 0
+    added_rows: int = 0
+    removed_data_files: int = 0
+    deleted_rows: int = 0
+
+
+def open_for_rows(access: TableAccess, branch: str) -> LoadedTable:
+    """Load a table whose rows will be changed on a branch.
+
+    Raises: Unsupported, for tables of other layouts than sfc-1, and those that want other files
+    than Parquet; UsageError, for a branch that there is not; as open_to_change.
+    """
+    loaded = open_to_change(access.catalog)
+    metadata = loaded.metadata
+    if layout_of_table(metadata) is not Layout.SFC_1:
+        kind = layout_name(metadata) or f"format version {metadata.format_version}"
+        raise Unsupported(
+            f"rows of a table of {kind} are not written by icectl, only those of layout sfc-1",
+            hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4 TABLE` makes it one "
+            "of layout sfc-1",
+        )
+    wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
+    if wanted.lower() != "parquet":
+        message = f"the table asks for {wanted} files (`write.format.default`)"
+        raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
+    branch_head(metadata, branch)
+    return loaded
+
+
+@dataclass(slots=True)
+class OpenChange:
+    """A change under way, on a table as it was loaded."""
+
+    access: TableAccess
+    branch: str
+    opened: Transaction
+    snapshot_id: int
+
+    def propose(self, metadata: TableMetadata, change: ChangeState, data: Entries) -> Proposal:
+        """Propose a change of the newest state; `data` are entries of new files that it needs.
+
+        Raises: CommitConflict, where the table's schema or form has changed meanwhile, or what the
+        change removes is gone; as TreeWriter.propose.
+        """
+        base = self.opened.base.metadata
+        if metadata.current_schema_id != base.current_schema_id:
+            raise CommitConflict("the table's schema has changed meanwhile")
+        if layout_of_table(metadata) is not Layout.SFC_1:
+            raise CommitConflict("the table's layout has changed meanwhile")
+        writer = TreeWriter(self.access.store, self.access.env, self.branch, self.opened.outputs)
+        made = writer.propose(metadata, self.snapshot_id, change)
+        files = (location for (location,) in by_row(data, "location"))
+        return replace(made, files=made.files.union(files))
+
+    def commit(self, propose: Callable[[TableMetadata], Proposal]) -> LoadedTable:
+        """Commit what is proposed for the newest metadata. Raises: as Transaction.commit."""
+        return self.opened.commit(propose)
+
+
+@contextmanager
+def changing(
+    access: TableAccess, loaded: LoadedTable, branch: str, places: DataPlaces
+) -> Iterator[OpenChange]:
+    """Open a change of rows; however the block ends, no file stays that nothing needs."""
+    with transaction(access, loaded, COMMAND, places) as opened:
+        opened.outputs.begin()
+        yield OpenChange(access, branch, opened, access.env.new_snapshot_id())
+
+
+def row_change(facts: TreeFacts, made: Changes, files: LiveFiles) -> TreeChange:
+    """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
+    found = replacement(facts, made, files.manifests)
+    own = with_column(found.added, "sequence_number", pa.nulls(len(found.added), pa.int64()))
+    return replace(found, added=own, operation=None, homes=_homes(made.added, files))
+
+
+def _homes(added: Entries, files: LiveFiles) -> dict[str, str | None]:
+    """Find the data leaves that the data files of new vectors were read from, by their keys."""
+    named = deletion_vectors(added).table["referenced_data_file"]
+    found = by_row(only(files.data, named), "location", "manifest")
+    homes = {comparison_key(location): leaf_at(files.manifests, at) for location, at in found}
+    return {key: None if at is None else comparison_key(at) for key, at in homes.items()}
+
+
+def whole_files(metadata: TableMetadata, maker: TaskMaker, rows: Sequence[int]) -> RewriteTask:
+    """Live data files that go, by their rows, as the task that others would take their place in."""
+    return maker.rewrite(Bin(tuple(rows), None, 0), blank_task(metadata))

@@ -1,0 +1,217 @@
+"""Rows deleted: whole files where that is provable, deletion vectors for the rows of others."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+from icectl import __version__
+from icectl.commands.compact.run import live_reader
+from icectl.commands.rows.change import (
+    OpenChange,
+    RowChange,
+    changing,
+    open_for_rows,
+    row_change,
+    whole_files,
+)
+from icectl.commands.rows.read import blank_task, condition_ids, condition_job
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import changes
+from icectl.commit.conflicts import GroupResult
+from icectl.commit.data_outputs import data_places
+from icectl.commit.snapshot import head
+from icectl.commit.transaction import Proposal
+from icectl.entries.conditions.may_match import METRICS, all_match, may_match
+from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.conditions.where import parse_where
+from icectl.entries.deletes.apply import known_deleted_rows
+from icectl.entries.deletes.by_file import NamedFiles
+from icectl.entries.rows import EMPTY, Entries, data_files, numbers
+from icectl.errors import CommitConflict
+from icectl.files.puffin.positions import Positions
+from icectl.format.data_paths import data_location, delete_file_name
+from icectl.format.locations import relative_base
+from icectl.format.metadata import TableMetadata
+from icectl.rows.find_job import FindJob, FoundRows, Keys
+from icectl.rows.merge_deletes import write_vectors
+from icectl.rows.merge_job import delete_file_entries
+from icectl.rows.write_data import FileOutputs
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask
+from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once
+
+
+class Finder(Protocol):
+    """What finds rows in data files, wherever it reads them."""
+
+    def find(self, tasks: Sequence[RewriteTask], job: FindJob) -> Sequence[FoundRows]:
+        """Find rows in the files of all tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """The rows that go: those that a condition is true of, or that have one of some keys.
+
+    `within` holds for all of them.
+    """
+
+    rows: Predicate | Keys
+    within: Predicate
+
+
+def where(text: str) -> Callable[[TableMetadata], WantedRows]:
+    """Return the rows that a text in the language of `--where` is true of, for a table."""
+
+    def of(metadata: TableMetadata) -> WantedRows:
+        """Read the text. Raises: UsageError."""
+        predicate = parse_where(text, metadata)
+        condition_ids(predicate)
+        return WantedRows(predicate, predicate)
+
+    return of
+
+
+def delete(
+    access: TableAccess, finder: Finder, wanted: Callable[[TableMetadata], WantedRows], branch: str
+) -> RowChange:
+    """Delete rows of a branch. Nothing is committed where there are none.
+
+    After another writer's commit only the files that it brought are looked at anew.
+    Raises: UsageError, Refused, Unsupported, before anything is written; CommitConflict, where
+    other writers were faster too often; CommitUnknown; EngineError; StorageError; CorruptTable.
+    """
+    loaded = open_for_rows(access, branch)
+    asked = wanted(loaded.metadata)
+    with changing(access, loaded, branch, data_places(loaded.metadata, [""])) as change:
+        deletion = _Deletion(access, finder, asked, change)
+        landed = None
+        try:
+            landed = change.commit(deletion.propose)
+        except CommitConflict:
+            if not deletion.is_nothing:
+                raise
+        if landed is None:
+            return RowChange(None, loaded.metadata_location)
+    return RowChange(
+        change.snapshot_id,
+        landed.metadata_location,
+        removed_data_files=deletion.removed_files,
+        deleted_rows=deletion.deleted_rows,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Live data files, by their rows: those that go as a whole, and those to look at."""
+
+    whole: list[int]
+    some: list[int]
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """A deletion under way; what was found in a file holds as long as its deletes are the same."""
+
+    access: TableAccess
+    finder: Finder
+    wanted: WantedRows
+    change: OpenChange
+    is_nothing: bool = False
+    removed_files: int = 0
+    deleted_rows: int = 0
+    _named: NamedFiles = field(default_factory=dict)
+    _found: dict[object, FoundRows | None] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def propose(self, metadata: TableMetadata) -> Proposal:
+        """Propose the deletion on the newest metadata; nothing where no row is left to delete."""
+        files = live_reader(self.access, METRICS, self.wanted.within).load(
+            metadata, head(metadata, self.change.branch), self._named
+        )
+        self._named = files.named_files
+        chosen = self._chosen(metadata, files)
+        check_once(files.data, sorted([*chosen.whole, *chosen.some]))
+        maker = TaskMaker(files.data, files.deletes, files.index, [*chosen.whole, *chosen.some])
+        found = self._looked_for(metadata, maker, chosen.some)
+        emptied = {one.location for one in found if not one.left}
+        self._count(files, chosen, found)
+        if not chosen.whole and not found:
+            self.is_nothing = True
+            return Proposal(())
+        at = {place: row for row, place in _located(files, chosen.some) if place in emptied}
+        gone = sorted([*chosen.whole, *at.values()])
+        left = [one for one in found if one.left]
+        rows = {place: row for row, place in _located(files, chosen.some)}
+        blank = MergeDeletesTask("m-0", 1, (), (), "vectors")
+        merging = maker.merge([rows[one.location] for one in left], blank)
+        vectors = self._vectors(metadata, merging.inputs, left)
+        results = [
+            GroupResult(0, (whole_files(metadata, maker, gone),), EMPTY),
+            GroupResult(1, (merging,), vectors),
+        ]
+        made = changes(files, [one for one in results if one.inputs])
+        self.removed_files = len(data_files(made.removed))
+        return self.change.propose(
+            metadata, lambda facts, _: row_change(facts, made, files), made.added
+        )
+
+    def _chosen(self, metadata: TableMetadata, files: LiveFiles) -> _Chosen:
+        """Choose the files that go as a whole, and those in which rows may be."""
+        specs, schemas = metadata.partition_specs, metadata.schemas
+        may = may_match(files.data, self.wanted.within, specs, schemas)
+        wanted = self.wanted.rows
+        if isinstance(wanted, Keys):
+            return _Chosen([], may.nonzero()[0].tolist())
+        all_ = may & all_match(files.data, wanted, specs, schemas)
+        return _Chosen(all_.nonzero()[0].tolist(), (may & ~all_).nonzero()[0].tolist())
+
+    def _looked_for(
+        self, metadata: TableMetadata, maker: TaskMaker, some: Sequence[int]
+    ) -> list[FoundRows]:
+        """Find the rows of some files, of which those are looked at that were not before."""
+        tasks = [maker.rewrite(Bin((row,), None, 0), blank_task(metadata)) for row in some]
+        fresh = [task for task in tasks if _key(task) not in self._found]
+        if fresh:
+            job = FindJob(condition_job(metadata, self.wanted.within), self.wanted.rows)
+            found = {one.location: one for one in self.finder.find(fresh, job)}
+            self._found |= {_key(task): found.get(task.inputs[0].location) for task in fresh}
+        known = (self._found[_key(task)] for task in tasks)
+        return [one for one in known if one is not None]
+
+    def _count(self, files: LiveFiles, chosen: _Chosen, found: Sequence[FoundRows]) -> None:
+        live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
+        of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
+        self.deleted_rows = of_whole + sum(one.count for one in found)
+
+    def _vectors(
+        self, metadata: TableMetadata, inputs: Sequence[InputFile], found: Sequence[FoundRows]
+    ) -> Entries:
+        """Write the vectors of some files, as entries of the snapshot to come."""
+        outputs = self.change.opened.outputs
+
+        def next_location(partition: str) -> str:
+            """Put the location of the next file of vectors on record."""
+            number = next(self._numbers)
+            name = delete_file_name(0, 0, outputs.journal.uuid, number, is_vector=True)
+            return outputs.add(
+                data_location(metadata.location, metadata.properties, partition, name)
+            )
+
+        merged: dict[str, Positions] = {one.location: one.positions for one in found}
+        written = FileOutputs(next_location, self.access.store.open_new, self.access.store.open)
+        base = relative_base(metadata)
+        vectors = write_vectors(merged, f"icectl {__version__}", written, base)
+        by_location = {file.location: file for file in inputs}
+        number = metadata.last_sequence_number + 1
+        return Entries(delete_file_entries(by_location, vectors, lambda _: number))
+
+
+def _located(files: LiveFiles, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
+    places = files.data.table["location"]
+    return ((row, places[row].as_py()) for row in rows)
+
+
+def _key(task: RewriteTask) -> object:
+    """Return what decides which rows of a file are live."""
+    return task.inputs, task.delete_files

@@ -1,0 +1,167 @@
+"""Rows of a snapshot read: as the frame of an engine, or to look for some of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from icectl.commands.compact.run import live_reader
+from icectl.commit.access import TableAccess
+from icectl.entries.conditions.may_match import METRICS, may_match
+from icectl.entries.conditions.predicates import Constant, Predicate, leaves
+from icectl.entries.conditions.where import parse_where
+from icectl.entries.rows import numbers
+from icectl.errors import UsageError
+from icectl.format.column_names import near
+from icectl.format.locations import scheme_of_entries
+from icectl.format.metadata import TableMetadata
+from icectl.format.schema import Schema
+from icectl.format.snapshot import Snapshot
+from icectl.rows.compact_job import CompactJob, typed_specs
+from icectl.rows.outgoing_rows import OutgoingRows
+from icectl.rows.rewrite_data import TableColumns
+from icectl.rows.spark_scan import LoadJob
+from icectl.rows.write_data import write_options
+from icectl.table.binpack import pack
+from icectl.table.open import open_table
+from icectl.table.output_sizes import sizes_of
+from icectl.table.reader import every_column, name_mapping
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import Bin, TaskMaker, split_bins
+from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+
+_SPLIT_BYTES = 128 << 20
+"""Bytes of files that one task reads, as in the scans of the reference implementation."""
+_OPEN_FILE_BYTES = 4 << 20
+"""What opening a file counts for."""
+_LOOKBACK = 10
+
+
+class FrameReader(Protocol):
+    """What makes a frame of rows, wherever they are read."""
+
+    def load(self, tasks: Sequence[RewriteTask], job: LoadJob) -> Any:
+        """Return a frame of the rows of all tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is read: of which snapshot, which columns, and the rows that a text is true of."""
+
+    snapshot: int | str | None = None
+    columns: Sequence[str] | None = None
+    where: str | None = None
+
+
+def load(access: TableAccess, reader: FrameReader, selection: Selection) -> Any:
+    """Plan which files are read, and have a frame made of their live rows.
+
+    Raises: UsageError, for a snapshot, column or condition that there is not; Unsupported;
+    StorageError; CorruptTable.
+    """
+    metadata = open_table(access.catalog).metadata
+    snapshot = chosen_snapshot(metadata, _choice(selection.snapshot))
+    schema = _schema_of(metadata, snapshot, selection)
+    wanted = _columns(schema, selection.columns)
+    condition = None if selection.where is None else parse_where(selection.where, metadata)
+    more = frozenset[int]() if condition is None else condition_ids(condition)
+    columns = METRICS if more else frozenset[str]()
+    files = live_reader(access, columns, condition).load(metadata, snapshot, {})
+    outgoing = OutgoingRows(wanted)
+    job = LoadJob(reading_job(metadata, _with(schema, wanted, more)), condition, outgoing)
+    return reader.load(_tasks(metadata, files, condition), job)
+
+
+def _choice(snapshot: int | str | None) -> SnapshotChoice:
+    if isinstance(snapshot, str):
+        return SnapshotChoice(ref=snapshot)
+    return SnapshotChoice(snapshot_id=snapshot)
+
+
+def _schema_of(metadata: TableMetadata, snapshot: Snapshot | None, selection: Selection) -> Schema:
+    """Return the schema of a snapshot that is named.
+
+    Without a name the table's, as with conditions.
+    """
+    if isinstance(selection.snapshot, int) and snapshot is not None and selection.where is None:
+        found = (one for one in metadata.schemas if one.schema_id == snapshot.schema_id)
+        return next(found, metadata.current_schema)
+    return metadata.current_schema
+
+
+def _columns(schema: Schema, names: Sequence[str] | None) -> Schema:
+    if names is None:
+        return schema
+    by_name = {item.name: item for item in schema.fields}
+    for name in names:
+        if name not in by_name:
+            hint = near(name, list(by_name))
+            raise UsageError(f"the table has no column `{name}`", hint=hint)
+    return Schema(schema.schema_id, tuple(by_name[name] for name in names))
+
+
+def condition_ids(condition: Predicate) -> frozenset[int]:
+    """Return the columns that a condition on rows is about.
+
+    Raises: UsageError, for partition fields.
+    """
+    found = set()
+    for leaf in leaves(condition):
+        if leaf.column.field_id is None:
+            raise UsageError(
+                f"`{leaf.column.name}` is a partition field, and rows have none",
+                hint="name the column that it is made of",
+            )
+        found.add(leaf.column.field_id)
+    return frozenset(found)
+
+
+def _with(schema: Schema, wanted: Schema, more: frozenset[int]) -> Schema:
+    """Return columns, and behind them those that have fields with more ids."""
+    have = {item.id for item in wanted.fields}
+    tops = {schema.line_to(id_)[0].id for id_ in more} - have
+    rest = tuple(item for item in schema.fields if item.id in tops)
+    return Schema(schema.schema_id, (*wanted.fields, *rest))
+
+
+def condition_job(metadata: TableMetadata, condition: Predicate) -> CompactJob:
+    """Return what tasks need to know to look for rows that a condition may be true of."""
+    schema = metadata.current_schema
+    return reading_job(
+        metadata, _with(schema, Schema(schema.schema_id, ()), condition_ids(condition))
+    )
+
+
+def reading_job(metadata: TableMetadata, columns: Schema) -> CompactJob:
+    """Return what tasks need to know to read some columns."""
+    return CompactJob(
+        TableColumns(columns, every_column(metadata), name_mapping(metadata)),
+        typed_specs(metadata),
+        write_options({}, 0, {}),
+        scheme=scheme_of_entries(metadata),
+    )
+
+
+def _tasks(
+    metadata: TableMetadata, files: LiveFiles, condition: Predicate | None
+) -> list[RewriteTask]:
+    """Tasks that read the live files, each so many bytes; large files are split."""
+    predicate = Constant(value=True) if condition is None else condition
+    may = may_match(files.data, predicate, metadata.partition_specs, metadata.schemas)
+    rows = may.nonzero()[0].tolist()
+    stored = numbers(files.data, "file_size_in_bytes")
+    sizes = sizes_of(_SPLIT_BYTES, None, None)
+    small = [row for row in rows if stored[row] <= _SPLIT_BYTES]
+    weights = [int(stored[row]) + _OPEN_FILE_BYTES for row in small]
+    packed = pack(weights, _SPLIT_BYTES, _LOOKBACK)
+    bins = [Bin(tuple(small[at] for at in one), None, 0) for one in packed]
+    for row in rows:
+        if stored[row] > _SPLIT_BYTES:
+            bins += split_bins(files.data, row, int(stored[row]), sizes)
+    maker = TaskMaker(files.data, files.deletes, files.index, rows)
+    return [maker.rewrite(one, blank_task(metadata)) for one in bins]
+
+
+def blank_task(metadata: TableMetadata) -> RewriteTask:
+    """Return a task that reads nothing yet."""
+    return RewriteTask("r-0", 0, (), (), metadata.default_spec_id, None, 0, 0, 0)

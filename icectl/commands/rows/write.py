@@ -1,0 +1,190 @@
+"""Rows of a data frame appended to a table, or put in the place of those of their partitions."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from icectl.commands.compact.run import SORT_BYTES, live_reader
+from icectl.commands.rows.change import (
+    OpenChange,
+    RowChange,
+    changing,
+    open_for_rows,
+    row_change,
+    whole_files,
+)
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import changes
+from icectl.commit.conflicts import GroupResult
+from icectl.commit.data_outputs import DataOutputs, data_places
+from icectl.commit.output_journal import DataPlaces
+from icectl.commit.snapshot import head
+from icectl.commit.transaction import Proposal
+from icectl.entries.deletes.apply import known_deleted_rows
+from icectl.entries.rows import GROUP_KEYS, Entries, by_row, numbers
+from icectl.errors import Refused
+from icectl.files.parquet.schema import arrow_schema
+from icectl.format.metadata import TableMetadata
+from icectl.format.metrics_modes import metrics_modes
+from icectl.format.properties import DISTRIBUTION_MODE, TARGET_FILE_SIZE_BYTES, read
+from icectl.rows.compact_job import OutputPlaces, typed_specs
+from icectl.rows.incoming_rows import IncomingRows, frame_schema
+from icectl.rows.order import table_order
+from icectl.rows.read_data import written_schema
+from icectl.rows.sort_keys import sort_keys
+from icectl.rows.sort_rows import Sorting
+from icectl.rows.write_data import write_options
+from icectl.rows.write_job import WriteJob
+from icectl.sfc1.commit.draft import ParentState, TreeChange
+from icectl.sfc1.manifests import TreeFacts, tree_rows, with_column
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.rewrite_tasks import TaskMaker, check_once
+
+_WITHOUT_LINEAGE = 2
+"""The format version whose files have no columns of row ids: new rows get theirs by place."""
+
+
+class Frame(Protocol):
+    """Rows that are somewhere else, and can be written from there."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+
+    def write(self, job: WriteJob, places: OutputPlaces, *, by_partition: bool) -> pa.Table:
+        """Write the rows; entries of the new files."""
+
+
+def append(access: TableAccess, frame: Frame, branch: str) -> RowChange:
+    """Add the rows of a frame. Nothing is committed where it has none.
+
+    Raises: Unsupported, Refused, UsageError, before anything is written; CommitConflict, where
+    other writers were faster too often; CommitUnknown; EngineError; StorageError.
+    """
+    loaded = open_for_rows(access, branch)
+    job = write_job(loaded.metadata, frame.schema)
+    with changing(access, loaded, branch, _places(loaded.metadata)) as change:
+        added = _written(frame, job, change)
+        if not len(added):
+            return RowChange(None, loaded.metadata_location)
+
+        def appended(facts: TreeFacts, _: ParentState) -> TreeChange:
+            """Add the files, whatever there is."""
+            return TreeChange(tree_rows(facts, added, job.spec.spec.spec_id))
+
+        landed = change.commit(lambda metadata: change.propose(metadata, appended, added))
+    return RowChange(
+        change.snapshot_id,
+        landed.metadata_location,
+        added_data_files=len(added),
+        added_rows=row_count(added),
+    )
+
+
+def overwrite_partitions(access: TableAccess, frame: Frame, branch: str) -> RowChange:
+    """Put the rows of a frame in the place of all others of their partitions, whoever wrote these.
+
+    Without a partition field those are all rows. Nothing is committed where the frame has none.
+    Raises: as append; Refused, where files of other specs are live.
+    """
+    loaded = open_for_rows(access, branch)
+    job = write_job(loaded.metadata, frame.schema)
+    with changing(access, loaded, branch, _places(loaded.metadata)) as change:
+        added = _written(frame, job, change)
+        if not len(added):
+            return RowChange(None, loaded.metadata_location)
+        overwriting = _Overwriting(access, change, added)
+        landed = change.commit(overwriting.propose)
+    return RowChange(
+        change.snapshot_id,
+        landed.metadata_location,
+        len(added),
+        row_count(added),
+        overwriting.removed_files,
+        overwriting.deleted_rows,
+    )
+
+
+@dataclass(slots=True)
+class _Overwriting:
+    """New files that take the place of all others of their partitions."""
+
+    access: TableAccess
+    change: OpenChange
+    added: Entries
+    removed_files: int = 0
+    deleted_rows: int = 0
+
+    def propose(self, metadata: TableMetadata) -> Proposal:
+        """Propose what goes and comes, by what is live now. Raises: Refused; CorruptTable."""
+        snapshot = head(metadata, self.change.branch)
+        files = live_reader(self.access, frozenset()).load(metadata, snapshot, {})
+        gone = self._replaced(files)
+        check_once(files.data, gone)
+        maker = TaskMaker(files.data, files.deletes, files.index, gone)
+        number = pa.array([metadata.last_sequence_number + 1] * len(self.added), pa.int64())
+        added = Entries(with_column(self.added.table, "sequence_number", number))
+        made = changes(files, [GroupResult(0, (whole_files(metadata, maker, gone),), added)])
+        live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
+        self.removed_files, self.deleted_rows = len(gone), int(live[gone].sum()) if gone else 0
+        return self.change.propose(
+            metadata, lambda facts, _: row_change(facts, made, files), made.added
+        )
+
+    def _replaced(self, files: LiveFiles) -> list[int]:
+        """Return the rows of live data files in the partitions of the new ones. Raises: Refused."""
+        partitions = set(by_row(self.added, *GROUP_KEYS))
+        specs = {spec_id for spec_id, _ in partitions}
+        found = list(by_row(files.data, *GROUP_KEYS))
+        other = sum(spec_id not in specs for spec_id, _ in found)
+        if other:
+            raise Refused(
+                f"{other:,} live data files are of another partition spec, and may have rows of "
+                "these partitions",
+                hint="`icectl compact` rewrites files of other specs; `delete_where` and `append` "
+                "say which rows are meant",
+            )
+        return [row for row, partition in enumerate(found) if partition in partitions]
+
+
+def _written(frame: Frame, job: WriteJob, change: OpenChange) -> Entries:
+    """Write a frame; entries of its files."""
+    metadata = change.opened.base.metadata
+    outputs = DataOutputs(metadata, change.opened.outputs)
+    wanted = read(metadata.properties, DISTRIBUTION_MODE)
+    by_partition = wanted != "none" and not job.spec.spec.is_unpartitioned
+    return Entries(frame.write(job, outputs, by_partition=by_partition))
+
+
+def _places(metadata: TableMetadata) -> DataPlaces:
+    return data_places(metadata, ["" if metadata.default_spec.is_unpartitioned else None])
+
+
+def row_count(entries: Entries) -> int:
+    """Return the rows of some data files, deleted ones too."""
+    return sum(count for (count,) in by_row(entries, "record_count"))
+
+
+def write_job(metadata: TableMetadata, given: pa.Schema) -> WriteJob:
+    """Return what tasks need to know to write rows with the columns `given`.
+
+    Raises: Unsupported, for a column or spec that can't be written; Refused, for columns that are
+    not the table's.
+    """
+    schema = metadata.current_schema
+    columns = written_schema(schema, _WITHOUT_LINEAGE)
+    order = metadata.sort_order(metadata.default_sort_order_id)
+    modes = metrics_modes(metadata.properties, schema, order.ordered_ids if order else ())
+    target_size_bytes = read(metadata.properties, TARGET_FILE_SIZE_BYTES)
+    sorting = None
+    if order is not None and order.fields:
+        sorting = Sorting(table_order(metadata), SORT_BYTES)
+        sort_keys(sorting.order, columns, arrow_schema(columns))
+    return WriteJob(
+        IncomingRows(frame_schema(given, columns), columns),
+        typed_specs(metadata)[metadata.default_spec_id],
+        write_options(metadata.properties, target_size_bytes, modes),
+        sorting,
+        order.order_id if sorting is not None and order is not None else None,
+    )

@@ -1,0 +1,88 @@
+"""`icectl upgrade-to-v4`: turn a table into one of version 4, or of another layout of it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common, TablesArgument, command, option
+from icectl.commands.launch import run_on_each_table
+from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeRequest:
+    """The options of `icectl upgrade-to-v4`, as given."""
+
+    layout: Annotated[
+        str,
+        option(
+            "--layout",
+            metavar="LAYOUT",
+            help="sfc-1 (default), the proposal's, or iceberg-1.12",
+        ),
+    ] = Layout.SFC_1.value
+    lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
+    eager: Annotated[bool, option("--eager", help="write the manifests of all branches anew")] = (
+        False
+    )
+    convert_position_deletes: Annotated[
+        bool,
+        option(
+            "--convert-position-deletes",
+            help="with --eager: make deletion vectors of position delete files",
+        ),
+    ] = False
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="branch that gets a root (default: main)")
+    ] = "main"
+    allow_read_only: Annotated[
+        bool,
+        option("--allow-read-only", help="even if a transform makes the table read-only"),
+    ] = False
+
+
+@command(
+    "upgrade-to-v4",
+    examples=[
+        ("icectl upgrade-to-v4 /wh/db/t --check", "exit 4 when it is possible, 5 when refused"),
+        ("icectl upgrade-to-v4 /wh/db/t", "show what changes, ask, upgrade"),
+        ("icectl upgrade-to-v4 /wh/db/t --eager --yes", "write all manifests anew, as leaves"),
+        ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on with"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    choices={"layout": tuple(LAYOUTS_OF_VERSION_4)},
+)
+def upgrade_to_v4(
+    common: Common,
+    tables: TablesArgument,
+    request: UpgradeRequest,
+    change: Change,
+) -> Outcome:
+    """Turn a table into one of version 4, or take one of version 4 to its other layout.
+
+    Version 4 has two layouts. The proposal's, sfc-1, is the default: a snapshot has one root
+    manifest, which lists data files, delete vectors and leaf manifests; a small commit writes it
+    alone. One new metadata file upgrades the table and gives the branch a root that lists its
+    manifests as they are. `--lazy` changes the metadata alone, and each branch gets its root with
+    its next commit. `--eager` writes the manifests of all branches anew, one snapshot each. No
+    data file is touched.
+
+    This layout has no position delete files: those of version 2 go on to apply from manifests of
+    version 2, which stay. `--eager --convert-position-deletes` makes deletion vectors of them, in
+    one more snapshot for each branch that has some. It is a proposal, not an adopted format: no
+    other engine can read the table while it has this layout. Tables without a partition field get
+    a partition spec that no file is of, so that engines which know another version 4 refuse them.
+
+    `--layout iceberg-1.12` is version 4 as Iceberg 1.12 writes it: manifest lists as before, new
+    manifests in Parquet. It changes the metadata alone, with `--eager` all manifests become
+    Parquet. Engines with Iceberg 1.12 go on with the table; it is experimental there.
+
+    A table of version 4 that has the other layout goes to the one that is asked for: every
+    snapshot with a root gets a manifest list, or a branch gets a root again. Rows, row ids,
+    snapshots and refs stay as they are.
+
+    The old metadata file stays, and where the metadata alone has changed there is a way back as
+    long as nothing else was committed. Encrypted tables are refused, as are tables whose files,
+    partitions or delete files the layout has no form for; `--check` names every condition.
+    """
+    return run_on_each_table("upgrade_to_v4", asks=True)(common, tables, request, change)

@@ -1,0 +1,428 @@
+"""The plan of turning a table into a version 4 table, and what forbids it: pure (sfc-1 11)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from icectl.checks.finding import Finding
+from icectl.checks.live_entries import roots
+from icectl.checks.searches.live_entries import chosen_manifests, live_faults
+from icectl.entries.rows import (
+    Entries,
+    count_by_value,
+    equality_delete_files,
+    live,
+    position_delete_files,
+)
+from icectl.format.expressions import HIGHEST_STATS_ID, Expression, link_specs
+from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
+from icectl.format.manifest import ManifestFile, ManifestHeader
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
+from icectl.format.rule import Fault
+from icectl.table.plan_parts import Pin, UpgradeStep
+from icectl.units import print_count
+
+TO_VERSION = 4
+_HIGHEST_ID = 2_147_483_447
+
+Mode = Literal["lazy", "default", "eager"]
+"""The metadata alone; with a root of the current snapshot; with all manifests written anew."""
+
+RULES = {
+    "U-02": "encrypted tables are read by their own engine alone",
+    "U-03": "restore the partition spec, or rewrite the manifests with the engine",
+    "U-04": "rewrite the files of that spec with the engine before",
+    "U-05": "`--allow-read-only` upgrades all the same: nothing can be written then",
+    "U-06": "compact the affected files first, so that the equality deletes go",
+    "U-07": "nothing to do: its values are carried on",
+    "U-08": "nothing to do: they are read as they are",
+    "U-09": "nothing to do: they stay in manifests of the old version",
+    "U-10": "`icectl validate TABLE` lists them; compact or repair the table first",
+    "U-12": "no ids are left for expressions",
+    "U-13": "`icectl validate TABLE` says what is wrong with it",
+    "U-14": "`icectl compact TABLE --rewrite-all` writes such files anew, before or after",
+    "U-15": "`icectl compact TABLE --deletes-only` makes deletion vectors of them, before",
+    "U-16": "nothing to do: no file is partitioned by it",
+}
+"""The next step where a condition of sfc-1 11.3 does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeOptions:
+    """The options of an upgrade: how much to convert, and which branch gets a root if not all do.
+
+    With `convert_position_deletes` position delete files become deletion vectors (sfc-1 11.5).
+    """
+
+    mode: Mode
+    branch: str = "main"
+    allow_read_only: bool = False
+    convert_position_deletes: bool = False
+    layout: Layout = Layout.SFC_1
+
+
+@dataclass(frozen=True, slots=True)
+class BranchHead:
+    """The newest snapshot of a branch: its manifests with their headers, and their entries.
+
+    `miscounted` are live files whose columns have other counts of values than rows. `unreadable`
+    says why there are no entries. No root can list manifests of `foreign`, those in Parquet;
+    `unmovable` is one of them with live position delete files, which no leaf can have.
+    """
+
+    branch: str
+    snapshot_id: int
+    manifests: tuple[ManifestFile, ...] = ()
+    headers: tuple[ManifestHeader, ...] = ()
+    entries: Entries | None = None
+    has_root: bool = False
+    miscounted: Fault | None = None
+    foreign: tuple[str, ...] = ()
+    unmovable: str | None = None
+    unreadable: str | None = None
+
+    @property
+    def legacy_count(self) -> int:
+        """Manifests of older versions that a root may list as they are."""
+        return len(self.manifests) - len(self.foreign)
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePlan:
+    """One upgrade; nothing is done where it has no steps, or an error among its findings.
+
+    `branches` get a snapshot with a root, in this order; then the position delete files of
+    `converted` branches become deletion vectors. `legacy_manifests` counts manifests of older
+    versions that stay in the current snapshot. With `changes_layout` the table is of version 4
+    already, in another layout.
+    """
+
+    pin: Pin
+    from_version: int
+    mode: Mode
+    layout: Layout
+    steps: tuple[UpgradeStep, ...]
+    findings: tuple[Finding, ...] = ()
+    branches: tuple[str, ...] = ()
+    converted: tuple[str, ...] = ()
+    legacy_manifests: int = 0
+    changes_layout: bool = False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to change."""
+        return bool(self.steps)
+
+    @property
+    def forbidding(self) -> tuple[Finding, ...]:
+        """The findings that forbid the upgrade."""
+        return tuple(item for item in self.findings if item.severity == "error")
+
+
+def plan(
+    metadata: TableMetadata,
+    pin: Pin,
+    heads: Sequence[BranchHead],
+    options: UpgradeOptions,
+) -> UpgradePlan:
+    """Decide what an upgrade changes; `heads` are those of all branches.
+
+    Spec: sfc-1 11.1 to 11.5; a table of version 4 only gets the roots that it lacks.
+    """
+    mode, branch, convert = options.mode, options.branch, options.convert_position_deletes
+    steps = list(_metadata_steps(metadata, options.layout))
+    lacking = [head.branch for head in heads if not head.has_root]
+    branches: list[str] = []
+    if mode == "default":
+        branches = [name for name in lacking if name == branch]
+    elif mode == "eager":
+        branches = lacking
+    manifests = sum(len(head.manifests) for head in heads if head.branch in branches)
+    if branches and mode == "default":
+        foreign = sum(len(head.foreign) for head in heads if head.branch in branches)
+        detail = f"branch {branch} gets a root that lists its {print_count(manifests, 'manifest')}"
+        anew = f", {foreign:,} of them written anew as leaves" if foreign else ""
+        steps.append(UpgradeStep("write-root", detail + anew))
+    elif branches:
+        detail = f"{manifests:,} manifests of {len(branches)} branches are written anew, as leaves"
+        steps.append(UpgradeStep("rewrite-manifests", detail))
+    counts = {head.branch: _position_delete_files(head) for head in heads}
+    converted = [name for name, count in counts.items() if convert and count]
+    if converted:
+        number = sum(counts[name] for name in converted)
+        detail = f"{number:,} position delete files become deletion vectors, a commit per branch"
+        steps.append(UpgradeStep("convert-position-deletes", detail))
+    current = next((head for head in heads if head.branch == branch), None)
+    findings = list(_findings(metadata, heads, options)) if steps else []
+    if convert:
+        findings = [item for item in findings if item.rule != "U-09"]
+    return UpgradePlan(
+        pin,
+        metadata.format_version,
+        mode,
+        options.layout,
+        tuple(steps),
+        tuple(findings),
+        tuple(branches),
+        tuple(converted),
+        0 if current is None or mode == "eager" else current.legacy_count,
+        _changes_layout(metadata, options.layout),
+    )
+
+
+def plan_with_lists(
+    metadata: TableMetadata,
+    pin: Pin,
+    heads: Sequence[BranchHead],
+    options: UpgradeOptions,
+    leaf_count: int = 0,
+) -> UpgradePlan:
+    """Decide what an upgrade to version 4 as Iceberg 1.12 writes it changes: metadata, manifests.
+
+    Manifests in Avro stay valid there; eager upgrades write them anew, in Parquet. Roots become
+    manifest lists: of a table in layout sfc-1 they list so many leaves.
+    """
+    steps = list(_metadata_steps(metadata, options.layout))
+    rooted = sum(one.root_manifest is not None for one in metadata.snapshots)
+    if rooted:
+        detail = f"{print_count(rooted, 'snapshot')} with manifest lists instead of roots"
+        leaves = "1 leaf" if leaf_count == 1 else f"{leaf_count:,} leaves"
+        steps.append(UpgradeStep("write-manifest-lists", f"{detail}, of {leaves}"))
+    lacking = [
+        head
+        for head in heads
+        if options.mode == "eager" and any(one.format_version < TO_VERSION for one in head.headers)
+    ]
+    if lacking:
+        count = sum(len(head.manifests) for head in lacking)
+        detail = f"{count:,} manifests of {len(lacking)} branches are written anew, in Parquet"
+        steps.append(UpgradeStep("rewrite-manifests", detail))
+    findings = list(_encrypted(metadata, heads))
+    changes_layout = _changes_layout(metadata, options.layout)
+    if metadata.format_version < TO_VERSION:
+        findings += _embedding(metadata)
+    elif changes_layout:
+        findings += [*_embedding(metadata), *_lost_expressions(metadata)]
+    current = next((head for head in heads if head.branch == options.branch), None)
+    return UpgradePlan(
+        pin,
+        metadata.format_version,
+        options.mode,
+        options.layout,
+        tuple(steps),
+        tuple(findings) if steps else (),
+        tuple(head.branch for head in lacking),
+        (),
+        0 if current is None or lacking or current.has_root else len(current.manifests),
+        changes_layout,
+    )
+
+
+def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
+    """Check that every snapshot has a manifest list (R-055)."""
+    embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
+    if embedding:
+        message = f"{len(embedding)} snapshots embed their manifests, as only version 1 may"
+        hint = "`icectl migrate-v1-v2 TABLE` gives them manifest lists"
+        if metadata.format_version >= TO_VERSION:
+            hint = (
+                "`icectl upgrade-to-v4 TABLE` gives the head of a branch a root, and `icectl"
+                " expire-snapshots TABLE` drops older ones"
+            )
+        yield Finding("R-055", "error", f"snapshot {embedding[0]}", message, hint)  # R-055
+
+
+def _changes_layout(metadata: TableMetadata, layout: Layout) -> bool:
+    """Return whether the table is of version 4 already, in another layout."""
+    return metadata.format_version >= TO_VERSION and layout_of_table(metadata) is not layout
+
+
+def _lost_expressions(metadata: TableMetadata) -> Iterator[Finding]:
+    """Tell of expressions that no partition field links to: the layout has no place for them."""
+    linked = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
+    lost = [one for one in metadata.expressions if one.expr_id not in linked]
+    if lost:
+        message = f"{print_count(len(lost), 'expression')} without a partition spec would be lost"
+        yield _finding("U-16", f"expression `{lost[0].name}`", message, "warning")
+
+
+def _position_delete_files(head: BranchHead) -> int:
+    """Live position delete files of version 2, which version 4 has no form for (sfc-1 C-30)."""
+    return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
+
+
+def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[UpgradeStep]:
+    """List the changes of the metadata: none, where the table is of this layout already."""
+    if _changes_layout(metadata, layout):
+        name = next(name for name, one in LAYOUTS_OF_VERSION_4.items() if one is layout)
+        yield UpgradeStep("change-layout", f"the table becomes one of layout {name}")
+        if layout is Layout.SFC_1:
+            yield from _expression_steps(metadata)
+    if metadata.format_version >= TO_VERSION:
+        return
+    if metadata.table_uuid is None:
+        yield UpgradeStep("assign-uuid", "the table gets a uuid, which it never had")
+    yield UpgradeStep("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")
+    if layout is Layout.SFC_1:
+        yield from _expression_steps(metadata)
+    if metadata.format_version < 3:
+        yield UpgradeStep("assign-row-ids", "rows get ids from the first commit of each branch on")
+
+
+def _expression_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
+    made = _expressions(metadata)
+    if made:
+        fields = f"partition fields become expressions: {len(made)}, with ids up to "
+        yield UpgradeStep("write-expressions", f"{fields}{made[-1].expr_id}")
+    if not made and metadata.current_schema.fields:
+        detail = "a partition spec that no file has keeps engines away that would drop expressions"
+        yield UpgradeStep("write-guard-spec", detail)
+
+
+def _expressions(metadata: TableMetadata) -> Sequence[Expression]:
+    specs, schemas = metadata.partition_specs, metadata.schemas
+    return link_specs(specs, schemas, metadata.last_column_id).expressions
+
+
+# -- what forbids it ------------------------------------------------------------------------------
+
+
+def _findings(
+    metadata: TableMetadata, heads: Sequence[BranchHead], options: UpgradeOptions
+) -> Iterator[Finding]:
+    yield from _encrypted(metadata, heads)
+    if metadata.format_version < TO_VERSION or _changes_layout(metadata, Layout.SFC_1):
+        made = _expressions(metadata)
+        yield from _ids(metadata, heads, made)
+        yield from _opaque(metadata, made, allow_read_only=options.allow_read_only)
+        yield from _lost_sources(metadata)
+    embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
+    if embedding:  # sfc-1 U-08
+        message = f"{len(embedding)} snapshots embed their manifests, and keep doing so"
+        yield _finding("U-08", f"snapshot {embedding[0]}", message, "warning")
+    for head in heads:
+        if not head.has_root:
+            yield from _head(metadata, head)
+
+
+def _finding(
+    rule: str, subject: str, message: str, severity: Literal["error", "warning", "info"] = "error"
+) -> Finding:
+    return Finding(rule, severity, subject, message, RULES[rule])
+
+
+def _encrypted(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
+    """Check that nothing of the table is encrypted (sfc-1 U-02)."""
+    for snapshot in metadata.snapshots:
+        if snapshot.key_id is not None:
+            yield _finding("U-02", f"snapshot {snapshot.snapshot_id}", "it has a `key-id`")
+            return
+    if metadata.properties.get("encryption.key-id"):
+        yield _finding("U-02", "table properties", "`encryption.key-id` is set")
+    for head in heads:
+        for manifest in head.manifests:
+            if manifest.key_metadata is not None:
+                yield _finding("U-02", manifest.manifest_path, "it has key metadata")
+                return
+
+
+def _ids(
+    metadata: TableMetadata, heads: Sequence[BranchHead], made: Sequence[Expression]
+) -> Iterator[Finding]:
+    """Check that every expression has an id, and room for its statistics (sfc-1 U-04, U-12)."""
+    if made and made[-1].expr_id > _HIGHEST_ID:  # sfc-1 U-12
+        message = f"its expressions would need ids up to {made[-1].expr_id}"
+        yield _finding("U-12", "`last-column-id`", message)
+    by_id = {one.expr_id: one for one in made}
+    specs = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id).specs
+    used = {metadata.default_spec_id}
+    for head in heads:
+        if head.entries is not None:
+            used |= set(count_by_value(live(head.entries), "spec_id"))
+    for spec in specs:
+        for item in spec.fields if spec.spec_id in used else ():
+            number = None if item.expr_id is None else by_id[item.expr_id].stats_id
+            if number is not None and not 1 <= number <= HIGHEST_STATS_ID:  # sfc-1 U-04
+                message = f"statistics of `{item.name}` would need the id {number}"
+                yield _finding("U-04", f"partition spec {spec.spec_id}", message)
+
+
+def _opaque(
+    metadata: TableMetadata, made: Sequence[Expression], *, allow_read_only: bool
+) -> Iterator[Finding]:
+    """New files can be partitioned by the default spec (sfc-1 U-05)."""
+    by_field = {(one.partition_field_id, one.name): one for one in made}
+    for item in metadata.default_spec.fields:
+        if by_field[item.field_id, item.name].is_opaque:
+            message = f"the transform `{item.transform.text}` of `{item.name}` can't be computed"
+            subject = f"partition spec {metadata.default_spec_id}"
+            yield _finding("U-05", subject, message, "warning" if allow_read_only else "error")
+
+
+def _lost_sources(metadata: TableMetadata) -> Iterator[Finding]:
+    """Partition fields whose column is in no schema (sfc-1 U-07)."""
+    for spec in metadata.partition_specs:
+        for item in spec.fields:
+            columns = (schema.field(item.source_ids[0]) for schema in metadata.schemas)
+            if all(column is None for column in columns):
+                message = f"the column that `{item.name}` was made of is gone"
+                yield _finding("U-07", f"partition spec {spec.spec_id}", message, "warning")
+
+
+def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
+    subject = f"branch {head.branch}"
+    if head.unreadable is not None:  # sfc-1 U-13
+        yield _finding("U-13", subject, head.unreadable)
+        return
+    for manifest in head.manifests:
+        if metadata.spec(manifest.partition_spec_id) is None:  # sfc-1 U-03
+            message = f"it is of spec {manifest.partition_spec_id}, which there is not"
+            yield _finding("U-03", manifest.manifest_path, message)
+            return
+    if head.entries is None:
+        return
+    yield from _equality_deletes(metadata, head)
+    count = _position_delete_files(head)
+    if count:  # sfc-1 U-09
+        message = f"{count:,} position delete files stay in manifests of their version"
+        yield _finding("U-09", subject, message, "info")
+    if head.unmovable is not None:  # sfc-1 U-15
+        message = "it is in Parquet, and lists position delete files, which no leaf can have"
+        yield _finding("U-15", head.unmovable, message)
+    if head.miscounted is not None:  # sfc-1 U-14
+        message = (
+            f"{print_count(head.miscounted.count, 'file')} of other counts of values than of rows, "
+            f"which version 4 calls an error (V4-145); one is `{head.miscounted.location}`"
+        )
+        yield _finding("U-14", subject, message, "warning")
+    faults = live_faults(head.entries, len(head.manifests), roots(metadata))
+    everything = chosen_manifests(set(range(len(head.manifests))), len(head.manifests))
+    for fault, what in (
+        (faults.repeated.in_snapshot(everything), "is live more than once"),
+        (faults.repeated_vectors.in_snapshot(everything), "has two deletion vectors"),
+        (faults.vectors.lost(everything), "has a deletion vector, but is not live"),
+    ):
+        if fault is not None:  # sfc-1 U-10
+            yield _finding("U-10", subject, f"`{fault.location}` {what}")
+
+
+def _equality_deletes(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
+    """The partitions of equality deletes can be told from their manifests (sfc-1 U-06)."""
+    if head.entries is None:
+        return
+    deletes = equality_delete_files(live(head.entries))
+    for at in sorted(count_by_value(deletes, "manifest")):
+        manifest, header = head.manifests[at], head.headers[at]
+        spec = metadata.spec(manifest.partition_spec_id)
+        if spec is None or spec.is_unpartitioned:
+            continue
+        stored = {number for number, _ in header.partition_record}
+        types = result_types(spec, metadata.schemas)
+        for item, type_ in zip(spec.fields, types, strict=True):
+            is_lost = item.field_id not in stored and None not in stored
+            if type_ is None or is_lost:  # sfc-1 U-06
+                what = "has no known type" if type_ is None else "is not stored"
+                message = f"it has equality deletes whose partition value `{item.name}` {what}"
+                yield _finding("U-06", manifest.manifest_path, message)
+                break

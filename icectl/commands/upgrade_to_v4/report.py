@@ -1,0 +1,185 @@
+"""The plan and the outcome of an upgrade to a newer format version, as result members and text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from icectl.catalog.protocol import Capabilities
+from icectl.checks.finding import Finding
+from icectl.cli.console import Console
+from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.upgrade_to_v4.plan import UpgradeOptions
+from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout
+from icectl.table.plan_parts import UpgradeStep
+from icectl.units import print_count
+
+MIGRATION_NOTES = (
+    "this cannot be undone: no engine takes a table back to version 1",
+    "readers that know version 1 only can no longer read the table",
+    "the old metadata file stays, and manifests of version 1 stay valid",
+)
+"""What to know before a table becomes one of version 2."""
+_OF_VERSION_4 = (
+    "version 4 is a proposal, not an adopted format: today icectl alone reads it as it is here",
+    "no other engine can read or write the table; `--layout iceberg-1.12` leads out of the layout",
+    "the old metadata file stays, and manifests of older versions stay valid",
+)
+_OF_ICEBERG = (
+    "version 4 is experimental in Iceberg 1.12, and may change with the next release",
+    "engines with Iceberg 1.12 go on with the table; older ones cannot read manifests in Parquet",
+    "the old metadata file stays, and manifests of older versions stay valid",
+)
+_WAY_BACK_BY_FILES = (
+    "until the next commit there is a way back: remove the new metadata file by hand,",
+    "and set the number in `version-hint.text` back by one",
+)
+_WAY_BACK_BY_CATALOG = (
+    "until the next commit there is a way back: point the catalog at the old metadata file again",
+)
+_NO_WAY_BACK = ("this cannot be undone",)
+_OTHER_LAYOUT = (
+    "data files stay as they are; roots, leaves and their bitmaps do until they are orphans",
+    "`icectl upgrade-to-v4 --layout {}` leads back",
+)
+
+
+def version_4_notes(
+    options: UpgradeOptions, catalog: Capabilities, *, changes_layout: bool
+) -> tuple[str, ...]:
+    """List what to know before a table becomes one of version 4, or of another layout of it."""
+    if changes_layout:
+        notes = _OF_ICEBERG[:2] if options.layout is Layout.MANIFEST_LISTS else _OF_VERSION_4[:2]
+        other = next(
+            name for name, one in LAYOUTS_OF_VERSION_4.items() if one is not options.layout
+        )
+        return (*notes, *(line.format(other) for line in _OTHER_LAYOUT))
+    if options.layout is Layout.MANIFEST_LISTS:
+        return (*_OF_ICEBERG, *_way_back(catalog, is_there=options.mode != "eager"))
+    return (*_OF_VERSION_4, *_way_back(catalog, is_there=options.mode == "lazy"))
+
+
+def _way_back(catalog: Capabilities, *, is_there: bool) -> tuple[str, ...]:
+    """Tell how to undo what has changed the metadata alone; a server takes no version back."""
+    if not is_there:
+        return _NO_WAY_BACK
+    if catalog.numbers_versions:
+        return _WAY_BACK_BY_FILES
+    is_pointer = catalog.commits_on_base or not catalog.publishes
+    return _WAY_BACK_BY_CATALOG if is_pointer else _NO_WAY_BACK
+
+
+class ReportedPlan(Protocol):
+    """What reports need of the plan of an upgrade."""
+
+    @property
+    def from_version(self) -> int:
+        """The version that the table has."""
+
+    @property
+    def steps(self) -> Sequence[UpgradeStep]:
+        """The changes, step by step."""
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Findings to know before, and those that forbid it."""
+
+    @property
+    def legacy_manifests(self) -> int:
+        """Manifests of older versions that stay in the current snapshot."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """The plan of an upgrade, and its outcome; `to_know` is what to know before it.
+
+    `layout` is that of version 4; `snapshot_id` that of rewritten manifests, or of a new root.
+    """
+
+    table_location: str
+    plan: ReportedPlan
+    to_version: int
+    to_know: Sequence[str]
+    layout: str | None = None
+    done: bool = False
+    snapshot_id: int | None = None
+    unfinished: str | None = None
+    new_metadata_file: str | None = None
+
+
+def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
+    """Return the result of a plan or a run."""
+    plan = upgrade.plan
+    return {
+        "from_version": plan.from_version,
+        "to_version": max(upgrade.to_version, plan.from_version),
+        "steps": [{"step": item.step, "detail": item.detail} for item in plan.steps],
+        "snapshot_id": id_text(upgrade.snapshot_id),
+        "legacy_manifests": plan.legacy_manifests,
+        "findings": [
+            {
+                "rule": item.rule,
+                "severity": item.severity,
+                "subject": item.subject,
+                "message": item.message,
+                "hint": item.hint,
+            }
+            for item in plan.findings
+        ],
+    }
+
+
+def question(upgrade: Upgrade) -> str:
+    """Return the question that the user is asked before anything happens."""
+    if _changes_layout(upgrade.plan):
+        return f"take {upgrade.table_location} to layout {upgrade.layout}?"
+    if _only_rewrites(upgrade.plan):
+        return f"write the manifests of {upgrade.table_location} anew?"
+    return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
+
+
+def _only_rewrites(plan: ReportedPlan) -> bool:
+    """Return whether the table has its version already, but not all of its manifests."""
+    return [item.step for item in plan.steps] == ["rewrite-manifests"]
+
+
+def _changes_layout(plan: ReportedPlan) -> bool:
+    return any(item.step == "change-layout" for item in plan.steps)
+
+
+def print_upgrade(console: Console, upgrade: Upgrade) -> None:
+    """Print the steps, what they cost, and what came of them."""
+    plan = upgrade.plan
+    if not plan.has_work:
+        console.say(f"nothing to do: the table is of version {plan.from_version}")
+        return
+    if not upgrade.done:
+        _print_plan(console, upgrade)
+        return
+    if _changes_layout(plan):
+        console.say(f"the table is of layout {upgrade.layout} now")
+    elif not _only_rewrites(plan):
+        console.say(f"the table is of version {upgrade.to_version} now")
+    else:
+        console.say(f"the table is of version {plan.from_version}, and so are its manifests now")
+    if plan.legacy_manifests:
+        manifests = print_count(plan.legacy_manifests, "manifest")
+        console.say(f"of older versions stay, and stay valid: {manifests}")
+    if upgrade.unfinished is not None:
+        console.warn(f"its manifests were not rewritten: {upgrade.unfinished}")
+    print_new_metadata_file(console, upgrade.new_metadata_file)
+
+
+def _print_plan(console: Console, upgrade: Upgrade) -> None:
+    """Print what would change, what is lost by it, and what forbids it."""
+    rows = [(item.step, item.detail) for item in upgrade.plan.steps]
+    print_table(console, (TableColumn("step"), TableColumn("detail", cut="wrap")), rows)
+    console.print()
+    for line in upgrade.to_know:
+        console.print(line)
+    for item in upgrade.plan.findings:
+        console.print(f"{item.severity} {item.rule}: {item.subject}: {item.message}")

@@ -1,0 +1,398 @@
+"""The run of `icectl upgrade-to-v4`: load, check, write roots, commit; once per branch if eager."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.checks.entries import top_level_ids
+from icectl.checks.finding import Finding
+from icectl.checks.searches.entries import Columns, merge_faults
+from icectl.checks.searches.metrics import counts_of_other_rows
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import open_session
+from icectl.commands.change import carry_out
+from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.run import execute as execute_compaction
+from icectl.commands.compact.run import prepare as prepare_compaction
+from icectl.commands.compact.run import read_names
+from icectl.commands.rewrite_manifests import run as rewriting
+from icectl.commands.upgrade_to_v4.change import planned_upgrade
+from icectl.commands.upgrade_to_v4.options import UpgradeRequest
+from icectl.commands.upgrade_to_v4.plan import (
+    TO_VERSION,
+    BranchHead,
+    UpgradeOptions,
+    UpgradePlan,
+    plan,
+    plan_with_lists,
+)
+from icectl.commands.upgrade_to_v4.report import Upgrade, version_4_notes
+from icectl.commit.access import TableAccess
+from icectl.commit.delete_spelling import misspelt_deletes
+from icectl.commit.output_journal import Leftovers
+from icectl.commit.snapshot import head
+from icectl.commit.transaction import Proposal, transaction
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import (
+    Entries,
+    concat,
+    count_by_value,
+    live,
+    planning,
+    position_delete_files,
+)
+from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.errors import (
+    CommitUnknown,
+    CorruptTable,
+    IcectlError,
+    Refused,
+    Unsupported,
+    UsageError,
+)
+from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of, layout_of_table
+from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
+from icectl.format.snapshot import Snapshot
+from icectl.format.updates import (
+    AssignUuid,
+    SetLayout,
+    SetManifestList,
+    Update,
+    UpgradeFormatVersion,
+    apply_all,
+)
+from icectl.rows.local import LocalEngine
+from icectl.sfc1.commit.draft import ParentState, TreeChange
+from icectl.sfc1.commit.to_lists import ListsOfRoots, check_roots
+from icectl.sfc1.commit.writer import TreeWriter
+from icectl.sfc1.live import leaf_rows
+from icectl.sfc1.manifests import TreeFacts, can_move, read_leaf
+from icectl.sfc1.safety import sound_root
+from icectl.storage.location import comparison_key
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import scan_manifests
+from icectl.table.output_sizes import sizes_of
+from icectl.table.plan_parts import pin_of
+from icectl.table.row_safety import open_to_change
+
+COMMAND = "upgrade-to-v4"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedUpgrade:
+    """A plan and what it was made from."""
+
+    loaded: LoadedTable
+    plan: UpgradePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """The result of a run; `unfinished` says why not all branches were rewritten."""
+
+    landed: LoadedTable
+    snapshot_id: int | None = None
+    unfinished: IcectlError | None = None
+
+
+def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
+    """Plan the upgrade; unless only the plan was asked for, ask, and execute it."""
+    options = _options(request)
+    if options.mode == "eager" and change.metadata_file is not None:
+        raise UsageError(
+            "`--eager` makes a commit per branch, and `--metadata-file` allows for one",
+            hint="upgrade without, point the catalog at the new file, then go on with the next",
+        )
+    session = open_session(common, table, read_only=False, change=change)
+    access = session.access
+    prepared = prepare(access, options)
+    loaded, planned = prepared.loaded, prepared.plan
+    notes = version_4_notes(options, loaded.capabilities, changes_layout=planned.changes_layout)
+    upgrade = planned_upgrade(
+        COMMAND,
+        loaded,
+        Upgrade(loaded.metadata.location, planned, TO_VERSION, notes, request.layout),
+        lambda: execute(access, prepared),
+        refusal=_refusal(planned.forbidding) if planned.forbidding else None,
+        clean_up=lambda: remove_leftovers(access, prepared),
+    )
+    return carry_out(session, change, upgrade)
+
+
+def _options(request: UpgradeRequest) -> UpgradeOptions:
+    if request.lazy and request.eager:
+        raise UsageError("`--lazy` and `--eager` exclude each other")
+    if request.convert_position_deletes and not request.eager:
+        raise UsageError("`--convert-position-deletes` needs `--eager`")
+    layout = LAYOUTS_OF_VERSION_4.get(request.layout)
+    if layout is None:
+        known = " or ".join(f"`{name}`" for name in LAYOUTS_OF_VERSION_4)
+        raise UsageError(f"`--layout` is {known}, not `{request.layout}`")
+    for option, given in (
+        ("--convert-position-deletes", request.convert_position_deletes),
+        ("--allow-read-only", request.allow_read_only),
+    ):
+        if given and layout is not Layout.SFC_1:
+            raise UsageError(f"`{option}` is for `--layout {Layout.SFC_1}`")
+    return UpgradeOptions(
+        "lazy" if request.lazy else "eager" if request.eager else "default",
+        request.branch,
+        request.allow_read_only,
+        request.convert_position_deletes,
+        layout,
+    )
+
+
+def prepare(access: TableAccess, options: UpgradeOptions) -> PreparedUpgrade:
+    """Load the table, look at the heads of its branches, and plan; nothing is written.
+
+    Raises: Refused, where the table must not be touched; CorruptTable, where it is not sure which
+    rows live; StorageError of the store.
+    """
+    loaded = open_to_change(access.catalog)
+    metadata = loaded.metadata
+    loaded.capabilities.check_version(TO_VERSION)
+    is_other = metadata.format_version >= TO_VERSION
+    if is_other and layout_of_table(metadata) is not options.layout:
+        loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
+    heads = [_head(access, metadata, name, one, options) for name, one in _branches(metadata)]
+    pin = pin_of(metadata, loaded.metadata_location)
+    if options.layout is Layout.SFC_1:
+        return PreparedUpgrade(loaded, plan(metadata, pin, heads, options))
+    leaf_count = check_roots(access, metadata)
+    planned = plan_with_lists(metadata, pin, heads, options, leaf_count)
+    if planned.has_work:
+        misspelt = _misspelt(access, metadata)
+        planned = replace(planned, findings=(*planned.findings, *misspelt))
+    return PreparedUpgrade(loaded, planned)
+
+
+def _misspelt(access: TableAccess, metadata: TableMetadata) -> Sequence[Finding]:
+    """Find what keeps a table from readers that compare locations to the letter (V4-004)."""
+    finding = misspelt_deletes(access, metadata, partial(read_names, access))
+    return () if finding is None else (finding,)
+
+
+def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
+    """Return the branches and their heads, main first."""
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
+    names = sorted(refs, key=lambda name: (name != "main", name))
+    heads = [(name, metadata.snapshot(refs[name])) for name in names]
+    return [(name, snapshot) for name, snapshot in heads if snapshot is not None]
+
+
+def _head(
+    access: TableAccess,
+    metadata: TableMetadata,
+    branch: str,
+    snapshot: Snapshot,
+    options: UpgradeOptions,
+) -> BranchHead:
+    has_root = layout_of(snapshot) is Layout.SFC_1
+    if has_root:
+        sound_root(access.store, TreeFacts(metadata), snapshot)
+        is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
+        if not is_read:
+            return BranchHead(branch, snapshot.snapshot_id, has_root=True)
+    try:
+        manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+        headers, parts, miscounted = [], [], []
+        top_level = top_level_ids(metadata)
+        scanned = scan_manifests(
+            access.store,
+            metadata,
+            manifests,
+            columns=PLANNING_COLUMNS | {"value_counts"},
+            concurrency=access.concurrency,
+            progress=access.progress,
+        )
+        for _, header, rows in scanned:
+            headers.append(header)
+            miscounted.append(counts_of_other_rows(Columns(live(rows)), top_level))
+            parts.append(inherit(planning(rows), manifests))
+        entries = concat(parts) if parts else None
+        return BranchHead(
+            branch,
+            snapshot.snapshot_id,
+            manifests,
+            tuple(headers),
+            entries,
+            has_root,
+            merge_faults(miscounted),
+            *_foreign(metadata, manifests, headers, entries),
+        )
+    except (CorruptTable, Unsupported) as error:
+        return BranchHead(branch, snapshot.snapshot_id, unreadable=error.message)
+
+
+def _foreign(
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    headers: Sequence[ManifestHeader],
+    entries: Entries | None,
+) -> tuple[tuple[str, ...], str | None]:
+    """The manifests that no root can list, and one of them that no leaf can take the place of."""
+    if entries is None or not metadata.keeps_manifest_lists:
+        return (), None
+    foreign = [at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET]
+    deletes = count_by_value(position_delete_files(live(entries)), "manifest")
+    paths = [manifests[at].manifest_path for at in foreign]
+    unmovable = (path for at, path in zip(foreign, paths, strict=True) if at in deletes)
+    return tuple(paths), next(unmovable, None)
+
+
+def _refusal(forbidding: Sequence[Finding]) -> Refused:
+    """Return the error of a table that is not upgraded: the first condition that does not hold."""
+    first = forbidding[0]
+    return Refused(
+        f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-upgradable"
+    )
+
+
+def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
+    """Commit the new metadata, with the root of one branch by default; eager ones follow.
+
+    Raises: Refused where a finding forbids it; CommitUnknown; CommitConflict, StorageError,
+    Incomplete, before anything has changed.
+    """
+    if prepared.plan.forbidding:
+        raise _refusal(prepared.plan.forbidding)
+    access.deadline.check()
+    eager = prepared.plan.mode == "eager"
+    first = () if eager else prepared.plan.branches
+    landed, snapshot_id = prepared.loaded, None
+    done: LoadedTable | None = None
+    if prepared.plan.from_version < TO_VERSION or prepared.plan.changes_layout or first:
+        branch = first[0] if first else None
+        done, snapshot_id = _commit(access, landed, branch, prepared.plan.layout, eager=False)
+    for follow_up in _follow_ups(access, prepared.plan):
+        try:
+            access.deadline.check()
+            upgraded = follow_up()
+        except CommitUnknown:
+            raise
+        except IcectlError as error:
+            if done is None:
+                raise
+            return Upgraded(done, snapshot_id, error)
+        done = upgraded.landed
+        snapshot_id = upgraded.snapshot_id if snapshot_id is None else snapshot_id
+    if done is None:
+        raise Refused("there is nothing left to upgrade")
+    return Upgraded(done, snapshot_id)
+
+
+def _follow_ups(access: TableAccess, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
+    """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
+    rewrite = _rewrite if planned.layout is Layout.SFC_1 else _rewrite_listed
+    for branch in planned.branches if planned.mode == "eager" else ():
+        yield partial(rewrite, access, branch)
+    for branch in planned.converted:
+        yield partial(_convert, access, branch)
+
+
+def _rewrite(access: TableAccess, branch: str) -> Upgraded:
+    loaded = access.catalog.load()
+    return Upgraded(*_commit(access, loaded, branch, Layout.SFC_1, eager=True))
+
+
+def _rewrite_listed(access: TableAccess, branch: str) -> Upgraded:
+    """Write all manifests of a branch anew, in the form of Iceberg 1.12's version 4."""
+    done = rewriting.execute(access, rewriting.prepare(access, branch, rewriting.every_manifest))
+    return Upgraded(done.landed, done.snapshot_id)
+
+
+def remove_leftovers(access: TableAccess, prepared: PreparedUpgrade) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+
+
+def _commit(
+    access: TableAccess, base: LoadedTable, branch: str | None, layout: Layout, *, eager: bool
+) -> tuple[LoadedTable, int | None]:
+    """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
+    uuid, snapshot_id = access.env.new_uuid(), access.env.new_snapshot_id()
+
+    change = _rewritten if eager else _listed
+    with transaction(access, base, COMMAND) as opened:
+        writer = TreeWriter(access.store, access.env, branch or "main", opened.outputs)
+        lists = ListsOfRoots(access, opened.outputs)
+
+        def propose(metadata: TableMetadata) -> Proposal:
+            if layout is Layout.MANIFEST_LISTS and metadata.snapshots != base.metadata.snapshots:
+                misspelt = _misspelt(access, metadata)  # another writer's
+                if misspelt:
+                    raise _refusal(misspelt)
+            updates: list[Update] = []
+            if metadata.format_version < TO_VERSION:
+                if metadata.table_uuid is None:
+                    updates.append(AssignUuid(uuid))
+                updates.append(UpgradeFormatVersion(TO_VERSION, layout))
+            elif layout_of_table(metadata) is not layout:
+                if layout is Layout.MANIFEST_LISTS:
+                    return _with_lists(lists, metadata)
+                updates.append(SetLayout(layout))
+            upgraded = apply_all(metadata, updates)
+            if branch is None or not _lacks_root(upgraded, branch):
+                return Proposal(updates)
+            return writer.propose(upgraded, snapshot_id, partial(change, access), updates=updates)
+
+        landed = opened.commit(propose)
+    return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
+
+
+def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
+    """Propose manifest lists in the place of all roots."""
+    made = lists.lists(metadata)
+    updates = [SetManifestList(number, one.location) for number, one in made.items()]
+    files = frozenset(file for one in made.values() for file in one.files)
+    return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
+
+
+def _convert(access: TableAccess, branch: str) -> Upgraded:
+    """Make the position delete files of a branch deletion vectors (sfc-1 11.5).
+
+    Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
+    """
+    engine = LocalEngine(access.store, access.progress, access.deadline, access.concurrency)
+    planned = prepare_compaction(access, branch, _vectors_alone)
+    found = execute_compaction(access, engine, planned)
+    return Upgraded(found.landed, found.snapshot_ids[-1])
+
+
+def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
+    """Merge position delete files into vectors; vectors of other data files stay."""
+    return CompactOptions(
+        sizes_of(read(metadata.properties, DELETE_TARGET_FILE_SIZE_BYTES), None, None),
+        metadata.default_spec_id,
+        min_input_files=sys.maxsize,
+        deletes_only=True,
+    )
+
+
+def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
+    snapshot = head(metadata, branch)
+    return snapshot is not None and layout_of(snapshot) is not Layout.SFC_1
+
+
+def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
+    """Return a root that lists the manifests as they are."""
+    return TreeChange(facts.empty(), operation="replace")
+
+
+def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> TreeChange:
+    """Return a root of new leaves.
+
+    What version 4 can't say stays in its old manifests (sfc-1 11.5).
+    """
+    keys = frozenset(
+        comparison_key(leaf.name)
+        for leaf in leaf_rows(state.rows)
+        if can_move(facts, read_leaf(access.store, facts, leaf))
+    )
+    return TreeChange(facts.empty(), rewritten=keys, operation="replace")

@@ -1,0 +1,1 @@
+"""`icectl validate`: check a table against the rules of the format."""

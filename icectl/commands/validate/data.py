@@ -1,0 +1,535 @@
+"""Levels `footers` and `data` of `validate`: contents of files against their manifest entries."""
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import IO, Any, Literal, cast
+
+from icectl.checks.finding import READ_AGAIN, Finding, finding
+from icectl.entries.inherit import inherit
+from icectl.entries.partition.key import decode_key
+from icectl.entries.rows import Entries, by_row, data_files, live, sample, with_manifest_number
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.env import SystemEnv
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.files.puffin.container import read_blob
+from icectl.format.layout import Layout, layout_of_table
+from icectl.format.locations import named_in_vector
+from icectl.format.manifest import Content, FileFormat, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
+from icectl.format.schema import FILE_PATH
+from icectl.format.snapshot import Snapshot, StatisticsFile
+from icectl.rows.check_data_file import RecordedFile, TableFacts, check_data_file
+from icectl.rows.check_delete_file import (
+    RecordedDeletes,
+    check_equality_deletes,
+    check_position_deletes,
+    check_vectors,
+    read_puffin_footer,
+)
+from icectl.rows.isolated import Ask, Kernel, KernelCrashed, WorkerProcesses
+from icectl.rows.isolated_files import path_of, read_by_path
+from icectl.rows.spark import SparkWorkers
+from icectl.storage.counting import CountingReader
+from icectl.storage.location import comparison_key, is_local, loosest_key
+from icectl.storage.open import StorageOptions, open_store, requests_at_once
+from icectl.storage.read_ahead import ReadAhead
+from icectl.storage.store import Store
+from icectl.table.manifests import try_manifests
+from icectl.table.reader import Reader, every_column, name_mapping
+from icectl.table.reading import in_threads, of_one_file
+
+_FORMATS = list(FileFormat)
+_MAX_WAITING, _TASK_BYTES = 4, 64 << 20
+_BUNDLE, _BUNDLE_OF_SPARK = 1000, 20_000
+"""Files whose entries are kept while they are checked; those of one manifest at least."""
+
+_MISSPELT = "rewrite these deletes with the engine that made them"
+
+_WORTH_A_WORKER_BYTES = 8 << 20
+"""What is read in the time that a worker takes to start."""
+
+_UNREAD = frozenset({"R-099", "R-118", "R-119"})
+"""Rules of files that were not read to their end, or that are not what they say."""
+
+_COLUMNS = ALL_COLUMNS - {"key_metadata", "split_offsets", "column_sizes"}
+_MAPS = (
+    "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
+)  # fmt: skip
+
+
+_DESCRIBING = (
+    "location", "content_offset", "content_size_in_bytes", "record_count", "spec_id",
+    "partition_key", "sequence_number", "referenced_data_file", "equality_ids", *_MAPS,
+)  # fmt: skip
+"""What of an entry its file is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChecked:
+    """The result of reading one file; `is_read` where the reader came to its end."""
+
+    findings: tuple[Finding, ...]
+    bytes_read: int
+    is_read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A file to check, how many bytes it has, and where it is if its rows are read in order.
+
+    `check` is the name of a check of `_Checks`.
+    """
+
+    location: str | None
+    size_bytes: int
+    check: Literal["data_file", "position_deletes", "equality_deletes", "vectors"]
+    what: Any
+
+    @property
+    def is_for_anywhere(self) -> bool:
+        """Whether its check asks nothing that is known here alone."""
+        return self.check in ("data_file", "equality_deletes")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteReaders:
+    """Workers of Spark for files that are checked out of sight, and what opens the storage there.
+
+    Spark is opened when there are files for it.
+    """
+
+    open: Callable[[], AbstractContextManager[SparkWorkers]]
+    storage: StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class HowToCheck:
+    """How files are checked: which part of them, by their footers or row by row, and where."""
+
+    part: float | None
+    by_footers: bool
+    elsewhere: RemoteReaders | None = None
+
+    @property
+    def bundle_count(self) -> int:
+        """The number of files that are checked together."""
+        return _BUNDLE if self.elsewhere is None else _BUNDLE_OF_SPARK
+
+
+def check_data(
+    reader: Reader,
+    manifests: Sequence[ManifestFile],
+    entries: Entries,
+    snapshots: Sequence[Snapshot],
+    how: HowToCheck,
+) -> Generator[FileChecked, None, None]:
+    """Read the files of live entries, or a part of them, and the statistics of snapshots.
+
+    Every column of every row is decoded; `by_footers` only what footers do not tell. `entries` are
+    the planning columns of all live entries. Manifests are read again, one after the other, for
+    the metrics of their entries. What is checked elsewhere comes to the same.
+    Order: that of the manifests. Close the iterator to stop early.
+    Raises: StorageError where the store itself fails; EngineError; Incomplete at the deadline.
+    Cost: memory for a row group in each worker.
+    """
+    facts = _facts(reader.metadata, by_footers=how.by_footers)
+    with WorkerProcesses((Finding,)) as workers, ExitStack() as stack:
+        named = partial(named_in_vector, reader.metadata)
+        checks = _Checks(reader.store, facts, workers, _data_files(entries), named)
+        spark: SparkWorkers | None = None
+        for tasks in _bundles(_tasks(reader, manifests, how.part), how.bundle_count):
+            found: Iterator[FileChecked]
+            if how.elsewhere is None:
+                found = _checked_here(reader, checks, tasks)
+            else:
+                spark = spark or stack.enter_context(how.elsewhere.open())
+                found = _checked_there(spark, how.elsewhere.storage, checks, tasks)
+            for checked in found:
+                reader.deadline.check()
+                yield checked
+    ids = {snapshot.snapshot_id for snapshot in snapshots}
+    for statistics in reader.metadata.statistics:
+        if statistics.snapshot_id in ids:
+            yield checks.statistics(statistics)
+
+
+def _checked_here(
+    reader: Reader, checks: "_Checks", tasks: Sequence[_Task]
+) -> Iterator[FileChecked]:
+    """Check files in processes of this machine; in the order of the tasks."""
+    # A worker has a row group in memory, however large its file is.
+    sizes = [0] * len(tasks)
+    threads = _threads(reader, tasks)
+    with (
+        checks.ahead(tasks, reader.concurrency),
+        closing(in_threads(checks.run, tasks, sizes, threads=threads)) as done,
+    ):
+        for checked in done:
+            reader.progress.advance(1)
+            yield checked
+
+
+def _checked_there(
+    spark: SparkWorkers, storage: StorageOptions, checks: "_Checks", tasks: Sequence[_Task]
+) -> Iterator[FileChecked]:
+    """Check files on Spark, but for those whose checks ask; in the order of the tasks."""
+    batches: list[list[_Task]] = []
+    size_bytes = _TASK_BYTES
+    for task in tasks:
+        if not task.is_for_anywhere:
+            continue
+        if size_bytes >= _TASK_BYTES:
+            batches.append([])
+            size_bytes = 0
+        batches[-1].append(task)
+        size_bytes += task.size_bytes
+    spark.progress.phase("checking files on Spark", total=len(batches))
+    kernel = partial(_check, storage.crossing(), checks.facts)
+    done = spark.each(kernel, batches, (FileChecked, Finding)) if batches else []
+    there = chain.from_iterable(done)
+    for task in tasks:
+        yield next(there) if task.is_for_anywhere else checks.run(task)
+
+
+def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> list[FileChecked]:
+    """Check files, on a worker of Spark, whose reader may crash as well as here."""
+    with WorkerProcesses((Finding,)) as workers:
+        checks = _Checks(open_store(storage, SystemEnv()), facts, workers, {})
+        at_once = requests_at_once(storage.concurrency, tasks[0].location or "")
+        with checks.ahead(tasks, at_once):
+            return [checks.run(task) for task in tasks]
+
+
+def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
+    """Each has a worker process, which is not free; few are enough to wait for a store."""
+    processors = os.cpu_count() or 1
+    if not is_local(reader.metadata.location):
+        return min(reader.concurrency, max(_MAX_WAITING, processors))
+    worth = 1 + sum(task.size_bytes for task in tasks) // _WORTH_A_WORKER_BYTES
+    return min(reader.concurrency, processors, worth)
+
+
+def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[_Task]]:
+    """Tasks of several manifests together, where one of them would not keep all workers busy."""
+    bundle: list[_Task] = []
+    for tasks in found:
+        bundle += tasks
+        if len(bundle) >= count:
+            yield bundle
+            bundle = []
+    if bundle:
+        yield bundle
+
+
+def _tasks(
+    reader: Reader, manifests: Sequence[ManifestFile], part: float | None
+) -> Iterator[Sequence[_Task]]:
+    """Yield the files of each manifest, as far as none before it said the same of them."""
+    metadata = reader.metadata
+    seed = reader.env.new_snapshot_id()
+    seen: set[int] = set()
+    read = try_manifests(
+        reader.store,
+        metadata,
+        manifests,
+        columns=_COLUMNS,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        for one in read:
+            if one.problem is not None:
+                continue  # level metadata reports it
+            try:
+                entries = inherit(with_manifest_number(one.content[1], 0), [manifests[one.index]])
+            except CorruptTable:
+                continue  # level metadata reports it
+            chosen = live(entries)
+            if part is not None:
+                chosen = sample(chosen, part, seed + one.index)
+            yield list(_of_manifest(chosen, metadata, seen))
+
+
+def _of_manifest(entries: Entries, metadata: TableMetadata, seen: set[int]) -> Iterator[_Task]:
+    vectors: dict[str, list[RecordedDeletes]] = {}
+    sizes: dict[str, int] = {}
+    for row in _rows(entries):
+        # Two manifests may describe one file differently, and then both are checked.
+        key = hash(tuple(str(row[name]) for name in _DESCRIBING))
+        if key in seen:
+            continue
+        seen.add(key)
+        recorded = _recorded(row, metadata)
+        sizes[recorded.location] = row["file_size_in_bytes"]
+        deletes = RecordedDeletes(
+            recorded,
+            tuple(row["equality_ids"] or ()),
+            row["referenced_data_file"],
+            row["content_offset"],
+            row["content_size_in_bytes"],
+        )
+        size = row["file_size_in_bytes"]
+        if row["content"] == Content.DATA:
+            yield _Task(recorded.location, size, "data_file", recorded)
+        elif recorded.file_format is FileFormat.PUFFIN:
+            vectors.setdefault(recorded.location, []).append(deletes)
+        elif row["content"] == Content.POSITION_DELETES:
+            yield _Task(recorded.location, size, "position_deletes", deletes)
+        else:
+            yield _Task(recorded.location, size, "equality_deletes", deletes)
+    for location, found in vectors.items():
+        yield _Task(None, sizes[location], "vectors", found)
+
+
+def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
+    names = entries.table.column_names
+    for row in by_row(entries, *names):
+        yield dict(zip(names, row, strict=True))
+
+
+def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> RecordedFile:
+    spec = metadata.spec(row["spec_id"])  # a leaf of version 4 has rows of several
+    metrics = {name: dict(row[name] or ()) for name in _MAPS}
+    partition: list[tuple[Any, Any]] = []
+    if spec is not None:
+        types = result_types(spec, metadata.schemas)
+        try:
+            values = decode_key(row["partition_key"], types)
+        except CorruptTable:
+            values = ()  # level metadata reports it
+        partition = list(zip(spec.fields, values, strict=False))
+    return RecordedFile(
+        location=row["location"],
+        file_format=_FORMATS[row["file_format"]],
+        record_count=row["record_count"],
+        sequence_number=row["sequence_number"],
+        partition=partition,
+        **metrics,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What checks go by that is not of one file."""
+
+    table: TableFacts
+    by_footers: bool
+    compares_to_the_letter: bool
+
+
+def _facts(metadata: TableMetadata, *, by_footers: bool) -> _Facts:
+    table = TableFacts(
+        every_column(metadata),
+        name_mapping(metadata),
+        metadata.format_version,
+        metadata.next_row_id,
+    )
+    return _Facts(table, by_footers, layout_of_table(metadata) is not Layout.SFC_1)
+
+
+_DataFiles = Mapping[str, tuple[tuple[str, ...], int]]
+"""Locations, as they are spelled in entries, and rows of data files by loosest key."""
+
+
+def _data_files(entries: Entries) -> _DataFiles:
+    """Return what deletes ask of data files; nothing where there are none."""
+    data = data_files(entries)
+    asked = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
+    found: dict[str, tuple[tuple[str, ...], int]] = {}
+    for location, count in asked:
+        key = loosest_key(location)
+        known = found[key][0] if key in found else ()
+        found[key] = (known if location in known else (*known, location)), count
+    return found
+
+
+class _Checks:
+    """The checks of single files of one table."""
+
+    def __init__(
+        self,
+        store: Store,
+        facts: _Facts,
+        workers: WorkerProcesses,
+        known: _DataFiles,
+        named: Callable[[str], str] = str,
+    ) -> None:
+        self.facts = facts
+        self._named = named
+        self._by_footers = facts.by_footers
+        self._table = facts.table
+        self._store = store
+        self._open = store.open
+        self._workers = workers
+        self._data_files = known
+
+    def run(self, task: _Task) -> FileChecked:
+        """Check a file."""
+        check: Callable[[Any], FileChecked] = getattr(self, task.check)
+        return check(task.what)
+
+    @contextmanager
+    def ahead(self, tasks: Sequence[_Task], concurrency: int) -> Iterator[None]:
+        """Read the files of tasks before these begin, in their order, if all of each is read."""
+        files = [(task.location, task.size_bytes) for task in tasks if task.location is not None]
+        if self._by_footers:
+            yield
+            return
+        with ReadAhead(self._store, files, concurrency) as ahead:
+            self._open = ahead.open
+            yield
+        self._open = self._store.open
+
+    def record_count(self, location: str) -> int | None:
+        """Return rows of a live data file, however its location is spelled.
+
+        None where there is none.
+        """
+        found = self._data_files.get(loosest_key(location))
+        return None if found is None else found[1]
+
+    def data_file(self, recorded: RecordedFile) -> FileChecked:
+        """Check a data file."""
+        return self._opened(recorded.location, check_data_file, recorded, self._table)
+
+    def position_deletes(self, deletes: RecordedDeletes) -> FileChecked:
+        """Check a position delete file."""
+        names = list(_names_in_entry(deletes))
+
+        def ask(name: str) -> int | None:
+            """Return what is known of a data file that the deletes name, and note the name."""
+            names.append(name)
+            return self.record_count(name)
+
+        location = deletes.file.location
+        checked = self._opened(location, check_position_deletes, deletes, ask=ask)
+        return replace(checked, findings=(*checked.findings, *self._misspelt(location, names)))
+
+    def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
+        """Check an equality delete file."""
+        return self._opened(deletes.file.location, check_equality_deletes, deletes, self._table)
+
+    def vectors(self, found: Sequence[RecordedDeletes]) -> FileChecked:
+        """Check the deletion vectors of one Puffin file."""
+        location = found[0].file.location
+        status = self._store.stat(location)
+        if status is None:
+            return FileChecked((), 0)  # level files reports it
+        ranges = _Ranges(partial(self._store.read_range, location))
+        read, size, count = ranges.read, status.size_bytes, self.record_count
+        names = [name for one in found for name in _names_in_entry(one)]
+        findings = (
+            *check_vectors(read, size, found, count, self._named),
+            *self._misspelt(location, names),
+        )
+        return FileChecked(findings, ranges.bytes_read, is_read=_is_read(findings))
+
+    def _misspelt(self, location: str, names: Iterable[str]) -> Iterator[Finding]:
+        """Find a data file that deletes name otherwise than its entry does (R-121).
+
+        Readers of layout sfc-1 take all spellings of a local path for one file.
+        """
+        for name in names if self.facts.compares_to_the_letter else ():
+            entries = self._data_files.get(loosest_key(name), ((), 0))[0]
+            alike = [one for one in entries if comparison_key(one) == comparison_key(name)]
+            if alike and name not in alike:  # R-121
+                message = (
+                    f"it names `{name}`, the manifest entry of that data file says `{alike[0]}`:"
+                    " engines compare them to the letter, and read the deleted rows again"
+                )
+                yield finding("R-121", location, message, severity="error", hint=_MISSPELT)
+                return
+
+    def statistics(self, statistics: StatisticsFile) -> FileChecked:
+        """Check that a statistics file has the blobs that the table says, each whole (R-140)."""
+        location = statistics.statistics_path
+        status = self._store.stat(location)
+        if status is None:
+            return FileChecked((), 0)  # level files reports it
+        ranges = _Ranges(partial(self._store.read_range, location))
+        problem = None
+        try:
+            puffin = read_puffin_footer(ranges.read, status.size_bytes)
+            types = sorted(blob.type for blob in puffin.blobs)
+            told = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
+            if types != told:
+                problem = f"it has the blobs {types}, the table says {told}"
+            for blob in () if self._by_footers else puffin.blobs:
+                read_blob(ranges.read(blob.offset, blob.length), blob)
+        except (CorruptTable, Unsupported) as error:
+            problem = error.message
+        found = [] if problem is None else [finding("R-140", location, problem, severity="warning")]
+        return FileChecked(tuple(found), ranges.bytes_read)  # R-140
+
+    def _opened(
+        self,
+        location: str,
+        check: Kernel,
+        *arguments: Any,
+        ask: Callable[[str], int | None] | None = None,
+    ) -> FileChecked:
+        kernel = partial(check, by_footer=self._by_footers)
+        try:
+            with CountingReader(self._open(location)) as file:
+                try:
+                    findings, bytes_read = self._called(kernel, file, arguments, ask)
+                except KernelCrashed as crash:  # R-099
+                    findings, bytes_read = (finding("R-099", location, str(crash)),), 0
+                bytes_read += file.bytes_read
+                return FileChecked(findings, bytes_read, is_read=_is_read(findings))
+        except FileNotFoundError:
+            return FileChecked((), 0)  # level files reports it
+        except OSError as error:  # of the disk, in the middle of the file
+            return _unreadable(location, error.strerror or str(error))
+        except StorageError as error:
+            of_one_file(error)
+            return _unreadable(location, error.message)
+
+    def _called(
+        self, kernel: Kernel, file: CountingReader, arguments: Sequence[Any], ask: Ask | None
+    ) -> tuple[tuple[Finding, ...], int]:
+        """Run a kernel on a file; second: the bytes that a worker has read by itself."""
+        path = path_of(file.file)
+        if path is None:
+            opened = cast("IO[bytes]", file)  # it has what readers use
+            return self._workers.call(kernel, opened, *arguments, ask=ask), 0
+        made = self._workers.call(read_by_path, None, kernel, path, *arguments, ask=ask)
+        ((findings, bytes_read),) = made
+        return findings, bytes_read
+
+
+def _names_in_entry(deletes: RecordedDeletes) -> Iterator[str]:
+    """Yield the data file that the entry of deletes names, by itself or by equal path bounds."""
+    if deletes.referenced_data_file is not None:
+        yield deletes.referenced_data_file
+    bound = deletes.file.lower_bounds.get(FILE_PATH)
+    if bound is not None and bound == deletes.file.upper_bounds.get(FILE_PATH):
+        yield bound.decode(errors="replace")
+
+
+def _unreadable(location: str, why: str) -> FileChecked:
+    message = f"it cannot be read: {why}"
+    return FileChecked((finding("R-034", location, message, hint=READ_AGAIN),), 0)  # R-034
+
+
+def _is_read(findings: Sequence[Finding]) -> bool:
+    return all(one.rule not in _UNREAD for one in findings)
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Ranges of one file, and how many bytes they were."""
+
+    source: Callable[[int, int], bytes]
+    bytes_read: int = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes from an offset on, from the end where it is negative."""
+        content = self.source(offset, length)
+        self.bytes_read += len(content)
+        return content

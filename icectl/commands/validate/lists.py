@@ -1,0 +1,170 @@
+"""Running `validate` on snapshots up to version 3: manifest lists, manifests and what lives."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+
+from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
+from icectl.checks.finding import READ_AGAIN, Finding, finding
+from icectl.checks.live_entries import check_live_entries, roots
+from icectl.checks.manifest_lists import check_manifest_list
+from icectl.checks.manifests import check_manifest
+from icectl.checks.searches.live_entries import live_faults
+from icectl.commands.validate.found import CheckTally, SnapshotsChecked
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import Entries, RawEntries, concat, live, planning, with_manifest_number
+from icectl.errors import CorruptTable, MissingFile, OtherFile
+from icectl.format.layout import Layout, layout_of_table
+from icectl.format.manifest import ManifestFile
+from icectl.format.snapshot import Snapshot
+from icectl.table.manifest_lists import try_manifest_lists
+from icectl.table.manifests import try_manifests
+from icectl.table.reader import Reader
+from icectl.table.reading import Problem
+from icectl.table.snapshot_reader import ManifestListRead
+
+
+def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> SnapshotsChecked:
+    """Check snapshots that list their manifests in manifest lists, or embed them.
+
+    Raises: StorageError where the store itself fails; Incomplete at the deadline.
+    Cost: every manifest list and manifest once; planning columns of their entries in memory.
+    """
+    lists = _check_lists(reader, snapshots, found)
+    described = _described(lists)
+    entries, numbers = _check_manifests(reader, described, found)
+    _check_snapshots(reader, lists, entries, numbers, found)
+    return SnapshotsChecked(
+        planning(live(entries)), lambda: [rows[0] for rows in described.values()]
+    )
+
+
+def _check_lists(
+    reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally
+) -> Sequence[ManifestListRead]:
+    """Read what the snapshots list. Order: theirs."""
+    lists = []
+    metadata = reader.metadata
+    read = try_manifest_lists(
+        reader.store,
+        metadata,
+        snapshots,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        for listed in read:
+            reader.deadline.check()
+            found.snapshots += 1
+            found.count_file(listed.size_bytes)
+            found.add(_of_list(reader, *problem) for problem in listed.problems)
+            found.add(
+                check_manifest_list(metadata, listed.snapshot, listed.properties, listed.manifests)
+            )
+            lists.append(listed)
+    return lists
+
+
+def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
+    """Tell what is wrong with a manifest list; in version 4 a root may stand there."""
+    has_roots = layout_of_table(reader.metadata) is Layout.SFC_1
+    may_be_root = has_roots and type(problem) is CorruptTable
+    if may_be_root and reader.store.read_range(location, 0, 4) == b"PAR1":  # V4-035
+        message = "it is a Parquet file, where a snapshot names a manifest list"
+        return finding("V4-035", location, message, severity="error")
+    return _unreadable(location, problem)
+
+
+def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[ManifestFile]]:
+    """Return the distinct rows of manifest lists by the manifest that they describe."""
+    rows: dict[str, dict[ManifestFile, None]] = {}
+    for listed in lists:
+        for manifest in listed.manifests:
+            rows.setdefault(manifest.manifest_path, {})[manifest] = None
+    return {location: tuple(distinct) for location, distinct in rows.items()}
+
+
+def _check_manifests(
+    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], found: CheckTally
+) -> tuple[Entries, Mapping[str, int | None]]:
+    """Read every manifest once.
+
+    First: the planning columns of all entries; their `manifest` is the number of the manifest.
+    Second: the number of each manifest, None where it could not be read.
+    """
+    metadata = reader.metadata
+    manifests = [rows[0] for rows in described.values()]
+    types = types_of_bounds(metadata)
+    parts: list[Entries] = []
+    numbers: dict[str, int | None] = dict.fromkeys(described)
+    read = try_manifests(
+        reader.store,
+        metadata,
+        manifests,
+        columns=CHECKED_COLUMNS,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        for one in read:
+            reader.deadline.check()
+            manifest = manifests[one.index]
+            found.count_file(one.size_bytes)
+            if one.problem is not None or one.size_bytes is None:
+                found.add([_unreadable(manifest.manifest_path, one.problem)])
+                continue
+            header, rows = one.content
+            rows_of_lists = described[manifest.manifest_path]
+            found.add(check_manifest(metadata, rows_of_lists, header, one.size_bytes, rows))
+            faults = tuple(check_entries(metadata, manifest, header, rows, types))
+            found.add(faults)
+            try:
+                parts.append(_inherited(rows, manifest, one.index))
+            except CorruptTable as error:
+                if error.rule not in {fault.rule for fault in faults}:
+                    found.add([_unreadable(manifest.manifest_path, error)])
+            else:
+                numbers[manifest.manifest_path] = one.index
+    return concat(parts), numbers
+
+
+def _inherited(rows: RawEntries, manifest: ManifestFile, number: int) -> Entries:
+    """Return the planning columns of a manifest's entries.
+
+    Raises: CorruptTable where none inherits.
+    """
+    return with_manifest_number(
+        inherit(with_manifest_number(planning(rows), 0), [manifest]), number
+    )
+
+
+def _check_snapshots(
+    reader: Reader,
+    lists: Sequence[ManifestListRead],
+    entries: Entries,
+    numbers: Mapping[str, int | None],
+    found: CheckTally,
+) -> None:
+    metadata = reader.metadata
+    faults = live_faults(entries, len(numbers), roots(metadata))
+    reader.progress.phase("checking snapshots", total=len(lists))
+    for listed in lists:
+        reader.deadline.check()
+        known = [numbers[manifest.manifest_path] for manifest in listed.manifests]
+        chosen = [number for number in known if number is not None]
+        is_whole = not listed.problems and len(chosen) == len(known)
+        found.add(check_live_entries(metadata, listed.snapshot, chosen, faults, is_whole=is_whole))
+        reader.progress.advance(1)
+
+
+def _unreadable(location: str, problem: Problem | None) -> Finding:
+    """A file that cannot be read: by the rule that its content breaks, or as missing (R-034)."""
+    if isinstance(problem, MissingFile):
+        return finding("R-034", location, "the file is missing")
+    if isinstance(problem, CorruptTable):
+        message = problem.message.removesuffix(f" ({problem.rule})")
+        told = message.removeprefix(f"`{location}`: ")
+        if isinstance(problem, OtherFile):
+            return finding(problem.rule, location, told, severity="error", hint=problem.hint)
+        return finding(problem.rule, location, f"it cannot be read: {told}", severity="error")
+    told = "" if problem is None else problem.message.removeprefix(f"`{location}`: ")
+    return finding("R-034", location, f"it cannot be read: {told}", hint=READ_AGAIN)

@@ -1,0 +1,124 @@
+"""`icectl validate`: check a table against the rules of the format."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import (
+    FORMATS,
+    OUTPUT,
+    Common,
+    SparkConf,
+    SparkRemote,
+    TablesArgument,
+    command,
+    option,
+)
+from icectl.commands.launch import run_on_each_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """The options of `icectl validate`, as given."""
+
+    level: Annotated[
+        str | None,
+        option(
+            "--level",
+            metavar="LEVEL",
+            help="how deep: metadata, files (default), footers or data",
+        ),
+    ] = None
+    snapshot: Annotated[
+        str | None, option("--snapshot", metavar="ID", help="check this snapshot")
+    ] = None
+    ref: Annotated[
+        str | None, option("--ref", metavar="NAME", help="check the head of this branch or tag")
+    ] = None
+    all_snapshots: Annotated[
+        bool, option("--all-snapshots", help="check every snapshot of the table")
+    ] = False
+    sample: Annotated[
+        str | None,
+        option(
+            "--sample",
+            metavar="R",
+            help="look at this part of the files, chosen by chance: 0.05 or 5%",
+        ),
+    ] = None
+    rule: Annotated[
+        list[str] | None,
+        option("--rule", metavar="ID", help="report findings of this rule only; repeatable"),
+    ] = None
+    skip: Annotated[
+        list[str] | None,
+        option("--skip", metavar="ID", help="leave findings of this rule out; repeatable"),
+    ] = None
+    engine: Annotated[
+        str,
+        option(
+            "--engine", metavar="ENGINE", help="what reads data files: local (default), or spark"
+        ),
+    ] = "local"
+    master: Annotated[
+        str | None,
+        option(
+            "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
+        ),
+    ] = None
+    remote: SparkRemote = None
+    spark_conf: SparkConf = None
+    fail_on: Annotated[
+        str | None,
+        option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
+    ] = None
+    format: Annotated[
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default), json, or for CI: github, junit, sarif",
+        ),
+    ] = None
+
+
+@command(
+    "validate",
+    examples=[
+        ("icectl validate /wh/db/t", "rules of the metadata, and that every file is there"),
+        ("icectl validate /wh/db/t --level data --all-snapshots", "everything, every row too"),
+        ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
+        ("icectl validate /wh/db/t --format sarif", "findings for code scanning"),
+        ("icectl validate /wh/db/t --level data --sample 5% --json", "a different 5% every night"),
+        ("icectl validate /wh/db/t --level data --engine spark --master yarn", "on a cluster"),
+    ],
+    exit_codes=(3, 4, 5, 10, 13, 14, 15, 16),
+    choices={
+        "level": ("metadata", "files", "footers", "data"),
+        "fail_on": ("error", "warning"),
+        "engine": ("local", "spark"),
+        "format": FORMATS,
+    },
+)
+def validate(
+    common: Common,
+    tables: TablesArgument,
+    request: ValidateRequest,
+) -> Outcome:
+    """Check a table against the rules of the format.
+
+    Level metadata checks the table metadata, manifest lists and manifests against each other and
+    against every rule that they can show to be broken. Level files also looks whether each file
+    is there with its recorded size. Level footers also judges files by their footers, and reads
+    rows where these do not tell: counts, bounds, partition values, deletes, row ids. Level data
+    decodes every column of every row, and compares footers and manifests with what it finds.
+
+    The current snapshot is checked unless others are chosen. Nothing is changed. A damaged
+    manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the
+    object, and the next step; any error ends with 4.
+
+    With `--engine spark` the workers of Spark read data files and equality deletes, at levels
+    footers and data; what is found is the same. They need icectl, as `icectl compact --help` says.
+    """
+    return run_on_each_table("validate")(common, tables, request)

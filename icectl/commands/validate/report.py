@@ -1,0 +1,139 @@
+"""The report of a check of a table, as result members and as text."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from textwrap import wrap
+from typing import Any
+
+from icectl.checks.finding import SEVERITIES, Finding, Level, Severity, counts
+from icectl.cli.console import Console, Style
+from icectl.format.rules import RULES
+from icectl.units import print_size
+
+LISTED_WITHOUT_VERBOSE = 20
+"""Findings of one rule that are printed when not all were asked for."""
+
+_STYLES: Mapping[Severity, Style] = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """A table's findings, and how much of it was looked at.
+
+    `files_decoded` are content files of which each row was read, `files_judged` those that were
+    judged by their footers. `sample` is the part of the content files that was looked at, None for
+    all. `complete` is false where the time limit came first.
+    """
+
+    table_location: str
+    level: Level
+    findings: Sequence[Finding]
+    snapshots_checked: int
+    files_checked: int
+    bytes_read: int
+    files_decoded: int = 0
+    files_judged: int = 0
+    sample: float | None = None
+    complete: bool = True
+
+
+def checked_result(checked: CheckedTable) -> dict[str, Any]:
+    """Return the result of a check. Order: findings as they were found."""
+    return {
+        "level": checked.level,
+        "sample": checked.sample,
+        "complete": checked.complete,
+        "snapshots_checked": checked.snapshots_checked,
+        "files_checked": checked.files_checked,
+        "files_decoded": checked.files_decoded,
+        "files_judged_by_footers": checked.files_judged,
+        "bytes_read": checked.bytes_read,
+        "counts": dict(counts(checked.findings)),
+        "findings": [
+            {
+                "rule": finding.rule,
+                "severity": finding.severity,
+                "subject": finding.subject,
+                "message": finding.message,
+                "hint": finding.hint,
+            }
+            for finding in checked.findings
+        ],
+    }
+
+
+def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> None:
+    """Print findings by rule, the worst first, then what was looked at; `whole`: every finding."""
+    for found in _by_rule(checked.findings):
+        _print_rule(console, found, checked.table_location, whole=whole)
+    if not checked.complete:
+        console.warn("stopped at the time limit: the rest of the table was not looked at")
+    console.say(_verdict(checked))
+
+
+def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
+    def place(finding: Finding) -> tuple[int, str]:
+        """Make the key that findings are ordered by: severity, then rule."""
+        return SEVERITIES.index(finding.severity), finding.rule
+
+    return [list(found) for _, found in groupby(sorted(findings, key=place), key=place)]
+
+
+def _print_rule(console: Console, found: Sequence[Finding], base: str, *, whole: bool) -> None:
+    first = found[0]
+    severity = console.style(first.severity, "bold", _STYLES[first.severity])
+    console.print(f"{severity} {console.style(first.rule, 'bold')}: {RULES[first.rule].title}")
+    shown = found if whole else found[:LISTED_WITHOUT_VERBOSE]
+    for finding in shown:
+        subject = finding.subject.removeprefix(f"{base.rstrip('/')}/")
+        print_wrapped(console, f"{subject}: {finding.message}", "  ", "    ")
+    if len(shown) < len(found):
+        rest = len(found) - len(shown)
+        console.print(f"  and {rest:,} more; `--verbose` prints all of them")
+    for hint in dict.fromkeys(finding.hint for finding in found):
+        print_wrapped(console, f"hint: {hint}", "  ", "    ", dim=True)
+    console.print()
+
+
+def print_wrapped(
+    console: Console, text: str, indent: str, further: str, *, dim: bool = False
+) -> None:
+    """Print a sentence; locations are never cut, so that they can be copied."""
+    for line in wrap(
+        text,
+        console.prose_width,
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        console.print(console.style(line, "dim") if dim else line)
+
+
+def _verdict(checked: CheckedTable) -> str:
+    number = counts(checked.findings)
+    named = [_plural(count, severity) for severity, count in number.items() if count]
+    told = ", ".join(named) if named else "no problems found"
+    looked_at = (
+        f"{_plural(checked.snapshots_checked, 'snapshot')}, "
+        f"{_plural(checked.files_checked, 'file')}, {_contents(checked)}"
+        f"{print_size(checked.bytes_read)} read"
+    )
+    part = "" if checked.sample is None else f", a sample of {checked.sample:.3%}"
+    return f"{told} (level {checked.level}{part}: {looked_at})"
+
+
+def _contents(checked: CheckedTable) -> str:
+    match checked.level:
+        case "data":
+            return f"{checked.files_decoded:,} decoded, "
+        case "footers":
+            return f"{checked.files_judged:,} judged by footers, "
+        case _:
+            return ""
+
+
+def _plural(count: int, noun: str) -> str:
+    invariable = noun == "info"
+    return f"{count:,} {noun}" if count == 1 or invariable else f"{count:,} {noun}s"

@@ -1,0 +1,277 @@
+"""The run of `icectl validate`: read the chosen part of a table once, and check it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, cast
+
+from icectl.catalog.metadata_files import check_own_version
+from icectl.checks.finding import (
+    Finding,
+    Level,
+    RuleChoice,
+    Severity,
+    fails,
+    finding,
+    rule_ids,
+)
+from icectl.checks.metadata import check_metadata
+from icectl.checks.schemas import check_schemas
+from icectl.checks.sfc1_metadata import check_tree_metadata, named
+from icectl.checks.snapshots import check_snapshots
+from icectl.checks.stored_files import check_version_hint
+from icectl.cli.document import Outcome
+from icectl.cli.failures import with_table
+from icectl.cli.naming import name_in_hints
+from icectl.cli.options import Common
+from icectl.cli.session import Session, identity_of, open_session
+from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
+from icectl.cli.spark_options import check_no_spark_options, spark_options
+from icectl.commands.validate.data import HowToCheck, RemoteReaders, check_data
+from icectl.commands.validate.files import check_files
+from icectl.commands.validate.found import CheckTally, SnapshotsChecked, check_snapshots_of
+from icectl.commands.validate.options import ValidateRequest
+from icectl.commands.validate.report import CheckedTable, checked_result, print_checked
+from icectl.entries.rows import concat, sample
+from icectl.errors import Incomplete, OtherFile, UsageError
+from icectl.files.metadata_file import read_metadata_json
+from icectl.format.layout import Layout, layout_of
+from icectl.format.snapshot import Snapshot
+from icectl.rows.spark import SparkWorkers
+from icectl.rows.spark_connect import open_workers
+from icectl.table.reader import Reader
+from icectl.table.recovery_hint import BrokenTable
+from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
+from icectl.units import parse_ratio
+
+ENGINES = ("local", "spark")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateOptions:
+    """The options of a check: how deep to look, at which snapshots and files, for which rules.
+
+    Without a choice the current snapshot is checked; `sample` None looks at every file, else at
+    that part of the content files. `elsewhere` is where files are read, if not here.
+    """
+
+    level: Level
+    choice: SnapshotChoice
+    all_snapshots: bool
+    sample: float | None
+    rules: RuleChoice
+    elsewhere: RemoteReaders | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The findings, and how much was looked at; `complete` is false after the time limit.
+
+    `files_decoded` were read row by row, `files_judged` by their footers.
+    """
+
+    findings: tuple[Finding, ...]
+    snapshots_checked: int
+    files_checked: int
+    files_decoded: int
+    files_judged: int
+    bytes_read: int
+    complete: bool
+
+
+def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
+    """Check a table and say what was found.
+
+    Raises: UsageError for options that make no sense together; what reading the metadata raises.
+    """
+    settings = common.shell.settings
+    level = cast("Level", settings.read(VALIDATE_LEVEL))  # the setting takes nothing else
+    fail_on = cast("Severity", settings.read(VALIDATE_FAIL_ON))
+    options = _options(request, level)
+    session = open_session(common, table, read_only=True)
+    elsewhere = _elsewhere(session, request)
+    reader = session.read("checked")
+    if elsewhere is not None:
+        options = replace(options, elsewhere=RemoteReaders(elsewhere, session.storage()))
+    validation = validate(reader, options)
+    name = name_in_hints(common, table)
+    broken = BrokenTable(session.store, session.catalog, session.env, name)
+    findings = broken.hinted(validation.findings, "metadata" if level == "metadata" else "files")
+    checked = CheckedTable(
+        table_location=reader.metadata.location,
+        level=level,
+        findings=tuple(replace(one, hint=with_table(one.hint, name)) for one in findings),
+        snapshots_checked=validation.snapshots_checked,
+        files_checked=validation.files_checked,
+        files_decoded=validation.files_decoded,
+        files_judged=validation.files_judged,
+        bytes_read=validation.bytes_read,
+        sample=options.sample,
+        complete=validation.complete,
+    )
+    exit_code, status = _end(checked, fail_on)
+    return Outcome(
+        command="validate",
+        result=checked_result(checked),
+        render=lambda console: print_checked(console, checked, whole=_whole(session)),
+        table=identity_of(reader.loaded),
+        exit_code=exit_code,
+        status=status,
+    )
+
+
+def _elsewhere(
+    session: Session, request: ValidateRequest
+) -> Callable[[], AbstractContextManager[SparkWorkers]] | None:
+    """Return what opens Spark for the files, if that was asked for. Raises: UsageError."""
+    conf = request.spark_conf or ()
+    if request.engine != "spark":
+        check_no_spark_options(request.master, conf, request.remote)
+        return None
+    spark = spark_options(session, request.master, conf, remote=request.remote)
+    return partial(open_workers, spark, session.progress, session.deadline)
+
+
+def _whole(session: Session) -> bool:
+    return session.console.options.verbosity > 0
+
+
+def _end(checked: CheckedTable, fail_on: Severity) -> tuple[int, Literal["done", "incomplete"]]:
+    """Errors that were found count more than what was not looked at."""
+    if fails(checked.findings, fail_on):
+        return 4, "done" if checked.complete else "incomplete"
+    return (0, "done") if checked.complete else (3, "incomplete")
+
+
+def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
+    if request.engine not in ENGINES:
+        raise UsageError(f"`--engine`: `{request.engine}` is none of `local`, `spark`")
+    if request.engine == "spark" and level not in ("footers", "data"):
+        raise UsageError(
+            f"`--engine spark` reads data files, which level `{level}` does not",
+            hint="`--level footers` and `--level data` read them",
+        )
+    choice = SnapshotChoice(
+        snapshot_id=parse_snapshot_id("--snapshot", request.snapshot), ref=request.ref
+    )
+    if choice.count > 1:
+        raise UsageError("`--snapshot` and `--ref` exclude each other")
+    if choice.count and request.all_snapshots:
+        raise UsageError("`--all-snapshots` checks every snapshot; it excludes choosing one")
+    sample = parse_option("--sample", request.sample, parse_ratio)
+    if sample is not None and level == "metadata":
+        raise UsageError(
+            "`--sample` chooses among data files, which level `metadata` does not look at"
+        )
+    return ValidateOptions(
+        level=level,
+        choice=choice,
+        all_snapshots=request.all_snapshots,
+        sample=sample,
+        rules=RuleChoice(
+            rule_ids("--rule", request.rule or ()), rule_ids("--skip", request.skip or ())
+        ),
+    )
+
+
+def validate(reader: Reader, options: ValidateOptions) -> Validation:
+    """Check a table as deep as asked.
+
+    Raises: UsageError for a snapshot that is not there; CorruptTable for metadata that cannot be
+    used; StorageError where the store itself fails.
+    Cost: every manifest list and manifest of the chosen snapshots once; planning columns of all
+    their entries in memory.
+    """
+    snapshots = _snapshots(reader, options)
+    tally = CheckTally(options.rules)
+    try:
+        _check(reader, options, snapshots, tally)
+    except Incomplete:
+        complete = False
+    else:
+        complete = True
+    return Validation(
+        findings=tuple(tally.findings),
+        snapshots_checked=tally.snapshots,
+        files_checked=tally.files,
+        files_decoded=tally.contents_read if options.level == "data" else 0,
+        files_judged=tally.contents_read if options.level == "footers" else 0,
+        bytes_read=tally.bytes_read,
+        complete=complete,
+    )
+
+
+def _snapshots(reader: Reader, options: ValidateOptions) -> Sequence[Snapshot]:
+    if options.all_snapshots:
+        return reader.metadata.snapshots
+    chosen = chosen_snapshot(reader.metadata, options.choice)
+    return () if chosen is None else (chosen,)
+
+
+def _check(
+    reader: Reader, options: ValidateOptions, snapshots: Sequence[Snapshot], tally: CheckTally
+) -> None:
+    metadata = reader.metadata
+    _check_metadata(reader, tally)
+    checked: list[SnapshotsChecked] = []
+    for layout in Layout:
+        own = [snapshot for snapshot in snapshots if layout_of(snapshot) is layout]
+        if own:
+            checked.append(check_snapshots_of(layout)(reader, own, tally))
+    if options.level == "metadata":
+        return
+    alive = concat([one.live for one in checked])
+    chosen = alive
+    if options.sample is not None:
+        chosen = sample(alive, options.sample, seed=reader.env.new_snapshot_id())
+    files = check_files(reader, chosen, snapshots)
+    tally.add(named(metadata, "files", files.findings))
+    tally.files += files.files
+    for one in checked:
+        tally.add(one.of_files())
+    if options.level not in ("footers", "data"):
+        return
+    manifests = [manifest for one in checked for manifest in one.manifests()]
+    how = HowToCheck(options.sample, options.level == "footers", options.elsewhere)
+    read = check_data(reader, manifests, alive, snapshots, how)
+    with closing(read):
+        for file in read:
+            tally.add(named(metadata, "contents", file.findings))
+            tally.bytes_read += file.bytes_read
+            tally.contents_read += file.is_read
+    for one in checked:
+        tally.add(one.of_contents())
+
+
+def _check_metadata(reader: Reader, tally: CheckTally) -> None:
+    odd = {(one.rule, one.message): one for one in reader.metadata.oddities}.values()
+    tally.add(finding(one.rule, "metadata", one.message, severity="error") for one in odd)
+    location = reader.loaded.metadata_location
+    try:
+        check_own_version(reader.metadata, location)
+    except OtherFile as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        text = message.removeprefix(f"`{location}`: ")
+        tally.add([finding(error.rule, location, text, severity="error", hint=error.hint)])
+    content = reader.store.read(location)
+    tally.count_file(len(content))
+    metadata = reader.metadata
+    members = read_metadata_json(content)
+    for findings in (
+        check_metadata(metadata, members), check_schemas(metadata), check_snapshots(metadata),
+    ):  # fmt: skip
+        tally.add(named(metadata, "metadata", findings))
+    tally.add(check_tree_metadata(metadata, members))
+    tally.add(named(metadata, "files", _version_hint(reader)))
+
+
+def _version_hint(reader: Reader) -> Iterator[Finding]:
+    loaded = reader.loaded
+    if not loaded.capabilities.numbers_versions:
+        return
+    try:
+        hint = reader.hinted_version()
+    except FileNotFoundError:
+        return
+    yield from check_version_hint(hint, loaded.version, loaded.metadata.location)

@@ -1,0 +1,438 @@
+"""The language of `--where`: conditions on columns and partition fields, typed by the table.
+
+    at >= '2024-01-01' and (category in ('a', 'b') or not note like 'draft%')
+
+Comparisons, `in`, `between`, `is null`, `is nan`, `like 'text%'`, `and`, `or`, `not`, brackets.
+Names are case-sensitive, words of the language are not; a name with other characters stands in
+backticks, text in single quotes, bytes as x'00ff'. A name that is no column's is looked for among
+the partition fields.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from icectl.entries.conditions.predicates import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    IsNan,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from icectl.errors import UsageError
+from icectl.format.column_names import container_of, near
+from icectl.format.metadata import TableMetadata
+from icectl.format.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
+from icectl.format.partition import result_types
+from icectl.format.schema import Schema
+from icectl.format.single_value import UNITS_PER_SECOND, Value, from_json, unscaled_integer
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<bytes>[xX]'[^']*')
+    | (?P<text>'(?:[^']|'')*')
+    | (?P<quoted>`[^`]+`)
+    | (?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![A-Za-z_\d]))
+    | (?P<word>[^\W\d]\w*)
+    | (?P<sign><=|>=|<>|!=|==|[=<>(),.])
+    )""",
+    re.VERBOSE,
+)
+_WORDS = {
+    "and", "or", "not", "in", "between", "is", "null", "nan", "like", "true", "false",
+}  # fmt: skip
+_COMPARISONS = {
+    **{sign: sign for sign in ("=", "!=", "<", "<=", ">", ">=")}, "==": "=", "<>": "!=",
+}  # fmt: skip
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_DEEPEST = 100
+"""Brackets within each other; more would exhaust the stack."""
+
+_SUPPORTED = (
+    "a condition is like `at >= '2024-01-01' and category in ('a', 'b')`; there are comparisons, "
+    "`in`, `between`, `is null`, `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A piece of the text; `kind` is a group of _TOKEN, `keyword` or `end`."""
+
+    kind: str
+    text: str
+    position: int
+
+
+def parse_where(text: str, metadata: TableMetadata) -> Predicate:
+    """Return the condition that a text says, its values of the types of the table's columns.
+
+    Raises: UsageError, naming the position from 1, for a text that is no condition, a name that
+    there is not, and a value that is not of its column's type.
+    """
+    return _Parser(text, metadata).parse()
+
+
+def _failure(text: str, position: int, message: str, hint: str = _SUPPORTED) -> UsageError:
+    where = "at its end" if position >= len(text) else f"at position {position + 1}"
+    return UsageError(f"`--where`: {where}: {message}", hint=hint)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text.rstrip()):
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise _unreadable(text, at + len(text[at:]) - len(text[at:].lstrip()))
+        kind, shown = match.lastgroup, match[match.lastgroup]
+        if kind == "word" and shown.lower() in _WORDS:
+            kind, shown = "keyword", shown.lower()
+        yield _Token(kind, shown, match.start(match.lastgroup))
+        at = match.end()
+    yield _Token("end", "the end", len(text))
+
+
+def _unreadable(text: str, at: int) -> UsageError:
+    if text[at] == '"':
+        hint = "text stands in single quotes, a name with other characters in backticks"
+        return _failure(text, at, "a double quote says nothing here", hint)
+    if text[at] in "'`":
+        return _failure(text, at, f"the {text[at]} has no counterpart")
+    return _failure(text, at, f"`{text[at]}` says nothing here")
+
+
+class _Parser:
+    """A parser by recursive descent over the tokens: or, and, not, then a condition or brackets."""
+
+    def __init__(self, text: str, metadata: TableMetadata) -> None:
+        self._text = text
+        self._metadata = metadata
+        self._tokens = list(_tokens(text))
+        self._at = 0
+        self._depth = 0
+
+    def parse(self) -> Predicate:
+        """Parse all of the tokens. Raises: UsageError."""
+        found = self._or()
+        if self._next.kind != "end":
+            raise self._expected("`and`, `or` or the end")
+        return found
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _take(self) -> _Token:
+        token = self._next
+        self._at += token.kind != "end"
+        return token
+
+    def _accept(self, *shown: str) -> str | None:
+        """Return the next token where it is one of these words or signs, which is then passed."""
+        if self._next.kind in ("keyword", "sign") and self._next.text in shown:
+            return self._take().text
+        return None
+
+    def _require(self, shown: str) -> None:
+        if self._accept(shown) is None:
+            raise self._expected(f"`{shown}`")
+
+    def _expected(self, what: str, token: _Token | None = None) -> UsageError:
+        token = token or self._next
+        shown = token.text if token.kind == "end" else f"`{token.text}`"
+        return _failure(self._text, token.position, f"expected {what}, found {shown}")
+
+    def _or(self) -> Predicate:
+        parts = [self._and()]
+        while self._accept("or"):
+            parts.append(self._and())
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+    def _and(self) -> Predicate:
+        parts = [self._not()]
+        while self._accept("and"):
+            parts.append(self._not())
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _not(self) -> Predicate:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _failure(self._text, self._next.position, "it is nested too deeply")
+        if self._accept("not"):
+            found: Predicate = Not(self._not())
+        elif self._accept("("):
+            found = self._or()
+            self._require(")")
+        else:
+            found = self._condition()
+        self._depth -= 1
+        return found
+
+    def _condition(self) -> Predicate:
+        constant = self._accept("true", "false")
+        if constant is not None and self._next.text not in _COMPARISONS:
+            return Constant(constant == "true")
+        if constant is not None or self._next.kind in ("text", "number", "bytes"):
+            return self._turned(self._tokens[self._at - 1] if constant else self._take())
+        column = self._column()
+        operator = self._accept(*_COMPARISONS)
+        if operator is not None:
+            return self._compare(column, _COMPARISONS[operator], self._take())
+        if self._accept("is"):
+            return self._is(column)
+        negated = self._accept("not") is not None
+        found = self._listed(column)
+        return Not(found) if negated else found
+
+    def _turned(self, value: _Token) -> Predicate:
+        """Return a comparison with the value on the left."""
+        operator = self._accept(*_COMPARISONS)
+        if operator is None:
+            raise self._expected("a comparison")
+        return self._compare(self._column(), _TURNED[_COMPARISONS[operator]], value)
+
+    def _is(self, column: Column) -> Predicate:
+        negated = self._accept("not") is not None
+        token = self._next
+        kind = self._accept("null", "nan")
+        if kind is None:
+            raise self._expected("`null` or `nan`")
+        if kind == "nan" and column.type not in (PrimitiveType("float"), PrimitiveType("double")):
+            message = f"`{column.name}` is {type_text(column.type)}, which is never NaN"
+            raise _failure(self._text, token.position, message)
+        found = IsNull(column) if kind == "null" else IsNan(column)
+        return Not(found) if negated else found
+
+    def _listed(self, column: Column) -> Predicate:
+        if self._accept("in"):
+            self._require("(")
+            parts = [self._compare(column, "=", self._take())]
+            while self._accept(","):
+                parts.append(self._compare(column, "=", self._take()))
+            self._require(")")
+            return Or(tuple(parts))
+        if self._accept("between"):
+            low = self._compare(column, ">=", self._take())
+            self._require("and")
+            return And((low, self._compare(column, "<=", self._take())))
+        if self._accept("like"):
+            return self._like(column, self._take())
+        raise self._expected("a comparison, `in`, `between`, `is` or `like`")
+
+    def _like(self, column: Column, token: _Token) -> Predicate:
+        if token.kind != "text":
+            raise self._expected("a pattern in single quotes", token)
+        if column.type != PrimitiveType("string"):
+            message = f"`{column.name}` is {type_text(column.type)}; `like` is for strings"
+            raise _failure(self._text, token.position, message)
+        prefix, rest = _prefix(_unquoted(token.text))
+        if rest == "%":
+            return StartsWith(column, prefix) if prefix else Not(IsNull(column))
+        if rest:
+            hint = "`_` and `%` stand for themselves after a backslash"
+            message = "a pattern is text that ends with one `%`"
+            raise _failure(self._text, token.position, message, hint)
+        return Compare(column, "=", prefix)
+
+    def _compare(self, column: Column, operator: str, token: _Token) -> Predicate:
+        value = self._value(column, token)
+        match operator:
+            case "<" | "<=" | "=":
+                return Compare(column, operator, value)
+            case "!=":
+                return Not(Compare(column, "=", value))
+            case ">":
+                return Not(Compare(column, "<=", value))
+            case _:
+                return Not(Compare(column, "<", value))
+
+    def _value(self, column: Column, token: _Token) -> Value:
+        if is_nested(column.type):
+            message = f"`{column.name}` is {type_text(column.type)}; only its null can be asked for"
+            raise _failure(self._text, token.position, message)
+        if token.text == "null" and token.kind == "keyword":
+            hint = f"write `{column.name} is null`"
+            raise _failure(self._text, token.position, "nothing compares with null", hint)
+        if token.kind not in ("text", "number", "bytes") and token.text not in ("true", "false"):
+            raise self._expected("a value", token)
+        try:
+            return _typed(column.type, token)
+        except (ValueError, ArithmeticError, struct.error) as error:
+            message = f"`{token.text}` is no {type_text(column.type)}, which `{column.name}` is"
+            raise _failure(self._text, token.position, message, _example(column.type)) from error
+
+    def _column(self) -> Column:
+        first = self._next
+        parts = [self._name()]
+        while self._accept("."):
+            parts.append(self._name())
+        name = ".".join(parts)
+        field = self._metadata.current_schema.field_named(name)
+        if field is not None:
+            self._check_place(name, first)
+            return Column(name, field.type, field.id)
+        return self._partition_field(name, first)
+
+    def _name(self) -> str:
+        token = self._take()
+        if token.kind not in ("word", "quoted"):
+            raise self._expected("a column", token)
+        return token.text.strip("`")
+
+    def _check_place(self, name: str, token: _Token) -> None:
+        """Lists and maps have no metrics of their parts."""
+        container = container_of(name, self._metadata.current_schema)
+        if container is not None:
+            hint = "conditions are on columns and on fields of structs"
+            message = f"`{name}` lies in a {container}"
+            raise _failure(self._text, token.position, message, hint)
+
+    def _partition_field(self, name: str, token: _Token) -> Column:
+        types = [
+            type_
+            for spec in self._metadata.partition_specs
+            for item, type_ in zip(
+                spec.fields, result_types(spec, self._metadata.schemas), strict=True
+            )
+            if item.name == name
+        ]
+        if not types:
+            raise self._unknown(name, token)
+        type_ = types[-1]
+        if type_ is None or any(other != type_ for other in types):
+            message = f"partition field `{name}` has no type that all specs agree on"
+            raise _failure(self._text, token.position, message, "use its source column")
+        return Column(name, type_, None)
+
+    def _unknown(self, name: str, token: _Token) -> UsageError:
+        names = [*_names(self._metadata.current_schema)]
+        names += [item.name for spec in self._metadata.partition_specs for item in spec.fields]
+        message = f"the table has no column `{name}`"
+        return _failure(self._text, token.position, message, near(name, names))
+
+
+def _names(schema: Schema) -> Iterator[str]:
+    return (schema.name_of(id_) or "" for id_ in schema.all_fields)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace("''", "'")
+
+
+def _prefix(pattern: str) -> tuple[str, str]:
+    """Return the text up to the first wildcard, and the pattern from there on."""
+    match = re.match(r"(?:[^%_\\]|\\.)*", pattern, re.DOTALL)
+    end = match.end() if match else 0
+    return re.sub(r"\\(.)", r"\1", pattern[:end], flags=re.DOTALL), pattern[end:]
+
+
+def _typed(type_: Type, token: _Token) -> Value:
+    """Return the value of a token. Raises: ValueError, ArithmeticError, struct.error."""
+    match type_:
+        case DecimalType(precision, scale):
+            value = Decimal(_of_kind("number", token))
+            if abs(unscaled_integer(value, scale)) >= 10**precision:
+                raise ValueError(token.text)
+            return value
+        case FixedType(length):
+            content = _bytes(token)
+            if len(content) != length:
+                raise ValueError(token.text)
+            return content
+        case PrimitiveType(name) if name in UNITS_PER_SECOND:
+            return _timestamp(name, _of_kind("text", token))
+        case PrimitiveType(name) if name in _PARSERS:
+            return _PARSERS[name](token)
+        case _:
+            raise ValueError(token.text)
+
+
+def _of_kind(kind: str, token: _Token) -> str:
+    if token.kind != kind:
+        raise ValueError(token.text)
+    return _unquoted(token.text) if kind == "text" else token.text
+
+
+def _integer(bits: int) -> Callable[[_Token], int]:
+    def parse(token: _Token) -> int:
+        """Read a whole number. Raises: ValueError, where it has more bits."""
+        value = int(_of_kind("number", token))
+        if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            raise ValueError(token.text)
+        return value
+
+    return parse
+
+
+def _single(token: _Token) -> float:
+    """Return a float, rounded as the column's own values are."""
+    value: float = struct.unpack("<f", struct.pack("<f", float(_of_kind("number", token))))[0]
+    return value
+
+
+def _bytes(token: _Token) -> bytes:
+    return bytes.fromhex(_of_kind("bytes", token)[2:-1])
+
+
+def _boolean(token: _Token) -> bool:
+    return _of_kind("keyword", token) == "true"
+
+
+def _timestamp(name: str, text: str) -> int:
+    """Return a timestamp, or a date for its midnight; a column without a zone takes no zone."""
+    text = text.strip().replace(" ", "T", 1)
+    if "T" not in text:
+        text += "T00:00"
+    if not name.startswith("timestamptz") and re.search(r"(Z|[+-]\d\d:\d\d)$", text):
+        raise ValueError(text)
+    return parse_timestamp(text, UNITS_PER_SECOND[name])
+
+
+_PARSERS: Mapping[str, Callable[[_Token], Any]] = {
+    "boolean": _boolean,
+    "int": _integer(32),
+    "long": _integer(64),
+    "float": _single,
+    "double": lambda token: float(_of_kind("number", token)),
+    "date": lambda token: parse_date(_of_kind("text", token)),
+    "time": lambda token: parse_clock(_of_kind("text", token), MICROS_PER_SECOND),
+    "string": lambda token: _of_kind("text", token),
+    "uuid": lambda token: from_json(PrimitiveType("uuid"), _of_kind("text", token)),
+    "binary": _bytes,
+}
+
+_EXAMPLES = {
+    "boolean": "true",
+    "int": "42",
+    "long": "42",
+    "float": "1.5",
+    "double": "1.5",
+    "date": "'2024-01-31'",
+    "time": "'23:59:59'",
+    "string": "'text'",
+    "uuid": "'f79c3e09-677c-4bbd-a479-3f349cb785e7'",
+    "binary": "x'00ff'",
+    **dict.fromkeys(("timestamp", "timestamp_ns"), "'2024-01-31T23:59:59'"),
+    **dict.fromkeys(("timestamptz", "timestamptz_ns"), "'2024-01-31T23:59:59Z'"),
+}
+
+
+def _example(type_: Type) -> str:
+    match type_:
+        case DecimalType(_, scale):
+            shown = f"{Decimal(1):.{scale}f}"
+        case FixedType(length):
+            shown = f"x'{'00' * length}'"
+        case PrimitiveType(name) if name in _EXAMPLES:
+            shown = _EXAMPLES[name]
+        case _:
+            return f"{type_text(type_)} compares with nothing; ask for `is null`"
+    return f"a value of {type_text(type_)} is written like {shown}"

@@ -1,0 +1,372 @@
+"""Avro object container files: header, inflated blocks, records by fastavro, and writing them."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from io import BytesIO
+from typing import Any
+
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.avro.compression import CODECS, deflate_block, inflate_block
+from icectl.files.avro.schema import PRIMITIVES, SCHEMAS, AvroType, damaged, parse_text
+from icectl.files.inflate import UnusuallyLargeError, most_inflated, spend, usual_left
+
+_MAGIC = b"Obj\x01"
+_ENCRYPTED_MAGIC = b"AGS1"
+_SYNC_SIZE = 16
+_RECORDS_ALWAYS = 65_536
+"""Records that a file may have beside one for each of its bytes: each names a file of its own."""
+
+_BATCH_BYTES = 2**20
+_LARGEST_RECORD = 8 * 2**20
+"""Bytes of a record that describes a file or a manifest; one of 10,000 columns has some 100 KiB."""
+
+
+@cache
+def _fastavro() -> Any:
+    """Import fastavro: few runs need it, and it takes a tenth of a short one."""
+    import fastavro
+
+    return fastavro
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFile:
+    """Header of a container file and where its blocks start."""
+
+    metadata: Mapping[str, str]
+    schema: AvroType
+    codec: str
+    sync_marker: bytes
+    content: bytes
+    first_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An inflated block."""
+
+    record_count: int
+    content: bytes
+
+
+def read_header(content: bytes, like: AvroFile | None = None) -> AvroFile:
+    """Read the header of a container file.
+
+    Where it says, byte for byte, what that of `like` says, nothing is parsed: the members are the
+    same objects.
+    Raises: CorruptTable R-008; Unsupported for an encrypted file or an unknown codec.
+    """
+    if like is not None and len(content) >= like.first_block:
+        at = like.first_block - _SYNC_SIZE
+        if content.startswith(like.content[:at]):
+            return replace(like, sync_marker=content[at : like.first_block], content=content)
+    if content[:4] == _ENCRYPTED_MAGIC:
+        raise Unsupported("the file is encrypted")  # R-195
+    if content[:4] != _MAGIC:
+        raise damaged("it is no Avro file")
+    stored, at = _read_metadata(content, 4)
+    if len(content) < at + _SYNC_SIZE or "avro.schema" not in stored:
+        raise damaged("its header is incomplete")
+    codec = stored.get("avro.codec", "null")
+    if codec not in CODECS:
+        raise Unsupported(f"the file is compressed with the unknown codec `{codec}`")
+    schema = parse_text(stored["avro.schema"])
+    marker = content[at : at + _SYNC_SIZE]
+    return AvroFile(stored, schema, codec, marker, content, at + _SYNC_SIZE)
+
+
+StoredBlock = tuple[int, int, int]
+"""Records by the block's own word; where its bytes start and end in the file."""
+
+
+def read_blocks(file: AvroFile, stored: Iterable[StoredBlock] | None = None) -> Iterator[Block]:
+    """Inflate all blocks, or those given, one by one; blocks without records are left out.
+
+    Raises: CorruptTable R-008, where they inflate to more than the file's size allows, too;
+    UnusuallyLargeError, within `usual_sizes`.
+    """
+    left = most_inflated(len(file.content))
+    for count, start, end in stored_blocks(file) if stored is None else stored:
+        block = _inflated(file.codec, file.content[start:end], left)
+        left -= len(block)
+        if count > len(block) or (block and not count):
+            raise damaged("a block has more records than bytes, or bytes without a record")
+        if count:
+            yield Block(count, block)
+
+
+def _inflated(codec: str, stored: bytes, left: int) -> bytes:
+    usual = usual_left()
+    if usual is None or usual >= left:
+        block = inflate_block(codec, stored, left)
+    else:
+        try:
+            block = inflate_block(codec, stored, usual)
+        except CorruptTable as error:  # or damaged: that is seen when it is read alone
+            raise UnusuallyLargeError from error
+    spend(len(block))
+    return block
+
+
+def stored_blocks(file: AvroFile) -> Iterator[StoredBlock]:
+    """Find the blocks; nothing is inflated.
+
+    Raises: CorruptTable R-008.
+    """
+    content, at = file.content, file.first_block
+    records_left = _RECORDS_ALWAYS + len(content)
+    while at < len(content):
+        count, at = read_long(content, at)
+        size, at = read_long(content, at)
+        end = at + size
+        if count < 0 or size < 0 or end + _SYNC_SIZE > len(content):
+            raise damaged("a block is longer than the file")
+        if content[end : end + _SYNC_SIZE] != file.sync_marker:
+            raise damaged("a sync marker is wrong")
+        records_left -= count
+        if records_left < 0:
+            raise damaged("it has more records than its size allows")
+        yield count, at, end
+        at = end + _SYNC_SIZE
+
+
+def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[Any, ...]]:
+    """Decode records to tuples of field values, by fastavro; logical types stay as stored.
+
+    Shape: one tuple per record in field order; records inside are dicts of field position.
+    Raises: CorruptTable R-008.
+    """
+    names = [str(at) for at in range(len(schema.fields))]
+    # One array of records is one call; a record would be one call each.
+    parsed = _fastavro_array(schema)
+    for block in blocks:
+        stream = BytesIO(write_long(block.record_count) + block.content + b"\0")
+        for record in _decode(stream, parsed, block.record_count):
+            yield tuple([record[name] for name in names])
+
+
+@lru_cache(SCHEMAS)
+def _fastavro_array(schema: AvroType) -> Any:
+    return _fastavro().parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
+
+
+def decode_fields(
+    schema: AvroType, positions: Sequence[int], blocks: Iterable[Block]
+) -> list[list[Any]]:
+    """Decode some fields of records, by fastavro; logical types stay as stored.
+
+    Shape: for each position a list of its values; records inside are dicts of field position.
+    Raises: CorruptTable R-008.
+    """
+    stored = list(blocks)
+    count = sum(block.record_count for block in stored)
+    content = b"".join([write_long(count), *(block.content for block in stored), b"\0"])
+    written = _fastavro_schema(schema, [0])
+    names = [str(at) for at in positions]
+    wanted = written | {"fields": [written["fields"][at] for at in positions]}
+    parsed, reader = (
+        _fastavro().parse_schema({"type": "array", "items": each}) for each in (written, wanted)
+    )
+    records = _decode(BytesIO(content), parsed, count, reader)
+    return [[record[name] for record in records] for name in names]
+
+
+_FAILURES = (
+    EOFError,
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    StopIteration,
+)
+"""What fastavro makes of damage."""
+
+
+def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]:
+    """Yield the records of a block as blocks of about a size, or of a record that is larger.
+
+    Raises: CorruptTable R-008.
+    """
+    if len(block.content) <= size_bytes:
+        yield block
+        return
+    written = _fastavro_schema(schema, [0])
+    parsed, passed = (
+        _fastavro().parse_schema(each) for each in (written, written | {"fields": []})
+    )
+    stream = BytesIO(block.content)
+    start = count = 0
+    for _ in range(block.record_count):
+        try:
+            _fastavro().schemaless_reader(stream, parsed, passed)
+        except _FAILURES as error:
+            raise damaged("a record cannot be decoded") from error
+        count += 1
+        if stream.tell() - start >= size_bytes:
+            yield Block(count, block.content[start : stream.tell()])
+            start, count = stream.tell(), 0
+    if count or start < len(block.content):
+        yield Block(count, block.content[start:])
+
+
+def in_batches(schema: AvroType, blocks: Iterable[Block]) -> Iterator[Sequence[Block]]:
+    """Yield blocks whose records fastavro can decode together within a bound of memory.
+
+    A value of it takes a hundred times the byte that is stored of it.
+    Raises: CorruptTable R-008, where a record alone has too many bytes for that.
+    """
+    batch: list[Block] = []
+    size = 0
+    for block in blocks:
+        for part in in_parts(schema, block, _BATCH_BYTES):
+            if len(part.content) > _LARGEST_RECORD:
+                raise damaged(f"a record of it has more than {_LARGEST_RECORD >> 20} MiB")
+            if batch and size + len(part.content) > _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+            batch.append(part)
+            size += len(part.content)
+    yield batch
+
+
+def _decode(stream: BytesIO, parsed: Any, record_count: int, reader: Any = None) -> list[Any]:
+    size = len(stream.getbuffer())
+    try:
+        records = _fastavro().schemaless_reader(stream, parsed, reader)
+    except _FAILURES as error:
+        raise damaged("a record cannot be decoded") from error
+    if stream.tell() != size or not isinstance(records, list) or len(records) != record_count:
+        raise damaged("a block is longer than its records")
+    return records
+
+
+def write_file(
+    schema: Mapping[str, Any],
+    metadata: Mapping[str, str],
+    blocks: Iterable[Block],
+    *,
+    codec: str,
+    sync_marker: bytes,
+) -> bytes:
+    """Write a container file; equal arguments give equal bytes."""
+    header = write_header(schema, metadata, codec=codec, sync_marker=sync_marker)
+    stored = (write_block(block, codec=codec, sync_marker=sync_marker) for block in blocks)
+    return b"".join([header, *stored])
+
+
+def write_header(
+    schema: Mapping[str, Any], metadata: Mapping[str, str], *, codec: str, sync_marker: bytes
+) -> bytes:
+    """Return the header of a container file; blocks with the same sync marker follow it."""
+    header = {"avro.schema": json.dumps(schema, separators=(",", ":")), "avro.codec": codec}
+    parts = [_MAGIC, write_long(len(header) + len(metadata))]
+    for key, value in {**header, **metadata}.items():
+        for text in (key.encode(), value.encode()):
+            parts += [write_long(len(text)), text]
+    return b"".join([*parts, b"\0", sync_marker])
+
+
+def write_block(block: Block, *, codec: str, sync_marker: bytes) -> bytes:
+    """Return a block of a container file as it is stored."""
+    stored = deflate_block(codec, block.content)
+    return b"".join([write_long(block.record_count), write_long(len(stored)), stored, sync_marker])
+
+
+def encode_records(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[bytes]:
+    """Encode records one by one, by fastavro; values are those of the types below logical ones."""
+    parsed = _fastavro().parse_schema(_without_logical(dict(schema)))
+    encoded = []
+    for record in records:
+        stream = BytesIO()
+        _fastavro().schemaless_writer(stream, parsed, record)
+        encoded.append(stream.getvalue())
+    return encoded
+
+
+def _without_logical(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            key: _without_logical(value) for key, value in schema.items() if key != "logicalType"
+        }
+    return [_without_logical(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _fastavro_schema(part: AvroType, counter: list[int]) -> Any:
+    """The schema for fastavro: names by position, no logical types, so nothing is converted."""
+    if part.kind == "union":
+        return [_fastavro_schema(branch, counter) for branch in part.parts]
+    if part.kind in ("array", "map"):
+        of = "items" if part.kind == "array" else "values"
+        return {"type": part.kind, of: _fastavro_schema(part.parts[0], counter)}
+    if part.kind in PRIMITIVES:
+        return part.kind
+    counter[0] += 1
+    named: dict[str, Any] = {"type": part.kind, "name": f"n{counter[0]}"}
+    if part.kind == "record":
+        named["fields"] = [
+            {"name": str(at), "type": _fastavro_schema(field.type, counter)}
+            for at, field in enumerate(part.fields)
+        ]
+    elif part.kind == "enum":
+        named["symbols"] = list(part.symbols)
+    else:
+        named["size"] = part.size
+    return named
+
+
+def read_long(content: bytes, at: int) -> tuple[int, int]:
+    """Read one zigzag number; returns it and where it ends.
+
+    Raises: CorruptTable R-008.
+    """
+    value = shift = 0
+    while True:
+        if at >= len(content) or shift > 63:
+            raise damaged("a number is damaged")
+        byte = content[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if value >= 2**64:
+        raise damaged("a number is damaged")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def write_long(value: int) -> bytes:
+    """Encode one zigzag number."""
+    left = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while left >= 0x80:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)
+
+
+def _read_metadata(content: bytes, at: int) -> tuple[dict[str, str], int]:
+    stored: dict[str, str] = {}
+    while True:
+        count, at = read_long(content, at)
+        if count == 0:
+            return stored, at
+        if count < 0:
+            _, at = read_long(content, at)
+        for _ in range(abs(count)):
+            key, at = _read_text(content, at)
+            stored[key], at = _read_text(content, at)
+
+
+def _read_text(content: bytes, at: int) -> tuple[str, int]:
+    size, at = read_long(content, at)
+    if not 0 <= size <= len(content) - at:
+        raise damaged("its header is incomplete")
+    try:
+        return content[at : at + size].decode(), at + size
+    except UnicodeDecodeError as error:
+        raise damaged("its header is no text") from error

@@ -1,0 +1,192 @@
+"""Writer schemas of Avro files, as a tree of this package's own.
+
+Columns are found in it by field id (R-008), and both decoders, fastavro and the compiled scan,
+start from the same checked description.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from icectl.errors import CorruptTable
+from icectl.format.json_members import parse_json
+
+_MAX_DEPTH = 32
+_MAX_WEIGHT = 20_000
+"""Nodes of a schema with names written out: two thousand partition fields are fine, forty records
+that each hold the one before twice are not."""
+
+SCHEMAS = 64
+"""Parsed schemas that are remembered: the manifests of a table have few different ones."""
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_SMALLEST = {"null": 0, "float": 4, "double": 8}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AvroType:
+    """One node of a writer schema; only the members of its kind are filled. Equals itself only."""
+
+    kind: str
+    logical: str | None = None
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    fields: tuple["AvroField", ...] = ()
+    parts: tuple["AvroType", ...] = ()
+    """Items of an array, values of a map, branches of a union."""
+    weight: int = 1
+    """Nodes in all, names written out."""
+    height: int = 1
+
+    @property
+    def null_branch(self) -> int | None:
+        """Position of null in a union of null and one other type (R-098); else None."""
+        kinds = [part.kind for part in self.parts]
+        if self.kind == "union" and len(kinds) == 2 and kinds.count("null") == 1:
+            return kinds.index("null")
+        return None
+
+    @property
+    def present(self) -> "AvroType":
+        """The type of values that are not null."""
+        null = self.null_branch
+        return self if null is None else self.parts[1 - null]
+
+
+@dataclass(frozen=True, slots=True)
+class AvroField:
+    """One field of a record with its Iceberg field id, where it has one."""
+
+    name: str
+    field_id: int | None
+    type: AvroType
+
+
+@lru_cache(SCHEMAS)
+def parse_text(stored: str) -> AvroType:
+    """Parse a writer schema as a file has it. Raises: CorruptTable R-008."""
+    try:
+        return parse_schema(parse_json(stored))
+    except ValueError as error:
+        raise damaged("its schema is no JSON") from error
+
+
+def parse_schema(stored: Any) -> AvroType:
+    """Parse a writer schema; named types are written out where they are used.
+
+    Raises: CorruptTable R-008.
+    """
+    try:
+        parsed = _parse(stored, {}, 0)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise damaged("its schema is no Avro schema") from error
+    if parsed.kind != "record":
+        raise damaged("its schema is no record")
+    return parsed
+
+
+def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
+    if depth > _MAX_DEPTH:
+        raise damaged("its schema is nested too deeply")
+    if isinstance(stored, str):
+        return AvroType(stored) if stored in PRIMITIVES else named[stored]
+    if isinstance(stored, list):
+        branches = tuple(_parse(part, named, depth + 1) for part in stored)
+        return _nested(AvroType("union", parts=branches))
+    kind = stored["type"]
+    if not isinstance(kind, str):
+        return _parse(kind, named, depth + 1)
+    if kind in ("array", "map"):
+        return _parse_collection(kind, stored, named, depth)
+    if kind in PRIMITIVES:
+        return AvroType(kind, stored.get("logicalType"))
+    return _parse_named(kind, stored, named, depth)
+
+
+def _parse_named(
+    kind: str, stored: Mapping[str, Any], named: dict[str, AvroType], depth: int
+) -> AvroType:
+    if kind == "record":
+        parsed = _nested(AvroType(kind, fields=_parse_fields(stored["fields"], named, depth)))
+    elif kind == "enum":
+        parsed = AvroType(kind, symbols=tuple(str(symbol) for symbol in stored["symbols"]))
+    elif kind == "fixed":
+        parsed = AvroType(kind, stored.get("logicalType"), size=_natural(stored["size"]))
+    else:
+        return named[kind]
+    if "name" in stored:
+        named[str(stored["name"])] = parsed
+    return parsed
+
+
+def _parse_collection(
+    kind: str, stored: Mapping[str, Any], named: dict[str, AvroType], depth: int
+) -> AvroType:
+    part = _parse(stored["items" if kind == "array" else "values"], named, depth + 1)
+    if kind == "array" and _smallest(part) == 0:
+        raise damaged("its schema has an array of items without bytes")
+    return _nested(AvroType(kind, stored.get("logicalType"), parts=(part,)))
+
+
+def _nested(parsed: AvroType) -> AvroType:
+    """Return the type with its weight and height, which are bounded."""
+    inner = [*parsed.parts, *(field.type for field in parsed.fields)]
+    weight = 1 + sum(part.weight for part in inner)
+    height = 1 + max((part.height for part in inner), default=0)
+    if weight > _MAX_WEIGHT or height > _MAX_DEPTH:
+        raise damaged("its schema is nested too deeply")
+    return replace(parsed, weight=weight, height=height)
+
+
+def _parse_fields(
+    stored: Sequence[Mapping[str, Any]], named: dict[str, AvroType], depth: int
+) -> tuple[AvroField, ...]:
+    return tuple(
+        AvroField(
+            str(field["name"]),
+            None if field.get("field-id") is None else _natural(field["field-id"]),
+            _parse(field["type"], named, depth + 1),
+        )
+        for field in stored
+    )
+
+
+def _natural(stored: Any) -> int:
+    if not isinstance(stored, int) or not 0 <= stored < 2**31:
+        raise damaged("its schema is no Avro schema")
+    return stored
+
+
+def _smallest(part: AvroType) -> int:
+    """Fewest bytes that a value can take."""
+    if part.kind == "record":
+        return sum(_smallest(field.type) for field in part.fields)
+    if part.kind == "fixed":
+        return part.size
+    return _SMALLEST.get(part.kind, 1)
+
+
+def fields_by_id(
+    record: AvroType, ids_by_name: Mapping[str, int], *, to_show: bool = False
+) -> Mapping[int, int]:
+    """Return positions of a record's fields by field id; by name where the record carries no ids.
+
+    What is only shown may have two fields with one id: the one of the right name counts.
+    Raises: CorruptTable R-008 where two fields have one id.
+    """
+    if any(field.field_id is not None for field in record.fields):
+        found = [(field.field_id, at) for at, field in enumerate(record.fields)]
+    else:
+        found = [(ids_by_name.get(field.name), at) for at, field in enumerate(record.fields)]
+    if to_show:
+        found.sort(key=lambda pair: ids_by_name.get(record.fields[pair[1]].name) == pair[0])
+    positions = {field_id: at for field_id, at in found if field_id is not None}
+    if not to_show and len(positions) != sum(field_id is not None for field_id, _ in found):
+        raise damaged("two fields of its schema have one id")
+    return positions
+
+
+def damaged(what: str) -> CorruptTable:
+    """Return the error for bytes that are no valid Avro data."""
+    return CorruptTable(f"the Avro file is damaged: {what}", rule="R-008")  # R-008

@@ -1,0 +1,72 @@
+"""Building the loops of loops.c: done by an installation, and by hand in a checkout without one.
+
+    python -m icectl.files.build_loops
+
+A compiler of the machine does it, the one that CC names, cc, gcc or clang, and where none of them
+works that of the package `ziglang`, which an installation fetches for the time it takes.
+"""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from icectl.files.compiled import SOURCE, library_name
+
+_FLAGS = ("-O3", "-shared", "-fPIC", "-fvisibility=hidden")
+_HAVE_ZIG = {
+    "Linux": {"x86_64", "aarch64", "armv7l", "i686", "ppc64le", "riscv64", "s390x"},
+    "Darwin": {"x86_64", "arm64"},
+    "Windows": {"AMD64", "ARM64"},
+}
+"""Systems and processors that there is a `ziglang` for."""
+
+
+def packaged_compilers() -> Sequence[str]:
+    """Return the packages that an installation needs to build: none where a compiler works."""
+    with tempfile.TemporaryDirectory() as folder:
+        if build(Path(folder)) is not None:
+            return []
+    return ["ziglang"] if platform.machine() in _HAVE_ZIG.get(platform.system(), ()) else []
+
+
+def build(folder: Path = SOURCE.parent) -> Path | None:
+    """Build the library into a folder; None where no compiler does it."""
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        made = Path(own) / library_name()
+        cache = {"ZIG_GLOBAL_CACHE_DIR": own, "ZIG_LOCAL_CACHE_DIR": own}
+        for compiler in _compilers():
+            command = [*compiler, *_FLAGS, "-o", str(made), str(SOURCE)]
+            try:
+                ended = subprocess.run(  # noqa: S603 - a compiler, by its usual name
+                    command, env={**os.environ, **cache}, capture_output=True, check=False
+                )
+            except OSError:  # there is none of this name
+                continue
+            if ended.returncode == 0 and made.exists():
+                return made.replace(folder / made.name)
+    return None
+
+
+def _compilers() -> Iterator[Sequence[str]]:
+    named = shlex.split(os.environ.get("CC", ""))
+    yield from (command for command in (named, ["cc"], ["gcc"], ["clang"]) if command)
+    yield [sys.executable, "-P", "-m", "ziglang", "cc"]
+
+
+def main() -> int:
+    """Build them where they are loaded from, and remove older ones."""
+    library = build()
+    for other in SOURCE.parent.glob("loops-*.so"):
+        if library is not None and other != library:
+            other.unlink()
+    sys.stdout.write(f"{library or 'no compiler was found'}\n")
+    return 0 if library else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

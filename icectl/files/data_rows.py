@@ -1,0 +1,148 @@
+"""The common part of readers of all formats: batches with their place, and columns by field id."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as arrow_types
+
+from icectl.files.arrow_failures import reading_data_file
+from icectl.files.parquet.schema import child_fields, field_id
+
+LARGEST_BATCH_ROWS = 131_072
+LARGEST_BATCH_BYTES = 32 * 2**20
+"""What one batch aims at, decoded; a row that is wider is a batch of its own."""
+_WIDE_ROW_BYTES = 1024
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Consecutive rows of a file; `first_row` is the position of the first one in the file."""
+
+    first_row: int
+    batch: pa.RecordBatch
+
+    def check(self) -> None:
+        """Look at each value, which reading does not: rows may be copied whatever they are.
+
+        Raises: CorruptTable R-099, where text is no UTF-8 or a decimal has too many digits.
+        """
+        for column in self.batch.columns:
+            check_values(column)
+
+
+def check_values(column: pa.Array) -> None:
+    """Look at each value of a column. Raises: CorruptTable R-099, as FileRows.check."""
+    with reading_data_file("data"):
+        column.validate(full=not _is_ascii(column))
+
+
+def _is_ascii(column: pa.Array) -> bool:
+    """Whether a text column has nothing but ASCII, which takes a tenth of the look at each text."""
+    if column.type != pa.string():
+        return False
+    _, offsets, text = column.buffers()
+    if offsets is None or text is None:
+        return False
+    first, last = (
+        np.frombuffer(offsets, np.int32)[at] for at in (column.offset, column.offset + len(column))
+    )
+    octets = np.frombuffer(text, np.int8, count=last - first, offset=first)
+    return not len(octets) or bool(octets.min() >= 0)
+
+
+def chosen(schema: pa.Schema, field_ids: Collection[int] | None) -> list[int]:
+    """Return positions of the top-level fields that have one of these ids, at any depth.
+
+    None is all.
+    """
+    if field_ids is None:
+        return list(range(len(schema)))
+    wanted = frozenset(field_ids)
+    return [at for at, field in enumerate(schema) if not wanted.isdisjoint(ids_of(field))]
+
+
+def ids_of(field: pa.Field) -> Iterator[int]:
+    """Yield the ids of a field and of all fields inside it."""
+    number = field_id(field)
+    if number is not None:
+        yield number
+    for child in child_fields(field.type):
+        yield from ids_of(child)
+
+
+def batch_rows(row_count: int, size_bytes: int) -> int:
+    """Return how many rows a batch may have where `row_count` of them take `size_bytes`."""
+    bounded = LARGEST_BATCH_BYTES * row_count // max(size_bytes, 1)
+    return max(1, min(LARGEST_BATCH_ROWS, bounded))
+
+
+def let_go(batch: pa.RecordBatch) -> None:
+    """Return what decoding a batch of wide rows took; Arrow keeps some of it for later."""
+    if batch.nbytes > _WIDE_ROW_BYTES * batch.num_rows:
+        pa.default_memory_pool().release_unused()
+
+
+def typed_batch(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
+    """Return the batch of these columns in the types, and with the ids, of a schema."""
+    if not columns:
+        rows = pa.Array.from_buffers(pa.struct([]), row_count, [None])
+        return pa.RecordBatch.from_struct_array(rows)
+    kinds = zip(columns, schema.types, strict=True)
+    return pa.RecordBatch.from_arrays([retype_array(*pair) for pair in kinds], schema=schema)
+
+
+def flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array of values that hold no others in another type, as retype_array does."""
+    if arrow_types.is_decimal(kind) and not arrow_types.is_decimal(array.type):
+        words = b"".join(_sixteen_bytes(value) for value in array.to_pylist())
+        values = pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(words)])
+    elif arrow_types.is_timestamp(kind) and arrow_types.is_timestamp(array.type):
+        counts = array.cast(pa.int64()).fill_null(0).to_numpy()
+        factor = _PER_SECOND[array.type.unit] // _PER_SECOND[kind.unit]
+        values = pa.array(counts // factor).cast(kind)
+    else:
+        return array.cast(kind)
+    return pc.if_else(array.is_valid(), values, pa.scalar(None, kind))
+
+
+Flat = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Makes values that hold no others those of another type."""
+
+
+def retype_array(array: pa.Array, kind: pa.DataType, flat: Flat = flat_retyped) -> pa.Array:
+    """Return the array in another type that holds the same values, at any depth.
+
+    A list of records of a key and a value becomes a map. By `flat_retyped` bytes become decimals;
+    what timestamps have beyond their unit is cut off, downward.
+    """
+    if array.type.equals(kind):
+        return array
+    if arrow_types.is_struct(kind):
+        children = [
+            retype_array(child, field.type, flat)
+            for child, field in zip(array.flatten(), kind, strict=True)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
+    if arrow_types.is_map(kind):
+        is_map = arrow_types.is_map(array.type)
+        parts = [array.keys, array.items] if is_map else array.values.flatten()
+        pairs = zip(parts, (kind.key_type, kind.item_type), strict=True)
+        keys, items = (retype_array(part, inner, flat) for part, inner in pairs)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, kind, mask=_mask(array))
+    if arrow_types.is_list(kind):
+        values = retype_array(array.values, kind.value_type, flat)
+        return pa.ListArray.from_arrays(array.offsets, values, kind, mask=_mask(array))
+    return flat(array, kind)
+
+
+def _sixteen_bytes(stored: bytes | None) -> bytes:
+    return int.from_bytes(stored or b"", "big", signed=True).to_bytes(16, "little", signed=True)
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None

@@ -1,0 +1,287 @@
+"""Manifests that manifest lists name: bytes to RawEntries and back.
+
+Those of Avro are told from those of Parquet by their first bytes. Avro has two ends behind
+read_manifest and write_manifest: the compiled scan, and fastavro where that was not built or the
+schema is unusual.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, groupby
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.rows import RawEntries
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.errors import CorruptTable
+from icectl.files.avro.container import (
+    AvroFile,
+    Block,
+    StoredBlock,
+    read_blocks,
+    read_header,
+    stored_blocks,
+)
+from icectl.files.manifest.fixed_partitions import has_lengths, stored_layout
+from icectl.files.manifest.header import header_of, spec_field_ids
+from icectl.files.manifest.layout import ManifestLayout, partition_order
+from icectl.files.manifest.parquet import MAGIC, ParquetManifest
+from icectl.files.manifest.records import Order, decode_columns
+from icectl.files.manifest.scan import UnusualSchemaError, scan_columns
+from icectl.files.manifest.write import write_manifest
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestHeader, Status
+from icectl.format.partition import PartitionSpec
+
+__all__ = ["read_manifest", "read_manifests", "write_manifest"]
+
+_SCHEMA = pa.schema([*PLANNING, *CARRIED])
+_ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
+_READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
+"""Inheritance of the first needs the second."""
+
+_WORTH_THREADS = 2**20
+"""Bytes as stored from which a manifest is decoded by several threads."""
+
+_SHARED_ROWS = 2**17
+"""Rows of a column of nulls that is made once: 1 MiB of numbers."""
+
+_FORMATS = {format_.name: format_ for format_ in FileFormat}
+
+
+def read_manifest(
+    content: bytes, *, columns: frozenset[str], manifest: int, spec: PartitionSpec | None
+) -> tuple[ManifestHeader, RawEntries]:
+    """Read the entries of a manifest.
+
+    Shape: content, status, spec_id, manifest and manifest_pos, and the columns asked for;
+    record_count comes with first_row_id, sequence_number with file_sequence_number. `manifest`
+    fills the column of that name. `spec` is the one that the manifest list names; without it the
+    manifest's own word is taken.
+    Order: as stored.
+    Raises: CorruptTable R-008, R-060 to R-064, R-068, R-212; Unsupported for an encrypted manifest.
+    """
+    (header,), rows = read_manifests([content], columns=columns, manifests=[manifest], spec=spec)
+    return header, rows
+
+
+def read_manifests(
+    contents: Sequence[bytes],
+    *,
+    columns: frozenset[str],
+    manifests: Sequence[int],
+    spec: PartitionSpec | None,
+    threads: int = 1,
+) -> tuple[Sequence[ManifestHeader], RawEntries]:
+    """Read the entries of several manifests into one table; those alike are decoded as one.
+
+    A large one alone may take several `threads`.
+    Shape: as read_manifest, `manifests` filling the column of that name.
+    Order: that of `contents`, then as stored.
+    Raises: as read_manifest.
+    """
+    wanted = _ALWAYS | columns | {_READ_ALONG[name] for name in columns if name in _READ_ALONG}
+    names = [name for name in _SCHEMA.names if name in wanted]
+    opened: list[_Opened] = []
+    for content, manifest in zip(contents, manifests, strict=True):
+        opened.append(_open(content, manifest, spec, opened[-1] if opened else None))
+    groups = groupby(opened, lambda one: one.form)
+    parts = [_read(list(alike), names, threads) for _, alike in groups]
+    return [one.header for one in opened], RawEntries(pa.concat_tables(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A manifest of which only the header was read, and how it is decoded.
+
+    `form` is what manifests that are decoded as one have in common.
+    """
+
+    file: AvroFile | ParquetManifest
+    form: tuple[ManifestLayout | ParquetManifest, Order, ManifestContent]
+    header: ManifestHeader
+    manifest: int
+    spec_id: int
+
+
+def _open(
+    content: bytes, manifest: int, spec: PartitionSpec | None, like: _Opened | None
+) -> _Opened:
+    if content[: len(MAGIC)] == MAGIC:
+        file = ParquetManifest(content)
+        return _opened(file, file, file.header(), file.partition_field_ids, manifest, spec)
+    before = like.file if like is not None and isinstance(like.file, AvroFile) else None
+    avro = read_header(content, before)
+    layout = stored_layout(avro)
+    is_alike = before is not None and avro.metadata is before.metadata
+    if like is not None and is_alike and like.form[0] is layout:
+        return replace(like, file=avro, manifest=manifest)
+    stored_ids = [field.field_id for field in layout.partition.fields]
+    return _opened(avro, layout, _header(avro, layout), stored_ids, manifest, spec)
+
+
+def _opened(
+    file: AvroFile | ParquetManifest,
+    layout: ManifestLayout | ParquetManifest,
+    header: ManifestHeader,
+    stored_ids: Sequence[int | None],
+    manifest: int,
+    spec: PartitionSpec | None,
+) -> _Opened:
+    order = partition_order(stored_ids, spec_field_ids(header, spec))
+    spec_id = spec.spec_id if spec is not None else header.spec_id or 0
+    return _Opened(file, (layout, order, header.content), header, manifest, spec_id)
+
+
+def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Table:
+    """Return the entries of manifests of one form."""
+    layout, order, _ = alike[0].form
+    stored = [name for name in names if name == "partition_key" or name in layout.columns]
+    decoded: Mapping[str, pa.Array | pa.ChunkedArray]
+    if isinstance(layout, ParquetManifest):  # of a form of its own
+        counts = [layout.row_count]
+        decoded = layout.decode(stored, order)
+    else:
+        files = [one.file for one in alike if isinstance(one.file, AvroFile)]
+        stored_as = [(file, list(stored_blocks(file))) for file in files]
+        counts = [sum(count for count, _, _ in found) for _, found in stored_as]
+        decoded = _decode_avro(layout, stored_as, stored, order, threads)
+    starts = np.cumsum(counts) - counts
+    made = {
+        "spec_id": np.repeat([one.spec_id for one in alike], counts),
+        "manifest": np.repeat([one.manifest for one in alike], counts),
+        "manifest_pos": np.arange(sum(counts)) - np.repeat(starts, counts),
+    }
+    return _finish(names, decoded, alike[0].header, made)
+
+
+def _decode_avro(
+    layout: ManifestLayout,
+    stored_as: Sequence[tuple[AvroFile, Sequence[StoredBlock]]],
+    columns: Sequence[str],
+    order: Order,
+    threads: int,
+) -> Mapping[str, pa.Array | pa.ChunkedArray]:
+    try:
+        return scan_columns(layout, _parts(stored_as, threads), columns, order)
+    except UnusualSchemaError:
+        (blocks,) = _parts(stored_as, 1)
+        return decode_columns(layout, blocks, columns, order)
+
+
+def _parts(
+    stored: Sequence[tuple[AvroFile, Sequence[StoredBlock]]], count: int
+) -> Sequence[Iterable[Block]]:
+    """Return the blocks of some manifests in their order.
+
+    Those of a large one alone in several parts.
+    """
+    if len(stored) == 1:
+        ((file, blocks),) = stored
+        if count > 1 and len(blocks) > 1 and len(file.content) >= _WORTH_THREADS:
+            length = -(-len(blocks) // count)
+            starts = range(0, len(blocks), length)
+            return [read_blocks(file, blocks[start : start + length]) for start in starts]
+    return [chain.from_iterable(read_blocks(*one) for one in stored)]
+
+
+def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
+    header = header_of(
+        file.metadata,
+        codec=file.codec,
+        # Some writers leave all of R-060 out; version 1 has no content in its files.
+        assumed_version=1 if "content" not in layout.columns else 2,
+        partition_record=tuple(
+            (field.field_id, field.type.present.kind) for field in layout.partition.fields
+        ),
+        unknown_field_ids=layout.unknown_field_ids,
+    )
+    return replace(header, has_lengths_of_fixed=has_lengths(file, layout))
+
+
+def _finish(
+    names: Sequence[str],
+    decoded: Mapping[str, pa.Array | pa.ChunkedArray],
+    header: ManifestHeader,
+    made: Mapping[str, npt.NDArray[np.int64]],
+) -> pa.Table:
+    """Check the decoded columns and give them the types of the entries table."""
+    row_count = len(decoded["status"])
+    columns = []
+    for name in names:
+        field = _SCHEMA.field(name)
+        if name in made:
+            column = pa.array(made[name], pa.int32())
+        elif name == "content" and name not in decoded:
+            column = _implied_content(header, row_count)
+        elif name not in decoded:
+            column = _nulls(row_count, field.type)
+        elif name == "file_format":
+            column = _formats(decoded[name])
+        else:
+            column = _typed(name, decoded[name], field.type)
+        if not field.nullable and column.null_count:
+            raise CorruptTable(f"an entry has no {name}", rule="R-063")  # R-063
+        columns.append(column)
+    table = pa.Table.from_arrays(columns, schema=pa.schema([_SCHEMA.field(n) for n in names]))
+    _check_codes(table)
+    return table
+
+
+def _nulls(row_count: int, type_: pa.DataType) -> pa.Array:
+    """Return a column of nulls; those of many manifests share their memory."""
+    if row_count > _SHARED_ROWS:
+        return pa.nulls(row_count, type_)
+    return _shared_nulls(type_).slice(0, row_count)
+
+
+@lru_cache
+def _shared_nulls(type_: pa.DataType) -> pa.Array:
+    return pa.nulls(_SHARED_ROWS, type_)
+
+
+def _implied_content(header: ManifestHeader, row_count: int) -> pa.Array:
+    if header.content != ManifestContent.DATA:
+        raise CorruptTable("entries of a delete manifest have no content", rule="R-063")  # R-063
+    return pa.repeat(pa.scalar(Content.DATA, pa.int8()), row_count)  # R-004
+
+
+def _typed(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if column.type == type_:
+        return column
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise CorruptTable(f"a value of {name} is out of range", rule="R-063") from error  # R-063
+
+
+def _formats(column: pa.Array) -> pa.Array:
+    """Codes of file format names, compared without case."""
+    encoded = column.dictionary_encode()
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    return pa.chunked_array(
+        [
+            pa.array(
+                [
+                    None if name is None else _FORMATS.get(name.upper(), FileFormat.UNKNOWN)
+                    for name in chunk.dictionary.to_pylist()
+                ],
+                pa.int8(),
+            ).take(chunk.indices)
+            for chunk in chunks
+        ],
+        pa.int8(),
+    )
+
+
+def _check_codes(table: pa.Table) -> None:
+    for name, largest, rule in (
+        ("status", max(Status), "R-064"),  # R-064
+        ("content", Content.EQUALITY_DELETES, "R-063"),  # R-063
+    ):
+        smallest, greatest = pc.min_max(table[name]).as_py().values()
+        if table.num_rows and not 0 <= smallest <= greatest <= largest:
+            raise CorruptTable(f"an entry has an unknown {name}", rule=rule)

@@ -1,0 +1,268 @@
+"""Moving live entries from one manifest into others: as bytes where their files are stored alike,
+else decoded and encoded anew."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.columns.values import Integers
+from icectl.entries.rows import Entries, RawEntries, numbers
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.schemes import with_whole_locations
+from icectl.files import compiled
+from icectl.files.avro import scan as avro_scan
+from icectl.files.avro.container import AvroFile, read_blocks, read_header
+from icectl.files.avro.schema import SCHEMAS, AvroType
+from icectl.files.manifest.fixed_partitions import stored_layout
+from icectl.files.manifest.header import check_known
+from icectl.files.manifest.layout import ManifestLayout
+from icectl.files.manifest.manifest import read_manifest
+from icectl.files.manifest.parquet import MAGIC
+from icectl.files.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
+from icectl.files.manifest.write import ManifestForm, encode_entries
+from icectl.format.manifest import FileFormat
+
+Moved = tuple[int, memoryview, Integers]
+"""A piece's number, encoded entries for it, and where each of them ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestatedValues:
+    """The values that are written anew for chosen entries, and which of them are not null.
+
+    The columns are those of STATED, one value for each chosen entry.
+    """
+
+    values: Mapping[str, Integers]
+    valid: Mapping[str, npt.NDArray[np.uint8]]
+
+
+STATED = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+"""Columns of an entry that may change when it moves to another manifest (R-042, R-043, R-103)."""
+_PIECES = ("file_start", "row_id_start", "row_id_end", "file_end")
+"""Positions in a block: the record of the file, and the first row id inside it."""
+_PLACES = ColumnPlaces([*_PIECES], [], [], [], [], [])
+_LONGEST_NUMBER = 11
+"""Bytes of a number and its union branch."""
+
+
+@lru_cache(SCHEMAS)
+def can_carry(source: ManifestLayout, target: ManifestLayout) -> bool:
+    """Return whether the records of files in one manifest are, byte for byte, records of the other.
+
+    Names and documentation may differ, field ids may not (R-008).
+    """
+    return bool(_shape(source.data_file) == _shape(target.data_file))
+
+
+def _shape(type_: AvroType) -> Any:
+    return (
+        type_.kind,
+        type_.logical,
+        type_.size,
+        type_.symbols,
+        tuple((field.field_id, _shape(field.type)) for field in type_.fields),
+        tuple(map(_shape, type_.parts)),
+    )
+
+
+class CarriedEntries:
+    """The entries of one batch of blocks, as bytes; valid until the next batch is asked for.
+
+    `first` is the number of the first of them in the manifest, `count` how many there are.
+    """
+
+    def __init__(
+        self, program: Integers, buffer: npt.NDArray[np.uint8], pieces: Integers, first: int
+    ) -> None:
+        self._program = program
+        self._buffer = buffer
+        self._pieces = pieces
+        self.first = first
+        self.count = pieces.shape[1]
+
+    def encode(
+        self, rows: Integers, restated: RestatedValues
+    ) -> tuple[npt.NDArray[np.uint8], Integers]:
+        """Return the chosen entries, counted from the first of the batch, and where each ends.
+
+        Order: that of `rows`; `restated` has the same.
+        """
+        pieces = np.ascontiguousarray(self._pieces[:, rows])
+        values = np.array([restated.values[name] for name in STATED], np.int64)
+        valid = np.array([restated.valid[name] for name in STATED], np.uint8)
+        size = int((pieces[3] - pieces[0]).sum()) + len(rows) * _LONGEST_NUMBER * len(STATED)
+        output = np.empty(size, np.uint8)
+        row_ends = np.empty(len(rows), np.int64)
+        used = avro_scan.splice(
+            self._buffer,
+            self._program,
+            pieces,
+            values.reshape(len(STATED), len(rows)),
+            valid.reshape(len(STATED), len(rows)),
+            output,
+            row_ends,
+        )
+        return output[:used], row_ends
+
+
+def move_entries(
+    content: bytes, entries: Entries, pieces: Integers, form: ManifestForm
+) -> Iterator[Moved]:
+    """Encode entries of a manifest as ones of other manifests (R-043, R-069).
+
+    `entries` are some of the manifest's own, inherited, in its order, with the status that they
+    get; `pieces` numbers the piece that each goes to. Entries of a piece keep their order.
+    Raises: Unsupported for stored fields that would be lost; CorruptTable.
+    """
+    if content[: len(MAGIC)] == MAGIC:
+        yield from _encoded(content, entries, pieces, form)
+        return
+    file = read_header(content)
+    source, target = stored_layout(file), form.layout
+    check_known(source.unknown_field_ids)
+    if can_carry(source, target) and compiled.loops() is not None:
+        for batch in carry(file, source, target):
+            yield from _carried(batch, entries, pieces)
+    else:
+        yield from _encoded(content, entries, pieces, form)
+
+
+def _carried(batch: CarriedEntries, entries: Entries, pieces: Integers) -> Iterator[Moved]:
+    """Yield the entries that lie in one batch."""
+    positions = numbers(entries, "manifest_pos")
+    start, stop = np.searchsorted(positions, [batch.first, batch.first + batch.count])
+    order = start + np.argsort(pieces[start:stop], kind="stable")
+    if len(order):
+        restated = RestatedValues(
+            {name: _values(entries, name, order) for name in STATED},
+            {name: _valid(entries, name, order) for name in STATED},
+        )
+        encoded, row_ends = batch.encode(positions[order] - batch.first, restated)
+        yield from _by_piece(encoded.data, row_ends, pieces[order])
+
+
+def _values(entries: Entries, name: str, order: Integers) -> Integers:
+    column = entries.table[name]
+    filled = pc.fill_null(column, 0) if column.null_count else column
+    return np.asarray(filled.to_numpy(), np.int64)[order]
+
+
+def _valid(entries: Entries, name: str, order: Integers) -> npt.NDArray[np.uint8]:
+    column = entries.table[name]
+    if not column.null_count:
+        return np.ones(len(order), np.uint8)
+    return np.asarray(column.is_valid().to_numpy(), np.uint8)[order]
+
+
+def _encoded(
+    content: bytes, entries: Entries, pieces: Integers, form: ManifestForm
+) -> Iterator[Moved]:
+    """Yield all entries, decoded and encoded."""
+    header, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
+    check_known(header.unknown_field_ids)
+    order = np.argsort(pieces, kind="stable")
+    if header.file_format is FileFormat.PARQUET:
+        stored = RawEntries(with_whole_locations(form.table_location, "", stored.table))
+    table = stored.table.take(pa.array(numbers(entries, "manifest_pos")[order]))
+    for name in STATED:
+        at, field = table.schema.get_field_index(name), table.schema.field(name)
+        values = pa.array(_values(entries, name, order), mask=_valid(entries, name, order) == 0)
+        table = table.set_column(at, field, values.cast(field.type))
+    sorted_pieces, done = pieces[order], 0
+    for encoded, row_ends in encode_entries(RawEntries(table), form):
+        count = len(row_ends)
+        yield from _by_piece(memoryview(encoded), row_ends, sorted_pieces[done : done + count])
+        done += count
+
+
+def _by_piece(encoded: memoryview, row_ends: Integers, pieces: Integers) -> Iterator[Moved]:
+    """Cut encoded entries where their piece changes."""
+    cuts = np.flatnonzero(np.diff(pieces)) + 1
+    start = first = 0
+    for last in [*cuts.tolist(), len(pieces)]:
+        end = int(row_ends[last - 1])
+        yield int(pieces[first]), encoded[start:end], row_ends[first:last] - start
+        start, first = end, last
+
+
+def carry(
+    file: AvroFile, source: ManifestLayout, target: ManifestLayout
+) -> Iterator[CarriedEntries]:
+    """Read the entries of a manifest as bytes, batch by batch, in their order.
+
+    They are encoded as entries of `target`, whose files can_carry allows.
+    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
+    """
+    program = _splice_program(target)
+    scanner = Scanner(_piece_program(source), _PLACES)
+    first = 0
+    for room, row_count in scanner.scan(read_blocks(file)):
+        yield CarriedEntries(program, scanner.buffer, room.numbers[:, :row_count], first)
+        first += row_count
+
+
+@lru_cache(SCHEMAS)
+def _piece_program(layout: ManifestLayout) -> Integers:
+    compiler = _PieceCompiler(layout, _PLACES)
+    compiler.compile()
+    return np.array(compiler.steps, np.int64)
+
+
+class _PieceCompiler(EntryCompiler):
+    """A compiler that notes where the record of the file, and its first row id, begin and end."""
+
+    def compile(self) -> None:
+        """Compile the entry: skip it, and note the places of the file and of its row id."""
+        for at, field in enumerate(self._layout.schema.fields):
+            if at != self._layout.data_file_position:
+                self._skip(field.type)
+                continue
+            row_id = self._layout.columns.get("first_row_id")
+            self._note("file_start")
+            for place, part in enumerate(self._layout.data_file.fields):
+                if row_id is not None and place == row_id.position:
+                    self._note("row_id_start")
+                    self._skip(part.type)
+                    self._note("row_id_end")
+                else:
+                    self._skip(part.type)
+            self._note("file_end")
+
+    def _note(self, piece: str) -> None:
+        at = _PIECES.index(piece)
+        self._add(self._ops.POSITION, at, 0, 0, at)
+
+
+@lru_cache(SCHEMAS)
+def _splice_program(layout: ManifestLayout) -> Integers:
+    steps: list[tuple[int, int, int]] = []
+    by_position = {
+        column.position: name
+        for name, column in layout.columns.items()
+        if name in STATED and not column.in_data_file
+    }
+    for at, field in enumerate(layout.schema.fields):
+        if at != layout.data_file_position:
+            null = field.type.null_branch
+            steps.append(
+                (avro_scan.NUMBER, STATED.index(by_position[at]), -1 if null is None else null)
+            )
+            continue
+        row_id = layout.columns.get("first_row_id")
+        if row_id is None:
+            steps.append((avro_scan.RAW, 0, 3))
+            continue
+        null = row_id.type.null_branch
+        steps += [
+            (avro_scan.RAW, 0, 1),
+            (avro_scan.NUMBER, STATED.index("first_row_id"), -1 if null is None else null),
+            (avro_scan.RAW, 2, 3),
+        ]
+    return np.array(steps, np.int64)

@@ -1,0 +1,495 @@
+"""Manifest entries through the compiled scan."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.errors import CorruptTable
+from icectl.files import compiled
+from icectl.files.avro import scan as avro_scan
+from icectl.files.avro.container import Block, decode_records
+from icectl.files.avro.schema import SCHEMAS, AvroType, damaged
+from icectl.files.manifest.layout import ManifestLayout, StoredColumn, metrics_positions
+from icectl.files.manifest.records import Order, partition_keys
+
+_TYPES = {field_.name: field_.type for field_ in (*PLANNING, *CARRIED)}
+_BATCH_BYTES = 4 * 2**20
+_BUFFER_BYTES = 2**20
+_ROWS = 8192
+_ITEMS = 2**18
+
+
+class UnusualSchemaError(Exception):
+    """The scan does not know a type in the schema, or is not there; fastavro does, and is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlaces:
+    """The rows of the scan's arrays that each column has."""
+
+    numbers: list[str]
+    texts: list[str]
+    lists: list[str]
+    keys: list[str]
+    """Metrics maps: their keys are 32-bit."""
+    items: list[str]
+    """Lists and maps of numbers."""
+    item_texts: list[str]
+    """Maps of bytes."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names in the order of their validity."""
+        return [*self.numbers, *self.texts, *self.lists]
+
+
+def scan_columns(
+    layout: ManifestLayout, parts: Sequence[Iterable[Block]], columns: Sequence[str], order: Order
+) -> dict[str, pa.ChunkedArray]:
+    """Decode the stored columns named, and `partition_key`, to arrays.
+
+    Each part has a thread of its own.
+    Shape: as decode_columns of all parts; a chunk every few thousand rows.
+    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
+    """
+    if compiled.loops() is None:
+        raise UnusualSchemaError
+    program, places = _program(layout, tuple(columns))
+    keys = _PartitionKeys(layout.partition, order)
+
+    def scanned(blocks: Iterable[Block]) -> list[dict[str, pa.Array]]:
+        with _LAST.scanner(program, places) as scanner:
+            return [
+                {name: room.column(name, row_count) for name in columns}
+                for room, row_count in scanner.scan(blocks)
+            ]
+
+    if len(parts) == 1:
+        found = scanned(parts[0])
+    else:
+        with ThreadPoolExecutor(len(parts), "icectl-scan") as pool:
+            found = [each for part in pool.map(scanned, parts) for each in part]
+    if "partition_key" in columns:
+        for each in found:
+            each["partition_key"] = keys.of(each["partition_key"])
+    return {name: pa.chunked_array([each[name] for each in found], _type(name)) for name in columns}
+
+
+def _type(name: str) -> pa.DataType:
+    """Return the type that the columns have before they are checked."""
+    if name == "file_format":
+        return pa.string()
+    type_ = _TYPES[name]
+    return pa.int64() if pa.types.is_integer(type_) else type_
+
+
+def _places(columns: Sequence[str]) -> ColumnPlaces:
+    types = {name: _type(name) for name in columns}
+    maps = [name for name in columns if pa.types.is_map(types[name])]
+    bytes_maps = [name for name in maps if pa.types.is_binary(types[name].item_type)]
+    lists = [name for name in columns if pa.types.is_list(types[name])]
+    numbers = [name for name in columns if pa.types.is_integer(types[name])]
+    texts = [name for name in columns if name not in {*numbers, *maps, *lists}]
+    items = [*lists, *(name for name in maps if name not in bytes_maps)]
+    return ColumnPlaces(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
+
+
+class Compiler:
+    """A compiler of a writer schema into instructions of the scan, `steps`."""
+
+    def __init__(self, places: ColumnPlaces) -> None:
+        self._ops = avro_scan
+        self._places = places
+        self._valid = {name: at for at, name in enumerate(places.columns)}
+        self.steps: list[list[int]] = []
+
+    def _add(self, op: int, *operands: int) -> int:
+        self.steps.append([op, *operands, *[0] * (4 - len(operands))])
+        return len(self.steps) - 1
+
+    def _optional(self, type_: AvroType, column: StoredColumn | None) -> None:
+        """A value, or null of a union with null; without a column it is stepped over."""
+        if type_.null_branch is None:
+            self._present(type_, column)
+            return
+        at = self._add(self._ops.OPTIONAL, type_.null_branch)
+        self._present(type_.present, column)
+        self.steps[at][2] = len(self.steps)
+
+    def _present(self, type_: AvroType, column: StoredColumn | None) -> None:
+        if column is None:
+            self._skip_present(type_)
+            return
+        places, name = self._places, column.name
+        valid = self._valid[name]
+        if name in places.numbers:
+            self._add(self._ops.NUMBER, places.numbers.index(name), 0, 0, valid)
+        elif name in places.texts:
+            self._add(self._ops.BYTES, places.texts.index(name), 0, 0, valid)
+        else:
+            self._items(type_, name, valid)
+
+    def _items(self, type_: AvroType, name: str, valid: int) -> None:
+        places = self._places
+        target = places.lists.index(name)
+        if name not in places.keys:
+            self._add(self._ops.NUMBERS, target, 0, places.items.index(name), valid)
+            return
+        if type_.kind != "array" or metrics_positions(name, type_.parts[0]) != (0, 1):
+            raise UnusualSchemaError(name)
+        key = places.keys.index(name)
+        if name in places.item_texts:
+            self._add(self._ops.BYTES_PAIRS, target, key, places.item_texts.index(name), valid)
+        else:
+            self._add(self._ops.NUMBER_PAIRS, target, key, places.items.index(name), valid)
+
+    def _skip(self, type_: AvroType) -> None:
+        self._optional(type_, None)
+
+    def _skip_present(self, type_: AvroType) -> None:
+        ops = self._ops
+        simple = {
+            "int": ops.SKIP_NUMBER,
+            "long": ops.SKIP_NUMBER,
+            "enum": ops.SKIP_NUMBER,
+            "bytes": ops.SKIP_BYTES,
+            "string": ops.SKIP_BYTES,
+        }
+        sizes = {"boolean": 1, "float": 4, "double": 8, "fixed": type_.size, "null": 0}
+        if type_.kind in simple:
+            self._add(simple[type_.kind])
+        elif type_.kind in sizes:
+            self._add(ops.SKIP_FIXED, sizes[type_.kind])
+        elif type_.kind == "record":
+            for part in type_.fields:
+                self._skip(part.type)
+        elif type_.kind in ("array", "map"):
+            self._skip_items(type_)
+        else:
+            raise UnusualSchemaError(type_.kind)
+
+    def _skip_items(self, type_: AvroType) -> None:
+        ops = self._ops
+        item = type_.parts[0]
+        kinds = (
+            ["string", item.kind]
+            if type_.kind == "map"
+            else (
+                [part.type.kind for part in item.fields] if item.kind == "record" else [item.kind]
+            )
+        )
+        shape = "".join(_SHAPES.get(kind, "?") for kind in kinds)
+        simple = {"n": ops.SKIP_NUMBERS, "nn": ops.SKIP_NUMBER_PAIRS, "nt": ops.SKIP_BYTES_PAIRS}
+        if shape in simple:
+            self._add(simple[shape])
+            return
+        start = self._add(ops.ARRAY)
+        if type_.kind == "map":
+            self._add(ops.SKIP_BYTES)
+        self._skip(item)
+        self.steps[start][1] = self._add(ops.ARRAY_END, start) + 1
+
+
+class EntryCompiler(Compiler):
+    """A compiler of the entry of a manifest: `compile` adds its instructions to `steps`."""
+
+    def __init__(self, layout: ManifestLayout, places: ColumnPlaces) -> None:
+        super().__init__(places)
+        self._layout = layout
+
+    def compile(self) -> None:
+        """Compile the entry."""
+        layout = self._layout
+        wanted = {name: layout.columns[name] for name in self._valid if name in layout.columns}
+        in_entry = {
+            column.position: column for column in wanted.values() if not column.in_data_file
+        }
+        in_file = {column.position: column for column in wanted.values() if column.in_data_file}
+        for at, entry_field in enumerate(layout.schema.fields):
+            if at == layout.data_file_position:
+                self._data_file(in_file)
+            elif at in in_entry:
+                self._optional(entry_field.type, in_entry[at])
+            else:
+                self._skip(entry_field.type)
+
+    def _data_file(self, columns: Mapping[int, StoredColumn]) -> None:
+        for at, file_field in enumerate(self._layout.data_file.fields):
+            if at == self._layout.partition_position and "partition_key" in self._valid:
+                self._add(self._ops.SPAN_START)
+                self._skip(file_field.type)
+                sink = self._places.texts.index("partition_key")
+                self._add(self._ops.SPAN_END, sink, 0, 0, self._valid["partition_key"])
+            elif at in columns:
+                self._optional(file_field.type, columns[at])
+            else:
+                self._skip(file_field.type)
+
+
+_SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
+
+
+@lru_cache(SCHEMAS)
+def _program(
+    layout: ManifestLayout, columns: tuple[str, ...]
+) -> tuple[npt.NDArray[np.int64], ColumnPlaces]:
+    places = _places(columns)
+    compiler = EntryCompiler(layout, places)
+    compiler.compile()
+    return np.array(compiler.steps, np.int64), places
+
+
+class Scanner:
+    """One program over blocks, some MiB at a time, in arrays that are used again: new ones cost
+    more time in page faults than the scan itself. `buffer` holds the blocks being scanned.
+
+    Raises: UnusualSchemaError, where the loops were not built.
+    """
+
+    def __init__(self, program: npt.NDArray[np.int64], places: ColumnPlaces) -> None:
+        if compiled.loops() is None:
+            raise UnusualSchemaError
+        self._program = program
+        self._places = places
+        self._room: _Room | None = None
+        self.buffer = np.empty(0, np.uint8)
+
+    def scan(self, blocks: Iterable[Block]) -> Iterator[tuple["_Room", int]]:
+        """Scan blocks in steps of as many rows as there is room for; each step overwrites it."""
+        for bounds in self._filled(blocks):
+            yield from self._scan(bounds)
+
+    def _filled(self, blocks: Iterable[Block]) -> Iterator[npt.NDArray[np.int64]]:
+        """Fill the buffer: where in it each block ends, and how many records the block has.
+
+        Each block is copied while it is still in the processor's cache.
+        """
+        bounds: list[tuple[int, int]] = []
+        end = 0
+        for block in blocks:
+            start, end = end, end + len(block.content)
+            self._reserve(start, end)
+            self.buffer[start:end] = np.frombuffer(block.content, np.uint8)
+            bounds.append((end, block.record_count))
+            if end >= _BATCH_BYTES:
+                yield np.array(bounds, np.int64)
+                bounds, end = [], 0
+        if bounds:
+            yield np.array(bounds, np.int64)
+
+    def _reserve(self, used: int, size: int) -> None:
+        if len(self.buffer) < size:
+            grown = np.empty(max(size, 2 * len(self.buffer), _BUFFER_BYTES), np.uint8)
+            grown[:used] = self.buffer[:used]
+            self.buffer = grown
+
+    def _scan(self, bounds: npt.NDArray[np.int64]) -> Iterator[tuple["_Room", int]]:
+        left, size = int(bounds[:, 1].sum()), int(bounds[-1, 0])
+        state = np.zeros(3, np.int64)
+        needed = (min(left, _ROWS), min(size, _ITEMS), min(size, _BATCH_BYTES))
+        room = self._room
+        if room is None or any(have < need for have, need in zip(room.sizes, needed, strict=True)):
+            room = _Room(self._places, *needed)
+        while left:
+            done = avro_scan.scan(self.buffer, bounds, self._program, state, *room.arrays())
+            if done == avro_scan.DAMAGED:
+                raise damaged("a record cannot be decoded")
+            if done == avro_scan.FULL:
+                room = room.doubled()
+                continue
+            yield room, done
+            left -= done
+        self._room = room
+
+
+class _Last(threading.local):
+    """The scanner that a thread has used last: its arrays serve the next manifests."""
+
+    def __init__(self) -> None:
+        self._program: npt.NDArray[np.int64] | None = None
+        self._scanner: Scanner | None = None
+
+    @contextmanager
+    def scanner(self, program: npt.NDArray[np.int64], places: ColumnPlaces) -> Iterator[Scanner]:
+        """One for a program, which nobody else uses inside."""
+        scanner = self._scanner if self._program is program else None
+        self._scanner = None
+        scanner = scanner or Scanner(program, places)
+        yield scanner
+        if len(scanner.buffer) <= 2 * _BATCH_BYTES:  # unless a block was very large
+            self._program, self._scanner = program, scanner
+
+
+_LAST = _Last()
+
+
+class _Room:
+    """The arrays that one call of the scan fills."""
+
+    def __init__(self, places: ColumnPlaces, rows: int, items: int, text_bytes: int) -> None:
+        self._places = places
+        self.sizes = (rows, items, text_bytes)
+        texts, item_texts = len(places.texts), len(places.item_texts)
+        self.valid = np.empty((len(places.columns), rows), np.uint8)
+        self.numbers = np.empty((len(places.numbers), rows), np.int64)
+        self.text_ends = np.empty((texts, rows), np.int32)
+        self.list_ends = np.empty((len(places.lists), rows), np.int32)
+        self.keys = np.empty((len(places.keys), items), np.int32)
+        self.items = np.empty((len(places.items), items), np.int64)
+        self.item_ends = np.empty((item_texts, items), np.int32)
+        self.texts = np.empty((texts + item_texts, text_bytes), np.uint8)
+
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return all of them in the order of the scan's parameters."""
+        return (
+            self.valid, self.numbers, self.text_ends, self.list_ends, self.keys, self.items,
+            self.item_ends, self.texts,
+        )  # fmt: skip
+
+    def doubled(self) -> "_Room":
+        """More room for items and bytes: one record did not fit."""
+        rows, items, text_bytes = self.sizes
+        return _Room(self._places, rows, 2 * items, 2 * text_bytes)
+
+    def column(self, name: str, row_count: int) -> pa.Array:
+        """Return the first `row_count` values of a column, copied."""
+        places, type_ = self._places, _type(name)
+        valid = self.valid[places.columns.index(name), :row_count]
+        if name in places.numbers:
+            values = self.numbers[places.numbers.index(name), :row_count]
+            return _from_buffers(type_, valid, pa.py_buffer(values.tobytes()))
+        if name in places.texts:
+            at = places.texts.index(name)
+            return self._text(type_, valid, self.text_ends[at, :row_count], self.texts[at])
+        ends = self.list_ends[places.lists.index(name), :row_count]
+        children = [self._children(name, type_, int(ends[-1]))]
+        return _from_buffers(type_, valid, _offsets(ends), children=children)
+
+    def _children(self, name: str, type_: pa.DataType, count: int) -> pa.Array:
+        places = self._places
+        if name in places.item_texts:
+            at = places.item_texts.index(name)
+            ends, texts = self.item_ends[at, :count], self.texts[len(places.texts) + at]
+            values = self._text(type_.item_type, None, ends, texts)
+        else:
+            stored = self.items[places.items.index(name), :count]
+            wanted = type_.item_type if pa.types.is_map(type_) else type_.value_type
+            values = _narrowed(name, stored, wanted)
+        if name not in places.keys:
+            return values
+        keys = pa.array(self.keys[places.keys.index(name), :count].copy())
+        return pa.StructArray.from_arrays(
+            [keys, values], fields=[type_.key_field, type_.item_field]
+        )
+
+    @staticmethod
+    def _text(
+        type_: pa.DataType,
+        valid: npt.NDArray[np.uint8] | None,
+        ends: npt.NDArray[np.int32],
+        texts: npt.NDArray[np.uint8],
+    ) -> pa.Array:
+        used = int(ends[-1]) if len(ends) else 0
+        array = _from_buffers(
+            type_, valid, _offsets(ends), pa.py_buffer(texts[:used].tobytes()), length=len(ends)
+        )
+        if pa.types.is_string(type_):
+            try:
+                array.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise damaged("a text is not UTF-8") from error
+        return array
+
+
+def _narrowed(name: str, stored: npt.NDArray[np.int64], type_: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(stored.copy()).cast(type_)
+    except pa.ArrowInvalid as error:
+        raise CorruptTable(f"a value of {name} is out of range", rule="R-063") from error
+
+
+def _offsets(ends: npt.NDArray[np.int32]) -> pa.Buffer:
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends
+    return pa.py_buffer(offsets)
+
+
+def _from_buffers(
+    type_: pa.DataType,
+    valid: npt.NDArray[np.uint8] | None,
+    *buffers: pa.Buffer,
+    length: int | None = None,
+    children: Sequence[pa.Array] | None = None,
+) -> pa.Array:
+    bitmap = None
+    if valid is not None and not valid.all():
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    if length is None:
+        assert valid is not None
+        length = len(valid)
+    return pa.Array.from_buffers(type_, length, [bitmap, *buffers], children=children)
+
+
+class _PartitionKeys:
+    """Canonical keys of stored partition records, each distinct record converted once."""
+
+    def __init__(self, partition: AvroType, order: Order) -> None:
+        self._partition = partition
+        self._order = order
+        self._known: dict[bytes, bytes] = {}
+
+    def of(self, spans: pa.Array) -> pa.Array:
+        """Return the key of every stored record."""
+        if spans.null_count:  # the manifest has no partition
+            spans = spans.fill_null(b"")
+        encoded = spans.dictionary_encode()
+        distinct = encoded.dictionary.to_pylist()
+        new = [span for span in distinct if span not in self._known]
+        self._known.update(zip(new, self._convert(new), strict=True))
+        keys = pa.array([self._known[span] for span in distinct], pa.binary())
+        return keys.take(encoded.indices)
+
+    def _convert(self, spans: Sequence[bytes]) -> list[bytes]:
+        records: list[Mapping[str, Any]]
+        if not self._partition.fields or not spans:
+            records = [{} for _ in spans]
+        else:
+            rows = decode_records(self._partition, [Block(len(spans), b"".join(spans))])
+            records = [{str(at): value for at, value in enumerate(row)} for row in rows]
+        return partition_keys(self._partition, self._order, records)
+
+
+_END = ColumnPlaces(["end"], [], [], [], [], [])
+
+
+class _EndCompiler(Compiler):
+    def compile(self, schema: AvroType) -> None:
+        """Compile the entry: skip it, and note the place behind it."""
+        for field in schema.fields:
+            self._skip(field.type)
+        self._add(self._ops.POSITION)
+
+
+def record_ends(schema: AvroType, block: Block) -> npt.NDArray[np.int64]:
+    """Return the position in a block behind each of its records, whatever they are records of.
+
+    Raises: CorruptTable R-008; UnusualSchemaError, where the scan cannot step over a type.
+    """
+    scanner = Scanner(_end_program(schema), _END)
+    return np.concatenate([room.numbers[0, :rows].copy() for room, rows in scanner.scan([block])])
+
+
+@lru_cache(SCHEMAS)
+def _end_program(schema: AvroType) -> npt.NDArray[np.int64]:
+    compiler = _EndCompiler(_END)
+    compiler.compile(schema)
+    return np.array(compiler.steps, np.int64)

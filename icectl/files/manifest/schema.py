@@ -1,0 +1,301 @@
+"""The columns of manifests: their field ids and places, and Avro schemas to write.
+
+Spec: Manifests; Data File Fields. Avro names are those of the reference implementation.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from icectl.format.partition import PartitionSpec
+from icectl.format.single_value import unscaled_integer
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
+
+STATUS, SNAPSHOT_ID, DATA_FILE, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER = range(5)
+CONTENT, PARTITION = 134, 102
+
+ENTRY_IDS: Mapping[str, int] = {
+    "status": STATUS,
+    "snapshot_id": SNAPSHOT_ID,
+    "data_file": DATA_FILE,
+    "sequence_number": SEQUENCE_NUMBER,
+    "file_sequence_number": FILE_SEQUENCE_NUMBER,
+}
+"""Field ids of an entry by Avro name."""  # R-062
+
+DATA_FILE_IDS: Mapping[str, int] = {
+    "content": CONTENT,
+    "file_path": 100,
+    "file_format": 101,
+    "partition": PARTITION,
+    "record_count": 103,
+    "file_size_in_bytes": 104,
+    "block_size_in_bytes": 105,
+    "file_ordinal": 106,
+    "sort_columns": 107,
+    "column_sizes": 108,
+    "value_counts": 109,
+    "null_value_counts": 110,
+    "distinct_counts": 111,
+    "nan_value_counts": 137,
+    "lower_bounds": 125,
+    "upper_bounds": 128,
+    "key_metadata": 131,
+    "split_offsets": 132,
+    "equality_ids": 135,
+    "sort_order_id": 140,
+    "first_row_id": 142,
+    "referenced_data_file": 143,
+    "content_offset": 144,
+    "content_size_in_bytes": 145,
+}
+"""Field ids of a data_file by Avro name."""  # R-063
+
+COLUMN_IDS: Mapping[str, int] = {
+    **{name: ENTRY_IDS[name] for name in ENTRY_IDS if name != "data_file"},
+    **{
+        "location" if name == "file_path" else name: field_id
+        for name, field_id in DATA_FILE_IDS.items()
+        if name
+        not in {
+            "partition",
+            "block_size_in_bytes",
+            "file_ordinal",
+            "sort_columns",
+            "distinct_counts",
+        }
+    },
+}
+"""Field ids of the stored columns of an entries table; `partition_key` is made from field 102."""
+
+BLOCK_SIZE_IN_BYTES = 64 * 2**20
+"""What version 1 writers put into the required field 105; readers ignore it (R-012)."""
+
+MAP_IDS: Mapping[str, tuple[int, int]] = {
+    "column_sizes": (117, 118),
+    "value_counts": (119, 120),
+    "null_value_counts": (121, 122),
+    "nan_value_counts": (138, 139),
+    "lower_bounds": (126, 127),
+    "upper_bounds": (129, 130),
+}
+ELEMENT_IDS: Mapping[str, tuple[str, int]] = {
+    "split_offsets": ("long", 133),
+    "equality_ids": ("int", 136),
+}
+REQUIRED: Mapping[str, str] = {
+    "content": "int",
+    "file_path": "string",
+    "file_format": "string",
+    "record_count": "long",
+    "file_size_in_bytes": "long",
+    "block_size_in_bytes": "long",
+}
+OPTIONAL: Mapping[str, str] = {
+    "key_metadata": "bytes",
+    "sort_order_id": "int",
+    "first_row_id": "long",
+    "referenced_data_file": "string",
+    "content_offset": "long",
+    "content_size_in_bytes": "long",
+}
+_METRICS = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+    "key_metadata",
+    "split_offsets",
+)
+_FILE = ("file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
+DATA_FILE_FIELDS: Mapping[int, Sequence[str]] = {
+    1: (*_FILE, "block_size_in_bytes", *_METRICS, "sort_order_id"),
+    2: (
+        "content",
+        *_FILE,
+        *_METRICS,
+        "equality_ids",
+        "sort_order_id",
+        "referenced_data_file",
+    ),
+    3: (
+        "content",
+        *_FILE,
+        *_METRICS,
+        "equality_ids",
+        "sort_order_id",
+        "first_row_id",
+        "referenced_data_file",
+        "content_offset",
+        "content_size_in_bytes",
+    ),
+}
+"""Fields that each version's writer writes, in the order of the reference implementation."""
+
+_PRIMITIVES: Mapping[str, Any] = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "unknown": "int",  # always null: Avro has no type of its own for it
+    "date": {"type": "int", "logicalType": "date"},
+    "time": {"type": "long", "logicalType": "time-micros"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
+    "timestamp_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False},
+    "timestamptz_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
+}
+
+
+def entry_schema(
+    spec: PartitionSpec, types: Sequence[Type | None], format_version: int
+) -> dict[str, Any]:
+    """Return the Avro schema of a manifest entry.
+
+    `types` are the result types of the spec's fields.
+    """
+    partition = {"type": "record", "name": "r102", "fields": partition_fields(spec, types)}
+    data_file = [
+        {"name": "partition", "type": partition, "field-id": PARTITION}
+        if name == "partition"
+        else _data_file_field(name)
+        for name in DATA_FILE_FIELDS[min(format_version, 3)]
+    ]
+    numbers = (
+        []
+        if format_version == 1  # R-048
+        else [
+            _optional("sequence_number", "long", SEQUENCE_NUMBER),
+            _optional("file_sequence_number", "long", FILE_SEQUENCE_NUMBER),
+        ]
+    )
+    snapshot_id = (
+        {"name": "snapshot_id", "type": "long", "field-id": SNAPSHOT_ID}
+        if format_version == 1  # R-062
+        else _optional("snapshot_id", "long", SNAPSHOT_ID)
+    )
+    return {
+        "type": "record",
+        "name": "manifest_entry",
+        "fields": [
+            {"name": "status", "type": "int", "field-id": STATUS},
+            snapshot_id,
+            *numbers,
+            {
+                "name": "data_file",
+                "type": {"type": "record", "name": "r2", "fields": data_file},
+                "field-id": DATA_FILE,
+            },
+        ],
+    }
+
+
+def partition_fields(spec: PartitionSpec, types: Sequence[Type | None]) -> list[dict[str, Any]]:
+    """Avro fields of the partition record: optional, ids of the spec's fields (R-068)."""
+    named: set[str] = set()
+    fields = []
+    for field, type_ in zip(spec.fields, types, strict=True):
+        stored, name = avro_type(type_), avro_name(field.name)
+        if isinstance(stored, dict) and "name" in stored:
+            # Avro defines a named type where it stands first and refers to it afterwards.
+            stored = stored["name"] if stored["name"] in named else stored
+            named |= {stored["name"]} if isinstance(stored, dict) else set()
+        entry = _optional(name, stored, field.field_id)
+        fields.append(entry if name == field.name else entry | {"iceberg-field-name": field.name})
+    return fields
+
+
+def avro_type(type_: Type | None) -> Any:
+    """Return the Avro type of a partition value (R-095); None is a field that only holds null."""
+    if isinstance(type_, DecimalType):
+        return {
+            "type": "fixed",
+            "name": f"decimal_{type_.precision}_{type_.scale}",
+            "size": _decimal_size(type_.precision),
+            "logicalType": "decimal",
+            "precision": type_.precision,
+            "scale": type_.scale,
+        }
+    if isinstance(type_, FixedType):
+        # The reference implementation reads a length before every fixed, and bytes have one for
+        # everybody who goes by the Avro schema.
+        return "bytes"  # R-212
+    if isinstance(type_, PrimitiveType) and type_.name == "uuid":
+        return {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
+    if isinstance(type_, PrimitiveType) and type_.name in _PRIMITIVES:
+        return _PRIMITIVES[type_.name]
+    if type_ is None:
+        return "int"
+    raise ValueError(type_)
+
+
+def partition_value(type_: Type | None, value: Any) -> Any:
+    """Return a partition value as its Avro type holds it, without logical types.
+
+    Raises: ValueError for a value of a field of unknown type; OverflowError for a decimal that has
+    more digits than its type.
+    """
+    if value is None:
+        return None
+    if isinstance(type_, DecimalType):
+        size = _decimal_size(type_.precision)
+        return unscaled_integer(value, type_.scale).to_bytes(size, "big", signed=True)
+    if type_ is None:
+        raise ValueError(value)
+    return value.bytes if isinstance(value, UUID) else value
+
+
+def avro_name(name: str) -> str:
+    """Return a name as Avro allows it, spelled as the reference implementation does."""
+    spelled = "".join(
+        character
+        if character.isascii() and (character.isalnum() or character == "_")
+        else f"_x{ord(character):X}"
+        for character in name
+    )
+    return f"_{spelled}" if spelled[:1].isdigit() else spelled
+
+
+def _decimal_size(precision: int) -> int:
+    """Fewest bytes whose two's complement holds every number of `precision` digits."""
+    largest: int = 10**precision
+    return (largest.bit_length() + 8) // 8
+
+
+def _data_file_field(name: str) -> dict[str, Any]:
+    field_id = DATA_FILE_IDS[name]
+    if name in REQUIRED:
+        return {"name": name, "type": REQUIRED[name], "field-id": field_id}
+    if name in MAP_IDS:
+        return _optional(name, _metrics_map(name), field_id)
+    if name in ELEMENT_IDS:
+        element, element_id = ELEMENT_IDS[name]
+        items = {"type": "array", "items": element, "element-id": element_id}
+        return _optional(name, items, field_id)
+    return _optional(name, OPTIONAL[name], field_id)
+
+
+def _metrics_map(name: str) -> dict[str, Any]:
+    key_id, value_id = MAP_IDS[name]
+    value = "bytes" if name in ("lower_bounds", "upper_bounds") else "long"
+    return {
+        "type": "array",
+        "logicalType": "map",
+        "items": {
+            "type": "record",
+            "name": f"k{key_id}_v{value_id}",
+            "fields": [
+                {"name": "key", "type": "int", "field-id": key_id},
+                {"name": "value", "type": value, "field-id": value_id},
+            ],
+        },
+    }
+
+
+def _optional(name: str, type_: Any, field_id: int) -> dict[str, Any]:
+    return {"name": name, "type": ["null", type_], "default": None, "field-id": field_id}  # R-098

@@ -1,0 +1,333 @@
+"""ORC data files in batches, a stripe at a time."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO, Any
+
+import pyarrow as pa
+from pyarrow import orc
+from pyarrow import types as arrow_types
+
+from icectl.errors import Unsupported
+from icectl.files.arrow_failures import reading_data_file
+from icectl.files.block_file import BlockFile
+from icectl.files.data_rows import (
+    LARGEST_BATCH_BYTES,
+    LARGEST_BATCH_ROWS,
+    FileRows,
+    batch_rows,
+    chosen,
+    let_go,
+    typed_batch,
+)
+from icectl.files.orc.tail import ColumnStatistics, OrcTail, read_tail
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.schema import (
+    FIELD_ID,
+    NameMapping,
+    child_fields,
+    field_id,
+    schema_with_ids,
+    with_children,
+)
+from icectl.format import single_value
+from icectl.format.schema import Schema
+from icectl.format.types import DecimalType, PrimitiveType, Type
+
+_KIND = "ORC"
+_ID, _LONG_TYPE, _BINARY_TYPE, _LENGTH, _UNIT = (
+    f"iceberg.{name}".encode()
+    for name in ("id", "long-type", "binary-type", "length", "timestamp-unit")
+)
+"""Attributes of ORC types that Iceberg writers set (Appendix A, ORC)."""
+
+_OUT_OF_RANGE = "out of range for nanosecond"
+"""What pyarrow says of timestamps in ORC that 64 bits of nanoseconds can't hold."""
+
+_TELLS_RANGE = 25
+"""The first version of pyarrow that says so; those before it give other timestamps instead."""
+
+_EARLIEST, _LATEST = "1677-09-21", "2262-04-11"
+_LARGEST_STRIPE_BYTES = 64 * 2**20
+"""Decoded bytes of a stripe that is still read as a whole."""
+_PART_BYTES, _PART_ROWS = 2**20, 1024
+"""What else is read at a time; pyarrow reads some 32 parts ahead."""
+_BLOCKS = 64
+_NUMBER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class OrcDataFile:
+    """An open ORC file."""
+
+    file: Any
+    """pyarrow's ORCFile."""
+    schema: pa.Schema
+    stored: pa.Schema
+    """The schema as pyarrow has it."""
+    tail: OrcTail
+    blocks: BlockFile
+
+    @property
+    def record_count(self) -> int:
+        """Rows, by the footer's word."""
+        return int(self.file.nrows)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The user metadata of the footer."""
+        found = self.stored.metadata or {}
+        return {
+            key.decode(errors="replace"): value.decode(errors="replace")
+            for key, value in found.items()
+        }
+
+    def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:  # noqa: ARG002 - cheap
+        """Read what the footer says of the columns.
+
+        Shape: nothing of columns inside lists and maps, no sizes; bounds of integers, dates, times,
+        strings and decimals.
+        """
+        values: dict[int, int] = {}
+        nulls: dict[int, int] = {}
+        bounds: dict[int, tuple[bytes, bytes]] = {}
+        for number, statistics in zip(_column_ids(self.schema), self.tail.columns, strict=False):
+            if number is None:
+                continue
+            if statistics.value_count is not None:
+                missing = self.record_count - statistics.value_count
+                nulls[number] = missing if statistics.has_null else 0
+                values[number] = statistics.value_count + nulls[number]
+            found = schema.field(number)
+            range_ = None if found is None else _range(found.type, statistics)
+            if range_ is not None:
+                bounds[number] = range_
+        return FileMetrics(
+            record_count=self.record_count,
+            value_counts=values,
+            null_value_counts=nulls,
+            lower_bounds={number: lower for number, (lower, _) in bounds.items()},
+            upper_bounds={number: upper for number, (_, upper) in bounds.items()},
+            exact_bounds=frozenset(n for n in bounds if _is_exact(schema, n)),
+            split_offsets=tuple(stripe.offset for stripe in self.tail.stripes if stripe.row_count),
+        )
+
+    def parts(self, schema: Schema) -> Sequence[FileMetrics]:
+        """Read what the footer says of the columns of the file, which is its only part."""
+        return (self.metrics(schema),)
+
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
+        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
+        places = chosen(self.schema, field_ids)
+        schema = pa.schema([self.schema.field(place) for place in places])
+        first_row = 0
+        with reading_data_file(_KIND):
+            for columns, row_count in self._columns(places):
+                batch = typed_batch(columns, schema, row_count)
+                rows = batch_rows(batch.num_rows, batch.nbytes)
+                for start in range(0, batch.num_rows, rows):
+                    yield FileRows(first_row + start, batch.slice(start, rows))
+                    let_go(batch)
+                first_row += row_count
+
+    def _columns(self, places: list[int]) -> Iterator[tuple[list[pa.Array], int]]:
+        """The columns as stored with their number of rows, stripe by stripe or in smaller parts."""
+        if not _tells_range() and self._timestamps(places):
+            raise Unsupported(
+                f"pyarrow {pa.__version__} reads wrong timestamps from ORC files",
+                hint=f"install pyarrow {_TELLS_RANGE} or later, for the workers of Spark too",
+            )
+        largest = max((stripe.row_count for stripe in self.tail.stripes), default=0)
+        if places and self._are_named_apart and largest * self._row_bytes > _LARGEST_STRIPE_BYTES:
+            with self._told_by_range(places):
+                for batch in self._parts(places):
+                    yield batch.columns, batch.num_rows
+            return
+        for number, stripe in enumerate(self.tail.stripes):
+            self.blocks.forget()
+            with self._told_by_range(places, number):
+                columns = self._stripe(number, places)
+            yield columns, stripe.row_count
+
+    def _parts(self, places: list[int]) -> Iterator[pa.RecordBatch]:
+        """Rows some at a time: a data set's reader has a batch size, the file's own has none."""
+        from pyarrow import dataset  # takes long to import
+
+        blocks = self.blocks.with_most(_BLOCKS)
+        rows = int(_PART_BYTES / max(self._row_bytes, 1))
+        found = dataset.OrcFileFormat().make_fragment(blocks).to_batches(
+            columns=[self.stored.names[place] for place in places],
+            batch_size=max(1, min(rows, _PART_ROWS)),
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+        )  # fmt: skip
+        held: list[pa.RecordBatch] = []
+        held_bytes = held_rows = 0
+        for batch in found:
+            held.append(batch)
+            held_bytes += batch.nbytes
+            held_rows += batch.num_rows
+            if held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
+                yield pa.concat_batches(held)
+                held, held_bytes, held_rows = [], 0, 0
+        if held:
+            yield pa.concat_batches(held)
+
+    @cached_property
+    def _row_bytes(self) -> float:
+        """Bytes of a decoded row by what the footer says of all columns."""
+        total = sum(
+            one.total_bytes + _NUMBER_BYTES * (one.value_count or self.record_count)
+            for one in self.tail.columns[1:]
+        )
+        return total / max(self.record_count, 1)
+
+    @property
+    def _are_named_apart(self) -> bool:
+        """Whether names do for pyarrow: a dotted one is a path to it, equal ones are one."""
+        names = self.stored.names
+        return not any("." in name for name in names) and len(set(names)) == len(names)
+
+    @contextmanager
+    def _told_by_range(self, places: list[int], number: int | None = None) -> Iterator[None]:
+        """Name the columns whose timestamps pyarrow can't hold, of one stripe or of all parts.
+
+        Raises: Unsupported. Errors of the file pass.
+        """
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            if _OUT_OF_RANGE not in str(error):
+                raise
+            found = self._timestamps(places)
+            if number is not None:
+                found = [place for place in found if self._is_out_of_range(number, place)]
+            names = ", ".join(f"`{self.schema.field(place).name}`" for place in found)
+            raise Unsupported(
+                f"the ORC file has timestamps before {_EARLIEST} or after {_LATEST}, in {names}: "
+                "they can't be read",
+                hint="the engine that owns the table can write the file anew as Parquet: Spark "
+                "does by `rewrite_data_files`, once `write.format.default` is `parquet`",
+            ) from error
+
+    def _timestamps(self, places: list[int]) -> list[int]:
+        """Return the columns with timestamps, at any depth."""
+        return [place for place in places if _has_timestamps(self.schema.field(place).type)]
+
+    def _is_out_of_range(self, number: int, place: int) -> bool:
+        """Whether a stripe of a column has timestamps that nanoseconds of 64 bits can't hold."""
+        try:
+            self._stripe(number, [place])
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    def _stripe(self, number: int, places: list[int]) -> list[pa.Array]:
+        if not places:
+            return []
+        if not self._are_named_apart:
+            batch = self.file.read_stripe(number)
+            return [batch.column(place) for place in places]
+        wanted = [self.stored.names[place] for place in places]
+        return list(self.file.read_stripe(number, columns=wanted).columns)
+
+
+def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
+    """Open an ORC file; only its tail is read.
+
+    Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
+    """
+    with reading_data_file(_KIND):
+        # Streams of columns are read in turns, each with a part of its own at a time.
+        blocks = BlockFile(file)
+        opened = orc.ORCFile(blocks)
+        stored = opened.schema
+        fields = [_with_ids(field) for field in stored]
+        tail = read_tail(opened.reader.serialized_file_tail())
+        schema = schema_with_ids(pa.schema(fields), name_mapping)
+        return OrcDataFile(opened, schema, stored, tail, blocks)
+
+
+def _with_ids(field: pa.Field) -> pa.Field:
+    """Return the field in the terms of Parquet, out of the attributes of Iceberg."""
+    attributes = field.metadata or {}
+    children = [_with_ids(child) for child in child_fields(field.type)]
+    kind = with_children(field.type, children) if children else _kind(field.type, attributes)
+    identity = {FIELD_ID: str(int(attributes[_ID]))} if _ID in attributes else None
+    return pa.field(field.name, kind, field.nullable, identity)
+
+
+def _tells_range() -> bool:
+    return int(pa.__version__.partition(".")[0]) >= _TELLS_RANGE
+
+
+def _has_timestamps(kind: pa.DataType) -> bool:
+    return bool(arrow_types.is_timestamp(kind)) or any(
+        _has_timestamps(child.type) for child in child_fields(kind)
+    )
+
+
+def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:
+    """Return the type that the attributes of an ORC column say it has (R-095)."""
+    if attributes.get(_LONG_TYPE) == b"TIME":
+        return pa.time64("us")
+    if attributes.get(_BINARY_TYPE) == b"UUID":
+        return pa.uuid()
+    if attributes.get(_BINARY_TYPE) == b"FIXED" and _LENGTH in attributes:
+        return pa.binary(int(attributes[_LENGTH]))
+    if arrow_types.is_timestamp(kind) and _ID in attributes:
+        return pa.timestamp("ns" if attributes.get(_UNIT) == b"NANOS" else "us", kind.tz)
+    return kind
+
+
+def _column_ids(schema: pa.Schema) -> Iterator[int | None]:
+    """Yield the field id of each column by its number.
+
+    None of the root and of what is no plain value.
+    """
+    yield None
+    for field in schema:
+        yield from _field_ids(field, is_repeated=False)
+
+
+def _field_ids(field: pa.Field, *, is_repeated: bool) -> Iterator[int | None]:
+    children = child_fields(field.type)
+    yield None if is_repeated or children else field_id(field)
+    repeats = is_repeated or not arrow_types.is_struct(field.type)
+    for child in children:
+        yield from _field_ids(child, is_repeated=repeats)
+
+
+def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | None:
+    """Return the bounds of a column as single values.
+
+    None where there are none that one can tell.
+    """
+    try:
+        smallest, largest = (
+            _bound(type_, each) for each in (statistics.smallest, statistics.largest)
+        )
+    except ValueError:
+        return None
+    return None if smallest is None or largest is None else (smallest, largest)
+
+
+def _is_exact(schema: Schema, number: int) -> bool:
+    """Return whether bounds of a column are values of it: long texts are cut off."""
+    found = schema.field(number)
+    return found is not None and found.type != PrimitiveType("string")
+
+
+def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:
+    match type_, stored:
+        case PrimitiveType("int" | "long" | "date" | "time"), int():
+            return single_value.encode(type_, stored)
+        case PrimitiveType("string"), bytes():
+            return single_value.encode(type_, stored.decode())
+        case DecimalType(), bytes():
+            return single_value.encode(type_, single_value.from_json(type_, stored.decode()))
+        case _:
+            return None

@@ -1,0 +1,290 @@
+"""Parquet data files in batches."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from icectl.files.arrow_failures import reading_data_file
+from icectl.files.data_rows import (
+    LARGEST_BATCH_BYTES,
+    LARGEST_BATCH_ROWS,
+    FileRows,
+    batch_rows,
+    chosen,
+    let_go,
+    typed_batch,
+)
+from icectl.files.parquet.metrics import (
+    FileMetrics,
+    footer_metrics,
+    row_group_metrics,
+    row_group_offset,
+)
+from icectl.files.parquet.schema import NameMapping, leaves, schema_with_ids
+from icectl.format.schema import Schema
+
+_KIND = "Parquet"
+_ARROW_SCHEMA = b"ARROW:schema"
+_WORTH_THREADS_BYTES = 2**20
+"""Bytes of a row group below which handing columns to threads takes longer than reading them."""
+
+_LARGEST_WORST_BYTES = LARGEST_BATCH_BYTES
+"""Decoded bytes of a batch whose every value is the longest one of its dictionary."""
+_FEW_BATCHES = 8
+"""Batches that take less time than a look into dictionaries which shows that fewer would do."""
+_WHOLE_CHUNKS_BYTES = 128 * 2**20
+"""Stored bytes of a row group from which its columns are read piece by piece, not each at once."""
+_PIECE_BYTES = 2**20
+_END_BYTES = 2**16
+"""What the reader asks for to find a footer: the whole of a file that is no longer."""
+_SHARING = "DELTA_BYTE_ARRAY"
+_FIRST_ROWS, _GROWTH = 64, 4
+"""Rows of a first batch where nothing tells how wide they are, and how much more others have."""
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+
+_READ_OPTIONS: Mapping[str, Any] = {
+    # Writers that still use 96 bits mean microseconds; as nanoseconds far years overflow.
+    "coerce_int96_timestamp_unit": "us",
+    "page_checksum_verification": True,
+}
+
+
+@dataclass(frozen=True)
+class ParquetDataFile:
+    """An open Parquet file."""
+
+    stored: Any
+    """Where its bytes are: a file object, or all of them in memory."""
+    file: Any
+    """pyarrow's ParquetFile."""
+    schema: pa.Schema
+    split: tuple[int, int] | None = None
+    """Only the rows of row groups that begin in these bytes are read, the second not among them."""
+
+    @property
+    def record_count(self) -> int:
+        """Rows, by the footer's word."""
+        return int(self.file.metadata.num_rows)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The key-value metadata of the footer."""
+        stored = self.file.metadata.metadata or {}
+        return {
+            key.decode(errors="replace"): value.decode(errors="replace")
+            for key, value in stored.items()
+            if key != _ARROW_SCHEMA
+        }
+
+    def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:
+        """Read what the footer says of the columns, or `only` of those of the schema."""
+        with reading_data_file(_KIND):
+            return footer_metrics(self.file.metadata, self.schema, schema, only=only)
+
+    def parts(self, schema: Schema) -> Sequence[FileMetrics]:
+        """Read what the footer says of the columns of each row group."""
+        with reading_data_file(_KIND):
+            return row_group_metrics(self.file.metadata, self.schema, schema)
+
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
+        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
+        places = chosen(self.schema, field_ids)
+        schema = pa.schema([self.schema.field(place) for place in places])
+        columns = self._columns(frozenset(places))
+        first_row = 0
+        with reading_data_file(_KIND):
+            metadata = self.file.metadata
+            for number in range(metadata.num_row_groups):
+                if not self._is_read(metadata.row_group(number)):
+                    first_row += metadata.row_group(number).num_rows
+                    continue
+                for batch in self._row_group(number, columns):
+                    rows = typed_batch(batch.columns, schema, batch.num_rows)
+                    yield FileRows(first_row, rows)
+                    first_row += batch.num_rows
+
+    def _is_read(self, row_group: Any) -> bool:
+        if self.split is None or not row_group.num_rows:
+            return self.split is None
+        start, stop = self.split
+        return start <= row_group_offset(row_group) < stop
+
+    def _row_group(self, number: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
+        group = self.file.metadata.row_group(number)
+        if self._is_small(group, columns):
+            threads = group.total_byte_size >= _WORTH_THREADS_BYTES
+            rows = max(group.num_rows, 1)
+            yield from self.file.reader.iter_batches(rows, [number], columns, use_threads=threads)
+            return
+        chunks = [group.column(column) for column in columns]
+        size_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
+        row_sizes = self._row_sizes(number, columns)
+        file = self.file
+        if sum(chunk.total_compressed_size for chunk in chunks) > _WHOLE_CHUNKS_BYTES:
+            file = self._piece_by_piece()
+        # By position: names with dots in them are ambiguous to the method of the file itself.
+        batches: Iterator[pa.RecordBatch] = file.reader.iter_batches(
+            row_sizes.next(),
+            [number],
+            columns,
+            use_threads=size_bytes >= _WORTH_THREADS_BYTES,
+        )
+        held: list[pa.RecordBatch] = []
+        held_bytes = held_rows = 0
+        for batch in batches:
+            # The reader looks at this number before each batch.
+            file.reader.set_batch_size(row_sizes.next(batch))
+            held.append(batch)
+            held_bytes += batch.nbytes
+            held_rows += batch.num_rows
+            # Where a few values are far wider than others, few rows come at a time.
+            if 2 * held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
+                yield _joined(held)
+                let_go(batch)
+                held, held_bytes, held_rows = [], 0, 0
+        if held:
+            yield _joined(held)
+
+    def _row_sizes(self, number: int, columns: list[int]) -> "_RowSizes":
+        """Estimate the sizes of a row group's rows before they are decoded."""
+        group = self.file.metadata.row_group(number)
+        found = _RowSizes(group.num_rows)
+        coded = []
+        for column in columns:
+            chunk = group.column(column)
+            found.add(chunk.total_uncompressed_size, chunk.num_values * self._widths[column])
+            if not self._widths[column] and chunk.has_dictionary_page:
+                coded.append(column)
+            found.is_guess |= _SHARING in chunk.encodings
+        unknown = sum(
+            chunk.num_values * chunk.total_uncompressed_size for chunk in map(group.column, coded)
+        )
+        rows = min(found.next(), group.num_rows)
+        if unknown <= _FEW_BATCHES * _LARGEST_WORST_BYTES:
+            found.add_dictionary(0, unknown)  # no value is longer than all that is stored
+        elif unknown * rows > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
+            # Opened once: that alone takes long where there are thousands of columns.
+            reader = self._piece_by_piece(read_dictionary=coded).reader
+            for column in coded:
+                count = group.column(column).num_values
+                mean, longest = self._lengths(reader, number, column)
+                found.add_dictionary(int(mean * count), longest * count)
+        return found
+
+    def _lengths(self, reader: Any, number: int, column: int) -> tuple[float, int]:
+        """Return the mean and the largest length of the values in a dictionary."""
+        for batch in reader.iter_batches(1, [number], [column], use_threads=False):
+            values = _innermost(batch.column(0))
+            if not pa.types.is_dictionary(values.type):
+                break  # as decimals, whose width is known once they are decoded
+            if len(values.dictionary):
+                lengths = pc.binary_length(values.dictionary)
+                return pc.mean(lengths).as_py(), pc.max(lengths).as_py()
+            reader.set_batch_size(LARGEST_BATCH_ROWS)  # no value came yet
+        return 0.0, 0
+
+    def _piece_by_piece(self, **options: Any) -> Any:
+        """Return the file once more, of whose columns no more is read than is decoded next."""
+        return pq.ParquetFile(
+            self.stored,
+            metadata=self.file.metadata,
+            pre_buffer=False,
+            buffer_size=_PIECE_BYTES,
+            **_READ_OPTIONS,
+            **options,
+        )
+
+    def _is_small(self, group: Any, columns: list[int]) -> bool:
+        """Whether a row group is one batch, whatever its values: each is stored at least once."""
+        if not self._is_flat or group.num_rows > LARGEST_BATCH_ROWS:
+            return False
+        widths = [
+            self._widths[column] or group.column(column).total_uncompressed_size
+            for column in columns
+        ]
+        return bool(sum(widths) * group.num_rows <= _LARGEST_WORST_BYTES)
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        """Whether no row has several values of a column."""
+        return not any(pa.types.is_nested(kind) for kind in self.schema.types)
+
+    @cached_property
+    def _widths(self) -> list[int]:
+        """Bytes of a decoded value by column; 0 where they differ."""
+        stored = self.file.metadata.schema
+        columns = map(stored.column, range(len(stored.names)))
+        return [_WIDTHS.get(one.physical_type) or max(one.length, 0) for one in columns]
+
+    def _columns(self, places: frozenset[int]) -> list[int]:
+        """Return the columns of Parquet that make these top-level fields."""
+        if self._is_flat:
+            return sorted(places)
+        roots = [
+            place for place, field in enumerate(self.schema) for _ in leaves(pa.schema([field]))
+        ]
+        return [column for column, place in enumerate(roots) if place in places]
+
+
+def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
+    """Open a Parquet file; of one that is longer than its end only the footer is read.
+
+    Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
+    """
+    size_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    with reading_data_file(_KIND):
+        # Else it would be read twice, first for its footer and then for its rows.
+        stored = pa.BufferReader(file.read()) if size_bytes <= _END_BYTES else file
+        opened = pq.ParquetFile(stored, pre_buffer=stored is file, **_READ_OPTIONS)
+        return ParquetDataFile(stored, opened, schema_with_ids(opened.schema_arrow, name_mapping))
+
+
+@dataclass(slots=True)
+class _RowSizes:
+    """Decoded bytes of some rows: what they are expected to be, and what they are at worst."""
+
+    row_count: int
+    expected_bytes: int = 0
+    worst_bytes: int = 0
+    is_guess: bool = False
+    """Whether values share bytes in the file, so that only those that came tell of others."""
+
+    def add(self, stored_bytes: int, fixed_bytes: int) -> None:
+        """Take a column into account by what is stored of it, and by the width of its values."""
+        self.expected_bytes += max(stored_bytes, fixed_bytes)
+        self.worst_bytes += max(stored_bytes, fixed_bytes)
+
+    def add_dictionary(self, expected_bytes: int, worst_bytes: int) -> None:
+        """Take into account what a column has beyond what is stored."""
+        self.expected_bytes += expected_bytes
+        self.worst_bytes += worst_bytes
+
+    def next(self, last: pa.RecordBatch | None = None) -> int:
+        """Return how many rows the next batch may have, after one that was decoded."""
+        most = _LARGEST_WORST_BYTES * self.row_count // max(self.worst_bytes, 1)
+        if last is not None:
+            wanted = batch_rows(last.num_rows, last.nbytes)
+            most = min(most, _GROWTH * last.num_rows) if self.is_guess else most
+        elif self.is_guess:
+            wanted = _FIRST_ROWS
+        else:
+            wanted = batch_rows(self.row_count, self.expected_bytes)
+        return max(1, min(wanted, most))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _innermost(column: pa.Array) -> pa.Array:
+    """Return the one leaf of a column that was read by itself."""
+    while pa.types.is_nested(column.type):
+        column = column.field(0) if pa.types.is_struct(column.type) else column.values
+    return column

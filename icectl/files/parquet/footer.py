@@ -1,0 +1,164 @@
+"""Footers of Parquet files, made anew without what misleads readers.
+
+A footer is one struct of Thrift's compact protocol. Its members are copied as they are, but for
+those of column chunks that readers skip rows by.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from icectl.files.arrow_failures import damaged_data_file
+from icectl.files.orc.tail import varint
+
+_LIST, _STRUCT = 9, 12
+_SIZES = {1: 0, 2: 0, 3: 1, 7: 8, 13: 16}
+"""Bytes of values that all have the same size, by their kind in a struct; booleans have none."""
+
+_ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS = 4, 1, 3, 12, 13
+_BOUNDS = (1, 2, 5, 6, 7, 8)
+"""Members of statistics: the least and the greatest value, twice, and whether these are exact."""
+
+Copied = tuple[bytes, int]
+"""A value made anew, and where the old one ends."""
+
+Change = Callable[[bytes, int], Copied]
+"""Copies the value that starts at a place of a footer, changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UntoldStatistics:
+    """The parts that a footer is not to say, by (row group, column): positions, from 0.
+
+    `encodings` are the encodings of pages: with these, readers take a dictionary for all values.
+    """
+
+    bounds: frozenset[tuple[int, int]]
+    encodings: frozenset[tuple[int, int]]
+
+
+def without(footer: bytes, untold: UntoldStatistics) -> bytes:
+    """Return the footer without what it is not to say; counts of nulls stay.
+
+    Raises: CorruptTable R-099, where this is no footer.
+    """
+    if not untold.bounds and not untold.encodings:
+        return footer
+
+    def row_group(number: int, content: bytes, at: int) -> Copied:
+        """Copy a row group, without what the footer is not to say of its columns."""
+        columns = partial(_each, change=partial(column, number))
+        return _struct(content, at, {_COLUMNS: columns})
+
+    def column(number: int, place: int, content: bytes, at: int) -> Copied:
+        """Copy a column of a row group, without what the footer is not to say of it."""
+        changes: dict[int, Change | None] = {}
+        if (number, place) in untold.encodings:
+            changes[_ENCODING_STATS] = None
+        if (number, place) in untold.bounds:
+            changes[_STATISTICS] = partial(_struct, changes=dict.fromkeys(_BOUNDS))
+        if not changes:
+            return _value(content, at, _STRUCT)
+        return _struct(content, at, {_META_DATA: partial(_struct, changes=changes)})
+
+    return _struct(footer, 0, {_ROW_GROUPS: partial(_each, change=row_group)})[0]
+
+
+def _struct(content: bytes, at: int, changes: Mapping[int, Change | None]) -> Copied:
+    """Return a struct, some members of it changed; those whose change is None are left out."""
+    made = bytearray()
+    number = before = 0
+    while at < len(content) and content[at]:
+        step, kind = content[at] >> 4, content[at] & 15
+        if step:
+            number, at = number + step, at + 1
+        else:
+            doubled, at = _varint(content, at + 1)
+            number = doubled >> 1
+        if number not in changes:
+            value, at = _value(content, at, kind)
+        elif (change := changes[number]) is not None:
+            value, at = change(content, at)
+        else:
+            at = _end(content, at, kind)
+            continue
+        step = number - before
+        made += bytes([step << 4 | kind]) if 0 < step < 16 else _far(number, kind)
+        made += value
+        before = number
+    if at >= len(content):
+        raise damaged_data_file("Parquet", "its footer ends early")
+    return bytes(made) + b"\0", at + 1
+
+
+def _each(content: bytes, at: int, change: Callable[[int, bytes, int], Copied]) -> Copied:
+    """Return a list of structs, each of them changed."""
+    kind, count, first = _list_header(content, at)
+    if kind != _STRUCT:
+        raise damaged_data_file(
+            "Parquet", "its footer has something else in place of a list of structs"
+        )
+    made = bytearray(content[at:first])
+    at = first
+    for number in range(count):
+        value, at = change(number, content, at)
+        made += value
+    return bytes(made), at
+
+
+def _value(content: bytes, at: int, kind: int) -> Copied:
+    end = _end(content, at, kind)
+    return content[at:end], end
+
+
+def _far(number: int, kind: int) -> bytes:
+    """Encode how a member begins whose number is far from the last one's: that number, zigzag."""
+    left, made = number << 1, bytearray([kind])
+    while left > 0x7F:
+        made.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*made, left])
+
+
+def _end(content: bytes, at: int, kind: int) -> int:
+    """Find where a value ends that starts here."""
+    if kind in (4, 5, 6):
+        end = at
+        while end < len(content) and content[end] > 0x7F:
+            end += 1
+        end += 1
+    elif kind == 8:
+        size, at = _varint(content, at)
+        end = at + size
+    elif kind in _SIZES:
+        end = at + _SIZES[kind]
+    elif kind in (_LIST, 10):
+        kind, count, end = _list_header(content, at)
+        for _ in range(count):
+            end = end + 1 if kind in (1, 2) else _end(content, end, kind)
+    elif kind == _STRUCT:
+        end = at
+        while end < len(content) and content[end]:
+            step, kind = content[end] >> 4, content[end] & 15
+            end = _end(content, end + 1 if step else _varint(content, end + 1)[1], kind)
+        end += 1
+    else:
+        raise damaged_data_file("Parquet", "its footer has a member of an unknown kind")
+    if end > len(content):
+        raise damaged_data_file("Parquet", "its footer ends early")
+    return end
+
+
+def _list_header(content: bytes, at: int) -> tuple[int, int, int]:
+    """Return the kind and count of elements, and where the first one starts."""
+    if at >= len(content):
+        raise damaged_data_file("Parquet", "its footer ends early")
+    kind, count = content[at] & 15, content[at] >> 4
+    if count < 15:
+        return kind, count, at + 1
+    count, at = _varint(content, at + 1)
+    return kind, count, at
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    return varint(content, at, "Parquet")

@@ -1,0 +1,264 @@
+"""Metrics of a data file out of its Parquet footer."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import IO, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icectl.files.arrow_failures import reading_data_file
+from icectl.files.parquet.schema import NameMapping, leaves, schema_with_ids
+from icectl.format import single_value
+from icectl.format.schema import Schema
+from icectl.format.single_value import Value
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
+
+_NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
+_DAY_NS = 86_400_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetrics:
+    """Metrics of one data file by field id; a missing key is unknown (R-130).
+
+    Bounds are single-value bytes, not truncated. Footers count no NaN. Those of `exact_bounds` are
+    values of the column; others may be wider than it.
+    """
+
+    record_count: int
+    column_sizes: Mapping[int, int] = field(default_factory=dict)
+    value_counts: Mapping[int, int] = field(default_factory=dict)
+    null_value_counts: Mapping[int, int] = field(default_factory=dict)
+    nan_value_counts: Mapping[int, int] = field(default_factory=dict)
+    lower_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    upper_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    exact_bounds: frozenset[int] = frozenset()
+    split_offsets: tuple[int, ...] = ()
+
+
+def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()) -> FileMetrics:
+    """Read the metrics of a Parquet data file; only its footer is read.
+
+    Shape: counts for every column with a field id; bounds for primitive columns of `schema` outside
+    of lists and maps, where every row group states them. A file without field ids gets those of
+    `name_mapping`.
+    Units: bounds in the types of `schema`, whatever width or unit the file has.
+    Raises: CorruptTable R-099, when the file is no Parquet file; Unsupported, for columns that
+    pyarrow doesn't know.
+    Spec: field-level metrics; the counts of a column inside a list or map are those of its leaf
+    values, as the reference implementation writes them.
+    """
+    with reading_data_file("Parquet"):
+        metadata = pq.read_metadata(file)
+        stored = schema_with_ids(metadata.schema.to_arrow_schema(), name_mapping)
+    return footer_metrics(metadata, stored, schema)
+
+
+def footer_metrics(
+    metadata: Any, stored: pa.Schema, schema: Schema, *, only: bool = False
+) -> FileMetrics:
+    """Return the metrics that a Parquet footer states; `stored` is its Arrow schema with field ids.
+
+    Shape: as read_metrics; of columns of `schema` only, where that is asked for.
+    """
+    groups = _row_groups(metadata)
+    return _metrics(metadata, metadata.num_rows, groups, stored, schema, only=only)
+
+
+def row_group_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> Sequence[FileMetrics]:
+    """The metrics that a Parquet footer states of each row group with rows, as footer_metrics."""
+    groups = _row_groups(metadata)
+    return [_metrics(metadata, group.num_rows, [group], stored, schema) for group in groups]
+
+
+def _metrics(
+    metadata: Any,
+    record_count: int,
+    row_groups: Sequence[Any],
+    stored: pa.Schema,
+    schema: Schema,
+    *,
+    only: bool = False,
+) -> FileMetrics:
+    sizes: dict[int, int] = {}
+    values: dict[int, int] = {}
+    nulls: dict[int, int] = {}
+    bounds: dict[int, tuple[bytes, bytes]] = {}
+    exact: set[int] = set()
+    for place, leaf in zip(range(metadata.num_columns), leaves(stored), strict=True):
+        if leaf.field_id is None or (only and schema.field(leaf.field_id) is None):
+            continue
+        chunks = [group.column(place) for group in row_groups]
+        sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
+        values[leaf.field_id] = sum(chunk.num_values for chunk in chunks)
+        null_count = _null_count(chunks)
+        if null_count is not None:
+            nulls[leaf.field_id] = null_count
+        found = schema.field(leaf.field_id)
+        if found is None or leaf.is_repeated:
+            continue
+        range_ = _range(chunks, _reader(found.type, metadata.schema.column(place)))
+        if range_ is not None:
+            smallest, largest = (single_value.encode(found.type, bound) for bound in range_)
+            bounds[leaf.field_id] = smallest, largest
+            if all(_is_exact(chunk) for chunk in chunks):
+                exact.add(leaf.field_id)
+    return FileMetrics(
+        record_count=record_count,
+        column_sizes=sizes,
+        value_counts=values,
+        null_value_counts=nulls,
+        lower_bounds={number: lower for number, (lower, _) in bounds.items()},
+        upper_bounds={number: upper for number, (_, upper) in bounds.items()},
+        exact_bounds=frozenset(exact),
+        split_offsets=_split_offsets(row_groups),
+    )
+
+
+def _is_exact(chunk: Any) -> bool:
+    """Whether the bounds of a column chunk are values of it: only those of bytes are ever cut."""
+    return chunk.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+
+
+def _row_groups(metadata: Any) -> list[Any]:
+    """The row groups with rows: a writer without rows may leave one whose offsets mean nothing."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return [group for group in groups if group.num_rows]
+
+
+def _split_offsets(row_groups: Sequence[Any]) -> tuple[int, ...]:
+    """Find where row groups start: at the first column's dictionary, else at its first page."""
+    return tuple(sorted(row_group_offset(group) for group in row_groups))  # R-067
+
+
+def row_group_offset(row_group: Any) -> int:
+    """Find where a row group starts: at its first column's dictionary, else at its first page."""
+    chunk = row_group.column(0)
+    if chunk.has_dictionary_page:
+        return int(min(chunk.dictionary_page_offset, chunk.data_page_offset))
+    return int(chunk.data_page_offset)
+
+
+def _null_count(chunks: Sequence[Any]) -> int | None:
+    statistics = [chunk.statistics for chunk in chunks]
+    if any(one is None or not one.has_null_count for one in statistics):
+        return None
+    return sum(int(one.null_count) for one in statistics)
+
+
+def _range(
+    chunks: Sequence[Any], read: Callable[[Any], Value | None]
+) -> tuple[Value, Value] | None:
+    """Return the smallest and the largest value over all row groups; None where one can't tell."""
+    lower: list[Value] = []
+    upper: list[Value] = []
+    for chunk in chunks:
+        statistics = chunk.statistics
+        if statistics is None:
+            return None
+        if statistics.has_null_count and statistics.null_count == chunk.num_values:
+            continue
+        if not statistics.has_min_max:
+            return None
+        smallest, largest = read(statistics.min_raw), read(statistics.max_raw)
+        if smallest is None or largest is None:
+            return None
+        lower.append(smallest)
+        upper.append(largest)
+    if not lower:
+        return None
+    smallest, largest = min(lower), max(upper)
+    # A zero in a footer may stand for either zero, so that the wider one is the safe bound.
+    return -0.0 if _is_zero(smallest) else smallest, 0.0 if _is_zero(largest) else largest  # R-092
+
+
+def _is_zero(value: Value) -> bool:
+    return isinstance(value, float) and value == 0
+
+
+def _reader(type_: Type, column: Any) -> Callable[[Any], Value | None]:
+    """Choose how a raw Parquet value becomes a value of a type; None where there is no bound."""
+    name = type_.name if isinstance(type_, PrimitiveType) else type(type_).__name__
+    if column.physical_type not in _PHYSICAL_TYPES.get(name, ()):
+        return lambda _: None
+    if isinstance(type_, DecimalType):
+        return lambda raw: _decimal(raw, type_.scale)
+    if name in _TEMPORAL:
+        scale = _TEMPORAL[name]
+        unit = _unit(column, default=scale)
+        return lambda raw: raw * unit // scale
+    return _READERS[name]
+
+
+_PHYSICAL_TYPES: Mapping[str, Sequence[str]] = {
+    "boolean": ("BOOLEAN",),
+    "int": ("INT32",),
+    "long": ("INT32", "INT64"),
+    "float": ("FLOAT",),
+    "double": ("FLOAT", "DOUBLE"),
+    "date": ("INT32",),
+    "time": ("INT32", "INT64"),
+    "timestamp": ("INT32", "INT64"),
+    "timestamptz": ("INT32", "INT64"),
+    "timestamp_ns": ("INT32", "INT64"),
+    "timestamptz_ns": ("INT32", "INT64"),
+    "string": ("BYTE_ARRAY",),
+    "binary": ("BYTE_ARRAY",),
+    "uuid": ("FIXED_LEN_BYTE_ARRAY",),
+    FixedType.__name__: ("FIXED_LEN_BYTE_ARRAY",),
+    DecimalType.__name__: ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"),
+}
+"""What a column may be stored as, narrower types of promoted columns included (R-095, R-097)."""
+
+_TEMPORAL = {
+    "time": 1000,
+    "timestamp": 1000,
+    "timestamptz": 1000,
+    "timestamp_ns": 1,
+    "timestamptz_ns": 1,
+}
+"""Nanoseconds in one unit of the values of each type."""
+
+
+def _unit(column: Any, *, default: int) -> int:
+    """Nanoseconds in one unit of a Parquet column; dates count days, since they may be promoted."""
+    logical = json.loads(column.logical_type.to_json())
+    if logical["Type"] == "Date":
+        return _DAY_NS  # R-097
+    return _NANOSECONDS.get(logical.get("timeUnit", ""), default)
+
+
+def _decimal(raw: int | bytes, scale: int) -> Decimal:
+    unscaled = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+    sign, digits = int(unscaled < 0), tuple(int(digit) for digit in str(abs(unscaled)))
+    return Decimal((sign, digits, -scale))
+
+
+def _float(raw: float) -> float | None:
+    return None if math.isnan(raw) else raw  # R-092
+
+
+def _string(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+_READERS: Mapping[str, Callable[[Any], Value | None]] = {
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "date": int,
+    "float": _float,
+    "double": _float,
+    "string": _string,
+    "binary": bytes,
+    "uuid": lambda raw: UUID(bytes=raw) if len(raw) == 16 else None,
+    FixedType.__name__: bytes,
+}

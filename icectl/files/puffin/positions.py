@@ -1,0 +1,227 @@
+"""Positions of deleted rows: blobs of type deletion-vector-v1, and bare bitmaps of manifest DVs.
+
+Reading walks the containers by hand: pyroaring checks no more than the end of the buffer, and a
+damaged file must end in CorruptTable. Writing is pyroaring's.
+"""
+
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap, BitMap64
+
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.puffin.container import NewBlob
+
+BLOB_TYPE = "deletion-vector-v1"
+MAGIC = bytes.fromhex("d1d33964")
+REFERENCED_DATA_FILE = "referenced-data-file"
+CARDINALITY = "cardinality"
+
+_POSITION_FIELD_ID = 2147483645
+"""Reserved field id of `_pos` (R-019), as the reference implementation names it in the blob."""
+_PLAIN_COOKIE = 12346
+_RUN_COOKIE = 12347
+_NO_OFFSETS_BELOW = 4
+_ARRAY_MAX = 4096
+_BITSET_SIZE = 8192
+
+_MOST_POSITIONS = 2**26
+"""Positions of one vector, whatever its entry says: half a GiB."""
+
+Positions = npt.NDArray[np.uint64]
+_Numbers = npt.NDArray[np.int64]
+
+
+def read_dv(blob: bytes, expected: int | None = None) -> Positions:
+    """Read the positions of a deletion vector, as many as `expected` where that is known.
+
+    Order: ascending, each once.
+    Raises: CorruptTable, when the length, the magic, the checksum or the bitmap is wrong (R-119),
+    or there are more positions than expected (R-118); Unsupported, for more than memory holds.
+    """
+    if len(blob) < 20:
+        raise _corrupt("it is shorter than an empty one")
+    size = int.from_bytes(blob[:4], "big")
+    if size != len(blob) - 8:
+        raise _corrupt(f"it says {size} bytes and has {len(blob) - 8}")
+    if blob[4:8] != MAGIC:
+        raise _corrupt("its magic bytes are wrong")
+    if zlib.crc32(blob[4:-4]) != int.from_bytes(blob[-4:], "big"):
+        raise _corrupt("its checksum is wrong")  # R-119
+    return read_positions(blob[8:-4], expected)
+
+
+def check_cardinality(positions: Positions, expected: int) -> None:
+    """Compare the number of positions with what a manifest or a footer says.
+
+    Raises: CorruptTable, when they differ (R-118).
+    """
+    if len(positions) != expected:
+        message = f"a deletion vector has {len(positions)} positions where {expected} are stated"
+        raise CorruptTable(message, rule="R-118")  # R-118
+
+
+def write_dv(positions: npt.ArrayLike) -> bytes:
+    """Write positions as a deletion vector; they may come in any order, and more than once."""
+    numbers = np.asarray(positions, dtype=np.uint64)
+    if len(numbers) and int(numbers.max()) >= 1 << 63:
+        raise ValueError(int(numbers.max()))
+    bitmap = BitMap64(numbers)
+    bitmap.run_optimize()
+    vector = MAGIC + bitmap.serialize()
+    checksum = zlib.crc32(vector).to_bytes(4, "big")
+    return len(vector).to_bytes(4, "big") + vector + checksum
+
+
+def dv_blob(positions: npt.ArrayLike, data_file: str) -> NewBlob:
+    """Return a blob for `write_puffin` that deletes positions of one data file (R-119)."""
+    content = write_dv(positions)
+    count = len(np.unique(np.asarray(positions, dtype=np.uint64)))
+    return NewBlob(
+        type=BLOB_TYPE,
+        fields=(_POSITION_FIELD_ID,),
+        snapshot_id=-1,
+        sequence_number=-1,
+        content=content,
+        properties={REFERENCED_DATA_FILE: data_file, CARDINALITY: str(count)},
+    )
+
+
+def read_positions(bitmap: bytes, expected: int | None = None) -> Positions:
+    """Read a portable 64-bit Roaring bitmap, of as many positions as `expected` if that is known.
+
+    Order: ascending, each once.
+    Raises: CorruptTable, when it is damaged or has bytes left over (R-119), or more positions than
+    expected (R-118); Unsupported, for more than memory holds.
+    """
+    reader = _Reader(bitmap, _most(expected))
+    parts: list[Positions] = []
+    last_key = -1
+    for _ in range(reader.number("<Q")):
+        key = reader.number("<I")
+        if not last_key < key < 1 << 31:
+            raise _corrupt("the keys of its bitmaps do not ascend")
+        last_key = key
+        parts += [part | np.uint64(key << 32) for part in _bitmap32(reader)]
+    if reader.offset != len(bitmap):
+        raise _corrupt("bytes follow its bitmap")
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def read_bitmap(content: bytes, expected: int | None = None) -> Positions:
+    """Read a bare portable 32-bit Roaring bitmap, the inline form of a manifest DV (sfc-1 6.3).
+
+    Order: ascending, each once.
+    Raises: CorruptTable, when it is damaged or has bytes left over (V4-082), or more positions than
+    `expected` (R-118); Unsupported, for more than memory holds.
+    """
+    reader = _Reader(content, _most(expected))
+    try:
+        parts = _bitmap32(reader)
+        if reader.offset != len(content):
+            raise _corrupt("bytes follow its bitmap")
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(message, rule="V4-082") from error  # V4-082
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def write_bitmap(positions: npt.ArrayLike) -> bytes:
+    """Write positions as a bare portable 32-bit Roaring bitmap, byte for byte as in sfc-1 6.4."""
+    bitmap = BitMap(np.asarray(positions, dtype=np.uint32))
+    bitmap.run_optimize()
+    content: bytes = bitmap.serialize()
+    return content
+
+
+class _Reader:
+    """Bytes with a place in them."""
+
+    def __init__(self, content: bytes, most: int) -> None:
+        self.content = content
+        self.offset = 0
+        self._most = self._left = most
+
+    def count(self, positions: int) -> None:
+        """Count positions that follow. Raises: CorruptTable R-118, Unsupported."""
+        self._left -= positions
+        if self._left < 0 and self._most < _MOST_POSITIONS:  # R-118
+            message = f"a deletion vector has more positions than are stated, {self._most:,}"
+            raise CorruptTable(message, rule="R-118")
+        if self._left < 0:
+            raise Unsupported(f"a deletion vector has more than {_MOST_POSITIONS:,} positions")
+
+    def take(self, size: int) -> bytes:
+        """Take the next bytes. Raises: CorruptTable R-119, where there are not so many."""
+        part = self.content[self.offset : self.offset + size]
+        if len(part) != size:
+            raise _corrupt("its bitmap is cut short")
+        self.offset += size
+        return part
+
+    def number(self, code: str) -> int:
+        """Take a number, by its struct code."""
+        value: int = struct.unpack(code, self.take(struct.calcsize(code)))[0]
+        return value
+
+    def array(self, kind: str, count: int) -> npt.NDArray[Any]:
+        """Take so many numbers of a dtype."""
+        dtype = np.dtype(kind)
+        return np.frombuffer(self.take(count * dtype.itemsize), dtype)
+
+
+def _bitmap32(reader: _Reader) -> list[Positions]:
+    cookie = reader.number("<I")
+    runs: npt.NDArray[np.uint8] | None = None
+    if cookie & 0xFFFF == _RUN_COOKIE:
+        container_count = (cookie >> 16) + 1
+        flags = reader.array("u1", (container_count + 7) // 8)
+        runs = np.unpackbits(flags, bitorder="little")
+    elif cookie == _PLAIN_COOKIE:
+        container_count = reader.number("<I")
+    else:
+        raise _corrupt("a bitmap of it begins with an unknown cookie")
+    header = reader.array("<u2", 2 * container_count).reshape(-1, 2).astype(np.int64)
+    if container_count > 1 and (np.diff(header[:, 0]) <= 0).any():
+        raise _corrupt("the keys of its containers do not ascend")
+    reader.count(int(header[:, 1].sum()) + container_count)
+    if runs is None or container_count >= _NO_OFFSETS_BELOW:
+        reader.take(4 * container_count)
+    return [
+        _container(reader, int(less) + 1, is_run=runs is not None and bool(runs[place]))
+        | np.uint64(int(key) << 16)
+        for place, (key, less) in enumerate(header)
+    ]
+
+
+def _container(reader: _Reader, cardinality: int, *, is_run: bool) -> Positions:
+    if is_run:
+        pairs = reader.array("<u2", 2 * reader.number("<H")).astype(np.int64)
+        values = _runs(pairs[0::2], pairs[1::2] + 1, cardinality)
+    elif cardinality <= _ARRAY_MAX:
+        values = reader.array("<u2", cardinality).astype(np.int64)
+    else:
+        bits = np.unpackbits(reader.array("u1", _BITSET_SIZE), bitorder="little")
+        values = np.flatnonzero(bits)
+    if len(values) != cardinality or (np.diff(values) <= 0).any() or values[-1] > 0xFFFF:
+        raise _corrupt("a container of it contradicts its header")
+    return values.astype(np.uint64)
+
+
+def _runs(starts: _Numbers, lengths: _Numbers, cardinality: int) -> _Numbers:
+    if int(lengths.sum()) != cardinality:
+        raise _corrupt("the runs of a container contradict its header")
+    before = np.cumsum(lengths) - lengths
+    values: _Numbers = np.repeat(starts - before, lengths) + np.arange(cardinality)
+    return values
+
+
+def _most(expected: int | None) -> int:
+    return _MOST_POSITIONS if expected is None else min(expected, _MOST_POSITIONS)
+
+
+def _corrupt(reason: str) -> CorruptTable:
+    return CorruptTable(f"a deletion vector is damaged: {reason}", rule="R-119")

@@ -1,0 +1,115 @@
+"""Where new data files of a table lie, and what they are called."""
+
+from collections.abc import Mapping
+
+import mmh3
+
+from icectl.format.locations import absolute_location
+from icectl.format.properties import (
+    DATA_PATH,
+    FOLDER_STORAGE_PATH,
+    METADATA_PATH,
+    OBJECT_STORAGE,
+    OBJECT_STORAGE_PARTITIONED_PATHS,
+    OBJECT_STORAGE_PATH,
+    read,
+)
+
+_HASH_BITS = 20
+_PREFIXES = (slice(0, 4), slice(4, 8), slice(8, 12), slice(12, None))
+
+
+def data_file_name(number: int, task_id: int, operation_id: str, count: int, mark: str = "") -> str:
+    """Make a name such as `00003-17-<uuid>-00001.parquet`, as Spark names files of tasks.
+
+    `number` is that of the group or partition of work; `count` begins at 1 in each task; a `mark`
+    stands at the end.
+    """
+    return f"{number:05}-{task_id}-{operation_id}-{count:05}{marked_end(mark)}"
+
+
+def mark_of(options: str) -> str:
+    """Return the mark of files that were made by some options: `c` and eight digits."""
+    return f"c{mmh3.hash(options, signed=False):08x}"
+
+
+def marked_end(mark: str) -> str:
+    """Return the end of the names of data files that have a mark, or of those without."""
+    return f"-{mark}.parquet" if mark else ".parquet"
+
+
+def delete_file_name(
+    number: int, task_id: int, operation_id: str, count: int, *, is_vector: bool
+) -> str:
+    """Make a name such as `00003-17-<uuid>-00001-deletes.parquet`, as Spark does, or `.puffin`."""
+    stem = data_file_name(number, task_id, operation_id, count).removesuffix(".parquet")
+    return f"{stem}-deletes.{'puffin' if is_vector else 'parquet'}"
+
+
+def data_location(
+    table_location: str, properties: Mapping[str, str], partition: str, file_name: str
+) -> str:
+    """Return the location of a new data file.
+
+    `partition` is its partition's path, or empty (R-161).
+    """
+    table_location = table_location.rstrip("/")
+    is_spread = read(properties, OBJECT_STORAGE)
+    below = _below(table_location, properties, is_spread=is_spread)
+    in_partition = f"{partition}/{file_name}" if partition else file_name
+    if not is_spread:
+        return f"{below}/{in_partition}"
+    is_partitioned = read(properties, OBJECT_STORAGE_PARTITIONED_PATHS)
+    name = in_partition if is_partitioned else file_name
+    prefixes = _prefixes(name)
+    if not below.startswith(table_location):
+        parent, _, own = table_location.rpartition("/")
+        return f"{below}/{prefixes}/{parent.rpartition('/')[2]}/{own}/{name}"
+    return f"{below}/{prefixes}{'/' if is_partitioned else '-'}{name}"
+
+
+def data_folder(
+    table_location: str, properties: Mapping[str, str], partition: str | None
+) -> tuple[str, bool]:
+    """Return the folder of new data files of a partition, and whether they are right in it.
+
+    They are anywhere below it where files are spread, or the partition is not known.
+    """
+    is_spread = read(properties, OBJECT_STORAGE)
+    below = _below(table_location.rstrip("/"), properties, is_spread=is_spread)
+    if partition is None or is_spread:
+        return below, False
+    return f"{below}/{partition}" if partition else below, True
+
+
+def named_folders(table_location: str, properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The folders of data and metadata files that properties name, by the properties (R-161)."""
+    stored = (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH)
+    named = {one.name: read(properties, one) for one in stored}
+    return {
+        name: _absolute(table_location, found) for name, found in named.items() if found is not None
+    }
+
+
+def _below(table_location: str, properties: Mapping[str, str], *, is_spread: bool) -> str:
+    """Return the folder of all data files, of old properties as well.
+
+    It may lie below the table.
+    """
+    known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
+    named = (read(properties, one) for one in known)
+    found = next((one for one in named if one is not None), f"{table_location}/data")
+    return _absolute(table_location, found)
+
+
+def _absolute(table_location: str, folder: str) -> str:
+    absolute = (
+        folder if folder.startswith("/") else absolute_location(table_location, folder)
+    )  # R-161
+    return absolute.rstrip("/")
+
+
+def _prefixes(name: str) -> str:
+    """Make four levels of folders of a name's hash, so that files spread over an object store."""
+    bits = f"{mmh3.hash(name, signed=False) & ((1 << _HASH_BITS) - 1):0{_HASH_BITS}b}"
+    return "/".join(bits[part] for part in _PREFIXES)

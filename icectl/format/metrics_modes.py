@@ -1,0 +1,109 @@
+"""Which metrics of a column a manifest entry has, and how long its bounds are."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from icectl.format.properties import MAX_INFERRED_METRICS, read
+from icectl.format.schema import Schema, children
+from icectl.format.types import NestedField, PrimitiveType, Type, is_nested
+
+_DEFAULT = "write.metadata.metrics.default"
+_OF_COLUMN = "write.metadata.metrics.column."
+_UNLIMITED = 2**31 - 1
+_TRUNCATE = re.compile(r"truncate\(([0-9]{1,9})\)")
+_SURROGATES = range(0xD800, 0xE000)
+_LAST_CODE_POINT = 0x10FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsMode:
+    """Whether values, nulls and NaN are counted; `longest_bound` is 0 without bounds.
+
+    Units: code points of text, bytes of binary; other bounds are never cut.
+    """
+
+    has_counts: bool
+    longest_bound: int
+
+
+NONE, COUNTS = MetricsMode(has_counts=False, longest_bound=0), MetricsMode(True, 0)  # noqa: FBT003
+FULL, TRUNCATE_16 = MetricsMode(True, _UNLIMITED), MetricsMode(True, 16)  # noqa: FBT003
+
+
+def metrics_modes(
+    properties: Mapping[str, str], schema: Schema, sorted_ids: Collection[int]
+) -> Mapping[int, MetricsMode]:
+    """Return the mode of each column without fields of its own, as the table's properties say.
+
+    `sorted_ids` are the columns of the table's sort order, whose bounds are always worth having.
+    Texts that name no mode are passed over, as the reference implementation does.
+    """
+    everywhere = _parsed(properties.get(_DEFAULT))
+    inferred = set(_first_columns(schema, read(properties, MAX_INFERRED_METRICS)))
+    default = everywhere or (TRUNCATE_16 if len(inferred) == _column_count(schema) else NONE)
+    modes = {}
+    for id_, item in schema.all_fields.items():
+        if is_nested(item.type):
+            continue
+        mode = everywhere or (TRUNCATE_16 if id_ in inferred else NONE)
+        if id_ in sorted_ids and not default.longest_bound:
+            mode = TRUNCATE_16
+        text = properties.get(f"{_OF_COLUMN}{schema.name_of(id_)}")
+        modes[id_] = mode if text is None else _parsed(text) or default
+    return modes
+
+
+def _parsed(text: str | None) -> MetricsMode | None:
+    name = (text or "").strip().lower()
+    match = _TRUNCATE.fullmatch(name)
+    if match:
+        return MetricsMode(True, int(match[1])) if int(match[1]) else None  # noqa: FBT003
+    return {"none": NONE, "counts": COUNTS, "full": FULL}.get(name)
+
+
+def _column_count(schema: Schema) -> int:
+    return sum(not is_nested(item.type) for item in schema.all_fields.values())
+
+
+def _first_columns(schema: Schema, limit: int) -> list[int]:
+    """The ids of the first columns: those of a struct itself before those of structs inside."""
+    return [id_ for id_, _ in zip(_by_depth(schema.fields), range(limit), strict=False)]
+
+
+def _by_depth(fields: tuple[NestedField, ...]) -> Iterator[int]:
+    yield from (item.id for item in fields if not is_nested(item.type))
+    for item in fields:
+        yield from _by_depth(children(item.type))
+
+
+def lower_bound(type_: Type, bound: bytes, longest: int) -> bytes:
+    """Return the single-value bytes of a bound at or below a value, cut to a length."""
+    if type_ == PrimitiveType("string"):
+        return bound.decode()[:longest].encode()
+    return bound[:longest] if type_ == PrimitiveType("binary") else bound
+
+
+def upper_bound(type_: Type, bound: bytes, longest: int) -> bytes | None:
+    """Return the single-value bytes of a bound at or above a value, cut to a length.
+
+    Shape: None where what remains of the value is the last of all of its length.
+    """
+    if type_ == PrimitiveType("string"):
+        text = bound.decode()
+        return bound if len(text) <= longest else _next_text(text[:longest])
+    if type_ != PrimitiveType("binary") or len(bound) <= longest:
+        return bound
+    kept = bound[:longest].rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def _next_text(text: str) -> bytes | None:
+    """Return the smallest text after all that begin with this one."""
+    kept = text.rstrip(chr(_LAST_CODE_POINT))
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    if following in _SURROGATES:
+        following = _SURROGATES.stop
+    return (kept[:-1] + chr(following)).encode()

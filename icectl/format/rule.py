@@ -1,0 +1,63 @@
+"""One rule of the format, what breaks it, and the next steps that many rules share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the format.
+
+    `id` never changes its meaning. `severity` is error for wrong rows, for what is unreadable or
+    unsafe to maintain, warning for what is wrong but harmless, info for what is worth knowing.
+    `fix` is the next step of whoever finds the rule broken. `not_enforced` says why no line of
+    icectl checks or keeps the rule; None where one does.
+    """
+
+    id: str
+    title: str
+    section: str
+    severity: Severity
+    fix: str
+    not_enforced: str | None = None
+
+
+OURS = "nothing to do: this is how icectl works"
+WRITER = "upgrade the engine that wrote it; `icectl inspect TABLE snapshots` shows which one did"
+OLDER_METADATA = "go back to a metadata file that `icectl inspect TABLE metadata-log` lists"
+ROLL_BACK = "roll back to an older snapshot with the engine, or write the rows again"
+NEXT_COMMIT = "the next commit of a correct writer sets it right"
+REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` writes the manifests anew"
+REPAIR_LIST = "`icectl repair TABLE --dry-run` tells whether the list can be set right"
+COMPACT_OWN = (
+    "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all` "
+    "writes it anew, and where it is another's, restore it"
+)
+COMPACT = "`icectl compact TABLE --rewrite-all` writes the data files anew"
+RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
+ENGINE = "change it with the engine that owns the table's schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Entries that have the same thing wrong: how many, and the location of the first."""
+
+    count: int
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRule:
+    """A rule that is broken, where, and what is wrong there; None stands for its own severity."""
+
+    rule: str
+    fault: Fault
+    told: str
+    severity: Severity | None = None
+
+
+Found = Iterator[BrokenRule]
+"""What a search for broken rules gives."""

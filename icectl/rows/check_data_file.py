@@ -1,0 +1,455 @@
+"""Checks of one data file against its manifest entry: the footer first, then rows."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.checks.finding import Finding, finding
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.data_file import DataFile, open_data_file
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.schema import NameMapping, field_id, schema_from_arrow
+from icectl.format import single_value
+from icectl.format.manifest import FileFormat
+from icectl.format.partition import PartitionField
+from icectl.format.schema import Schema
+from icectl.format.single_value import Value
+from icectl.format.transforms import apply
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
+from icectl.rows.columns import (
+    ColumnFacts,
+    as_values,
+    differing,
+    has_order,
+    inside,
+    not_earlier,
+    path_to,
+    value_of,
+)
+from icectl.rows.decoded_rows import DecodedRows
+from icectl.units import print_value
+
+ROW_ID, LAST_UPDATED = 2_147_483_540, 2_147_483_539
+_ROW_IDS = frozenset({ROW_ID, LAST_UPDATED})
+_UNREAD = "check it with a reader that knows what it uses; all other files are checked"
+_FAMILIES: Mapping[str, str] = {
+    "int": "integer",
+    "long": "integer",
+    "float": "real",
+    "double": "real",
+    "date": "instant",
+    "timestamp": "instant",
+    "timestamptz": "instant",
+    "timestamp_ns": "instant",
+    "timestamptz_ns": "instant",
+    "string": "bytes",
+    "binary": "bytes",
+    "uuid": "fixed",
+}
+"""Types that writers store for one another, beside what was promoted (R-095, R-097)."""
+
+_MONOTONE = frozenset({"identity", "truncate", "year", "month", "day", "hour"})
+_REAL = frozenset({"float", "double"})
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """A data file as a manifest records it; `partition` pairs spec fields with their values."""
+
+    location: str
+    file_format: FileFormat
+    record_count: int
+    sequence_number: int
+    value_counts: Mapping[int, int] = field(default_factory=dict)
+    null_value_counts: Mapping[int, int] = field(default_factory=dict)
+    nan_value_counts: Mapping[int, int] = field(default_factory=dict)
+    lower_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    upper_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    partition: Sequence[tuple[PartitionField, Value]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """The facts of a table that checks of files need; `schema` has every column ever had."""
+
+    schema: Schema
+    name_mapping: NameMapping
+    format_version: int
+    next_row_id: int | None
+
+
+def check_data_file(
+    file: IO[bytes], recorded: RecordedFile, table: TableFacts, *, by_footer: bool = False
+) -> Iterator[Finding]:
+    """Compare a data file with its manifest entry, and its footer with its rows.
+
+    Raises: OSError of the file.
+    Cost: all of its rows, a row group at a time; `by_footer` its footer, and the columns whose
+    counts, bounds or partition values the footer does not prove.
+    Spec: R-063, R-070 to R-075, R-092, R-095, R-099, R-100, R-105, R-130.
+    """
+
+    def findings() -> Iterator[Finding]:
+        """Open the file and check it."""
+        opened = open_data_file(file, recorded.file_format.name, table.name_mapping)
+        check = _Check(opened, recorded, table)
+        yield from check.by_footer() if by_footer else check.by_rows()
+
+    yield from readable(recorded.location, findings())
+
+
+def readable(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Find findings of a file, and what ends the reading of it as one of them (R-099)."""
+    try:
+        yield from findings
+    except (CorruptTable, Unsupported) as error:
+        yield unread(location, error)
+    except pa.ArrowNotImplementedError as error:
+        yield unread(location, Unsupported(str(error)))
+
+
+def unread(location: str, error: CorruptTable | Unsupported) -> Finding:
+    """Tell what ended the reading of a file: damage, or what is beyond the reader (R-099)."""
+    if isinstance(error, CorruptTable):
+        return finding(error.rule, location, error.message.removesuffix(f" ({error.rule})"))
+    message = f"not checked: {error.message}"
+    return finding("R-099", location, message, severity="warning", hint=_UNREAD)  # R-099
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    opened: DataFile
+    recorded: RecordedFile
+    table: TableFacts
+
+    def by_footer(self) -> Iterator[Finding]:
+        """Check the footer, and the rows of columns where it does not tell."""
+        recorded = self.recorded
+        yield from check_count(recorded, self.opened.record_count)
+        unlike = type_problems(self.opened.schema, self.table.schema)
+        for problem in unlike.values():  # R-095
+            yield finding("R-095", recorded.location, problem)
+        measured = self._by_footer(self.opened.metrics(self.table.schema))
+        wanted = self._unproven(measured) - unlike.keys()
+        wrong: dict[int, Value] = {}
+        if wanted or self._has_row_ids():
+            for id_ in wanted:
+                measured[id_] = ColumnFacts()
+            rows = _RowIds(recorded, self.table)
+            places = self._paths(wanted) | self._paths(self._row_ids())
+            for rows_ in self.opened.batches(places.keys()):
+                rows_.check()
+                for id_, type_, values in self._values(rows_.batch, places, rows):
+                    measured[id_].add(values, type_)
+                    self._compare_partitions(id_, type_, values, wrong)
+            yield from rows.findings()
+        yield from self._compared(measured, unlike, wrong)
+
+    def by_rows(self) -> Iterator[Finding]:
+        """Check all rows; where they belie the footer, only that is told."""
+        recorded, schema = self.recorded, self.table.schema
+        unlike = type_problems(self.opened.schema, schema)
+        for problem in unlike.values():  # R-095
+            yield finding("R-095", recorded.location, problem)
+        sources = {_source(field_) for field_, _ in recorded.partition} - {None, *unlike}
+        types = {id_: self._type(id_) for id_ in sources if id_ is not None}
+        places = self._paths({id_ for id_, type_ in types.items() if type_ and has_order(type_)})
+        places |= self._paths(self._row_ids())
+        rows, wrong = _RowIds(recorded, self.table), dict[int, Value]()
+        decoded = DecodedRows(self.opened, recorded.file_format, schema, unlike)
+        for rows_ in decoded.batches():
+            for id_, type_, values in self._values(rows_.batch, places, rows):
+                self._compare_partitions(id_, type_, values, wrong)
+        belied = tuple(decoded.findings(recorded.location))
+        if belied:
+            yield from belied
+            return
+        yield from check_count(recorded, decoded.row_count)
+        yield from rows.findings()
+        yield from self._compared(decoded.measured, unlike, wrong)
+
+    def _compared(
+        self,
+        measured: Mapping[int, ColumnFacts],
+        unlike: Collection[int],
+        wrong: Mapping[int, Value],
+    ) -> Iterator[Finding]:
+        alike = {id_: known for id_, known in measured.items() if id_ not in unlike}
+        yield from check_metrics(self.recorded, alike, self.table.schema)
+        yield from self._nulls(measured)
+        for field_, _ in self.recorded.partition:
+            if field_.field_id in wrong:
+                yield self._wrong_partition(field_, wrong[field_.field_id])
+
+    def _by_footer(self, footer: FileMetrics) -> dict[int, ColumnFacts]:
+        """Read counts, and a safe range, of columns outside of lists and maps from the footer."""
+        found: dict[int, ColumnFacts] = {}
+        for id_, nulls in footer.null_value_counts.items():
+            type_ = self._type(id_)
+            if type_ is None or path_to(self.opened.schema, id_) is None:
+                continue
+            measured = ColumnFacts(footer.value_counts.get(id_, footer.record_count), nulls)
+            if id_ in footer.lower_bounds and id_ in footer.upper_bounds:
+                measured.lower = single_value.decode(type_, footer.lower_bounds[id_])
+                measured.upper = single_value.decode(type_, footer.upper_bounds[id_])
+            found[id_] = measured
+        return found
+
+    def _type(self, id_: int) -> Type | None:
+        known = self.table.schema.field(id_)
+        return None if known is None or is_nested(known.type) else known.type
+
+    def _unproven(self, measured: Mapping[int, ColumnFacts]) -> set[int]:
+        """Return the columns whose rows have to be read."""
+        recorded, wanted = self.recorded, set()
+        for id_ in {*recorded.lower_bounds, *recorded.upper_bounds, *recorded.null_value_counts}:
+            known = measured.get(id_)
+            if known is None or not _proves_bounds(recorded, known, id_, self._type(id_)):
+                wanted.add(id_)
+        wanted |= {id_ for id_ in recorded.nan_value_counts if _is_real(self._type(id_))}
+        for field_, expected in recorded.partition:
+            source = _source(field_)
+            if source is not None and not self._proves_partition(field_, expected, measured):
+                wanted.add(source)
+        return {
+            id_
+            for id_ in wanted
+            if self._type(id_) is not None and path_to(self.opened.schema, id_) is not None
+        }
+
+    def _proves_partition(
+        self, field_: PartitionField, expected: Value, measured: Mapping[int, ColumnFacts]
+    ) -> bool:
+        source = _source(field_)
+        known = None if source is None else measured.get(source)
+        type_ = None if source is None else self._type(source)
+        if known is None or type_ is None:
+            return False
+        if known.null_count:
+            return known.null_count == known.row_count and expected is None
+        if known.lower is None or known.upper is None:
+            return False
+        if field_.transform.name not in _MONOTONE and known.lower != known.upper:
+            return False
+        try:
+            ends = [apply(field_.transform, type_, end) for end in (known.lower, known.upper)]
+        except ValueError:
+            return False
+        return bool(ends[0] == ends[1] == expected)
+
+    def _has_row_ids(self) -> bool:
+        return bool(self._paths(self._row_ids()))
+
+    def _row_ids(self) -> frozenset[int]:
+        return _ROW_IDS if self.table.format_version >= 3 else frozenset()
+
+    def _paths(self, ids: Collection[int]) -> dict[int, tuple[int, ...]]:
+        """Find where columns are, those that there are outside of lists and maps."""
+        found = ((id_, path_to(self.opened.schema, id_)) for id_ in ids)
+        return {id_: path for id_, path in found if path is not None}
+
+    def _values(
+        self, batch: pa.RecordBatch, paths: Mapping[int, tuple[int, ...]], rows: "_RowIds"
+    ) -> Iterator[tuple[int, Type, pa.Array]]:
+        """Yield the values of columns of a batch, some of the file's; row ids go to `rows`."""
+        places = {field_id(one): at for at, one in enumerate(batch.schema)}
+        for id_, path in paths.items():
+            top = field_id(self.opened.schema.field(path[0]))
+            column = inside(batch.column(places[top]), path[1:])
+            type_ = self._type(id_)
+            if id_ in _ROW_IDS:
+                rows.add(id_, column)
+            elif type_ is not None:
+                yield id_, type_, as_values(column, type_)
+
+    def _compare_partitions(
+        self, id_: int, type_: Type, values: pa.Array, wrong: dict[int, Value]
+    ) -> None:
+        for field_, expected in self.recorded.partition:
+            if _source(field_) != id_ or field_.field_id in wrong:
+                continue
+            told = (type_, field_.transform, expected)
+            try:
+                if _is_one(values, type_, field_, expected):
+                    continue
+                is_orc = self.recorded.file_format is FileFormat.ORC
+                found = differing(not_earlier(values, *told) if is_orc else values, *told)
+            except ValueError:
+                continue  # the transform does not take the type: a fault of the spec
+            if found is not None:
+                wrong[field_.field_id] = found[0]
+
+    def _wrong_partition(self, field_: PartitionField, found: Value) -> Finding:
+        expected = next(value for one, value in self.recorded.partition if one is field_)
+        rule = {"bucket": "R-073", "truncate": "R-074", "identity": "R-071"}.get(
+            field_.transform.name, "R-072"
+        )
+        message = (
+            f"its partition value of `{field_.name}` is {print_value(expected)}, "
+            f"but a row gives {print_value(found)} by {field_.transform.text}"
+        )
+        return finding(rule, self.recorded.location, message)
+
+    def _nulls(self, measured: Mapping[int, ColumnFacts]) -> Iterator[Finding]:
+        """Required columns have no nulls (R-095); below a null struct there is nothing."""
+        nulls = []
+        for id_, known in sorted(measured.items()):
+            # A required field is nowhere where an optional struct around it is null.
+            line = self.table.schema.line_to(id_)
+            if line and all(item.required for item in line) and known.null_count:
+                name = self.table.schema.name_of(id_)
+                nulls.append(f"`{name}` is required and has {known.null_count} nulls")
+        if nulls:  # R-095
+            yield finding("R-095", self.recorded.location, "; ".join(nulls))
+
+
+def check_count(recorded: RecordedFile, row_count: int) -> Iterator[Finding]:
+    """Check that a file has as many rows as its entry says (R-063)."""
+    if row_count != recorded.record_count:  # R-063
+        message = f"it has {row_count:,} rows, the manifest says {recorded.record_count:,}"
+        yield finding("R-063", recorded.location, message)
+
+
+def check_metrics(
+    recorded: RecordedFile, measured: Mapping[int, ColumnFacts], schema: Schema
+) -> Iterator[Finding]:
+    """Counts and bounds of the manifest against what was measured (R-092, R-130)."""
+    wrong_counts, excluded = [], []
+    for id_, known in sorted(measured.items()):
+        name, declared = schema.name_of(id_) or str(id_), schema.field(id_)
+        type_ = None if declared is None else declared.type
+        told = recorded.null_value_counts.get(id_)
+        if told is not None and told != known.null_count:
+            wrong_counts.append(f"`{name}` has {known.null_count} nulls, not {told}")
+        told = recorded.nan_value_counts.get(id_)
+        if told is not None and _is_real(type_) and known.nan_count != told:
+            wrong_counts.append(f"`{name}` has {known.nan_count} NaN, not {told}")
+        if not _proves_bounds(recorded, known, id_, type_):
+            ends = f"{print_value(known.lower)} to {print_value(known.upper)}"
+            excluded.append(f"`{name}` ranges from {ends}")
+    if wrong_counts:  # R-130
+        yield finding("R-130", recorded.location, "; ".join(wrong_counts))
+    if excluded:  # R-092
+        message = f"its bounds exclude rows: {'; '.join(excluded)}"
+        yield finding("R-092", recorded.location, message)
+
+
+def _proves_bounds(
+    recorded: RecordedFile, known: ColumnFacts, id_: int, type_: Type | None
+) -> bool:
+    """Return whether the range of a column lies inside the recorded bounds."""
+    lower = _bound(recorded.lower_bounds.get(id_), type_)
+    upper = _bound(recorded.upper_bounds.get(id_), type_)
+    if lower is None and upper is None:
+        return True
+    if known.null_count + known.nan_count == known.row_count:
+        return True
+    if known.lower is None or known.upper is None:
+        return False
+    return (lower is None or lower <= known.lower) and (upper is None or upper >= known.upper)
+
+
+def _bound(stored: bytes | None, type_: Type | None) -> Value | None:
+    if stored is None or type_ is None or not has_order(type_):
+        return None
+    try:
+        return single_value.decode(type_, stored)
+    except ValueError:
+        return None  # level metadata reports it
+
+
+def _is_real(type_: Type | None) -> bool:
+    return isinstance(type_, PrimitiveType) and type_.name in _REAL
+
+
+def _is_one(values: pa.Array, type_: Type, field_: PartitionField, expected: Value) -> bool:
+    """Return whether a transform that keeps the order gives the expected value at both ends."""
+    if field_.transform.name not in _MONOTONE or values.null_count or _is_real(type_):
+        return False
+    if not len(values):
+        return True
+    ends = pc.min_max(values).as_py()
+    found = [apply(field_.transform, type_, value_of(ends[end], type_)) for end in ("min", "max")]
+    return bool(found[0] == found[1] == expected)
+
+
+@dataclass(slots=True)
+class _RowIds:
+    """Row ids that are stored in a file (R-100)."""
+
+    recorded: RecordedFile
+    table: TableFacts
+    seen: list[pa.Array] = field(default_factory=list)
+    greatest_number: int = -1
+
+    def add(self, id_: int, column: pa.Array) -> None:
+        """Take the row ids, or the sequence numbers, of a batch into account."""
+        present = column.drop_null()
+        if not len(present):
+            return
+        if id_ == ROW_ID:
+            self.seen.append(present)
+        else:
+            self.greatest_number = max(self.greatest_number, pc.max(present).as_py())
+
+    def findings(self) -> Iterator[Finding]:
+        """Check what was taken into account (R-100, R-105)."""
+        location = self.recorded.location
+        if self.greatest_number > self.recorded.sequence_number:  # R-105
+            message = (
+                f"a row was updated at {self.greatest_number}, after the file's own sequence "
+                f"number {self.recorded.sequence_number}"
+            )
+            yield finding("R-105", location, message)
+        if not self.seen:
+            return
+        ids = pa.chunked_array(self.seen)
+        if len(ids.unique()) != len(ids):  # R-100
+            yield finding("R-100", location, "it stores a row id more than once")
+        ends = pc.min_max(ids).as_py()
+        limit = self.table.next_row_id
+        if ends["min"] < 0 or (limit is not None and ends["max"] >= limit):  # R-100
+            message = (
+                f"it stores row ids from {ends['min']} to {ends['max']}, outside of the table's"
+            )
+            yield finding("R-100", location, message)
+
+
+def _source(field_: PartitionField) -> int | None:
+    """Return the one column that a partition field is made of.
+
+    None where its value cannot be told.
+    """
+    known = field_.transform.name not in ("void", "unknown") and len(field_.source_ids) == 1
+    return field_.source_ids[0] if known else None
+
+
+def type_problems(stored: pa.Schema, schema: Schema) -> Mapping[int, str]:
+    """Columns of another type than the table's, or one that it was promoted from (R-095): how."""
+    found = {}
+    for column in stored:
+        try:
+            fields = schema_from_arrow(pa.schema([column])).all_fields
+        except Unsupported:
+            continue  # said where the column is read
+        for id_, one in fields.items():
+            declared = schema.field(id_)
+            if declared is None or is_nested(declared.type) or is_nested(one.type):
+                continue
+            if _family(one.type) != _family(declared.type):
+                found[id_] = (
+                    f"`{schema.name_of(id_)}` is stored as {type_text(one.type)}, "
+                    f"the table has {type_text(declared.type)}"
+                )
+    return found
+
+
+def _family(type_: Type) -> str:
+    if isinstance(type_, DecimalType):
+        return "decimal"
+    if isinstance(type_, FixedType):
+        return "fixed"
+    return _FAMILIES.get(type_.name, type_.name) if isinstance(type_, PrimitiveType) else "other"

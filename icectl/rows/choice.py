@@ -1,0 +1,54 @@
+"""Which engine rewrites rows where the caller leaves that open."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from icectl.errors import EngineError
+from icectl.rows.spark_start import check_installed, missing, runs_already
+
+EngineName = Literal["spark", "local"]
+AUTO = "auto"
+_THERE = "PySpark and Java are there"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """An engine, and why it is that one: empty where it was asked for."""
+
+    name: EngineName
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"engine: {self.name} ({self.why})" if self.why else f"engine: {self.name}"
+
+
+def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
+    """The engine that was asked for; of AUTO Spark, where PySpark and Java are there, else local.
+
+    It takes no more than a look, so that plans and checks need not wait for it.
+    `for_spark` tells that there are settings which only Spark can make use of.
+    """
+    if asked == "spark" or (asked == AUTO and for_spark):
+        return EngineChoice("spark")
+    if asked == "local":
+        return EngineChoice("local")
+    if runs_already():
+        return EngineChoice("spark", "its session is there")
+    lacking = missing()
+    if lacking is None:
+        return EngineChoice("spark", _THERE)
+    return EngineChoice("local", lacking)
+
+
+def confirm_engine(choice: EngineChoice) -> EngineChoice:
+    """Return the choice once there is work: what was chosen by a look must be good for it too.
+
+    It takes an import of PySpark and a start of Java.
+    """
+    if choice.why != _THERE:
+        return choice
+    try:
+        check_installed()
+    except EngineError as error:
+        return EngineChoice("local", error.message)
+    return choice

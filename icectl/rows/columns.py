@@ -1,0 +1,194 @@
+"""Columns of data files as the values that the format speaks of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.orc_seconds import may_be_earlier, second_of
+from icectl.entries.partition.transforms import transform_column
+from icectl.files.data_rows import retype_array
+from icectl.files.parquet.schema import field_id
+from icectl.format.single_value import UNITS_PER_SECOND, Value
+from icectl.format.transforms import Transform, result_type
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
+
+_TEMPORAL = {
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", "UTC"),
+    "time": pa.time64("us"),
+}
+_REAL = frozenset({"float", "double"})
+
+
+def path_to(schema: pa.Schema, wanted: int) -> tuple[int, ...] | None:
+    """Return positions that lead through structs to the column with a field id.
+
+    None inside of lists.
+    """
+    return _path([schema.field(at) for at in range(len(schema))], wanted)
+
+
+def _path(fields: list[pa.Field], wanted: int) -> tuple[int, ...] | None:
+    for at, field in enumerate(fields):
+        if field_id(field) == wanted:
+            return (at,)
+        kind = field.type
+        if pa.types.is_struct(kind):
+            below = _path([kind.field(place) for place in range(kind.num_fields)], wanted)
+            if below is not None:
+                return (at, *below)
+    return None
+
+
+def inside(column: pa.Array, path: tuple[int, ...]) -> pa.Array:
+    """Return the column below a struct, null where a struct above it is."""
+    return pc.struct_field(column, list(path)) if path else column
+
+
+def as_values(column: pa.Array, type_: Type) -> pa.Array:
+    """A column as the numbers, texts and bytes that single values are (dates as days, and so on).
+
+    Raises: pa.ArrowInvalid, pa.ArrowNotImplementedError, where it is of another type.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    if name == "date":
+        return column.cast(pa.date32()).cast(pa.int32())
+    if name in _TEMPORAL:
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("ms"))
+        wanted = _TEMPORAL[name]
+        if pa.types.is_timestamp(column.type):
+            # Some readers see no zone, or another, in a column that counts from the same instant.
+            plain = column.cast(pa.timestamp(column.type.unit, getattr(wanted, "tz", None)))
+            if column.type.unit == "ns":
+                plain = retype_array(plain, wanted)  # downward, as footers are read
+            return plain.cast(wanted, safe=False).cast(pa.int64())
+        return column.cast(wanted, safe=False).cast(pa.int64())
+    return column
+
+
+def has_order(type_: Type) -> bool:
+    """Whether bounds of a type are its smallest and largest values, as those of numbers are."""
+    if isinstance(type_, PrimitiveType):
+        return type_.name not in ("variant", "unknown")
+    return isinstance(type_, DecimalType | FixedType)
+
+
+def with_lost_seconds(column: pa.Array, field: pa.Field, told: Mapping[int, Value]) -> pa.Array:
+    """Return a column of an ORC file with the instants that its partition tells of, at any depth.
+
+    `told` are the values of identity fields by the id of their column. Readers of the reference
+    implementation take those; here they only take the place of what ORC shows a second too late.
+    """
+    kind, number = field.type, field_id(field)
+    value = None if number is None else told.get(number)
+    if pa.types.is_timestamp(kind) and isinstance(value, int):
+        second = UNITS_PER_SECOND["timestamp_ns" if kind.unit == "ns" else "timestamp"]
+        if not -second < value < 0:
+            return column
+        counts = column.cast(pa.int64())
+        is_late = pc.and_(pc.equal(counts, value + second), may_be_earlier(counts, second))
+        return pc.if_else(is_late, pa.scalar(value).cast(kind), column)
+    if not pa.types.is_struct(kind):
+        return column
+    parts = [
+        with_lost_seconds(column.field(place), kind.field(place), told)
+        for place in range(kind.num_fields)
+    ]
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+
+
+def value_of(stored: object, type_: Type) -> Value:
+    """Return a value of as_values as single values have it."""
+    if isinstance(stored, bytes) and type_ == PrimitiveType("uuid"):
+        return UUID(bytes=stored)
+    return stored
+
+
+@dataclass(slots=True)
+class ColumnFacts:
+    """The known facts of a column: rows, nulls, NaN, and the range of the other values."""
+
+    row_count: int = 0
+    null_count: int = 0
+    nan_count: int = 0
+    lower: Value | None = None
+    upper: Value | None = None
+
+    def add(self, values: pa.Array, type_: Type) -> None:
+        """Take the values of a further batch, as as_values gives them, into account."""
+        self.row_count += len(values)
+        self.null_count += values.null_count
+        if isinstance(type_, PrimitiveType) and type_.name in _REAL:
+            is_nan = pc.fill_null(pc.is_nan(values), fill_value=False)
+            nans = pc.sum(is_nan).as_py() or 0
+            self.nan_count += nans
+            values = values.filter(pc.invert(is_nan)) if nans else values
+        if values.null_count < len(values):
+            found = pc.min_max(values).as_py()
+            self._widen(value_of(found["min"], type_), value_of(found["max"], type_))
+
+    def merge(self, other: "ColumnFacts") -> None:
+        """Take what is known of further rows into account."""
+        self.row_count += other.row_count
+        self.null_count += other.null_count
+        self.nan_count += other.nan_count
+        if other.lower is not None:
+            self._widen(other.lower, other.upper)
+
+    def clear(self) -> None:
+        """Begin anew, without a row."""
+        self.row_count = self.null_count = self.nan_count = 0
+        self.lower = self.upper = None
+
+    def _widen(self, lower: Value, upper: Value) -> None:
+        self.lower = lower if self.lower is None else min(self.lower, lower)
+        self.upper = upper if self.upper is None else max(self.upper, upper)
+
+
+def differing(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> Value | None:
+    """Return a result of a transform that is not the expected one, as (value,); None where all are.
+
+    Raises: ValueError where the transform does not take the type, or a value has no result.
+    """
+    kind = result_type(transform, type_) or type_
+    made = pc.unique(transform_column(transform, type_, values))
+    for stored in as_values(made, kind).to_pylist():
+        found = value_of(stored, kind)
+        if not _same(found, expected):
+            return (found,)
+    return None
+
+
+def not_earlier(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> pa.Array:
+    """Return values of an ORC file without those that give the expected result a second before.
+
+    Raises: as differing.
+    """
+    second = second_of(type_)
+    if second is None or expected is None:
+        return values
+    late = may_be_earlier(values, second)
+    if not pc.any(late).as_py():
+        return values
+    kind = result_type(transform, type_) or type_
+    made = transform_column(transform, type_, pc.subtract(values.filter(late), second))
+    told = pc.equal(as_values(made, kind), pa.scalar(expected))
+    return pa.concat_arrays(
+        [values.filter(pc.invert(late)), values.filter(late).filter(pc.invert(told))]
+    )
+
+
+def _same(one: Value, other: Value) -> bool:
+    both_nan = one != one and other != other  # noqa: PLR0124 - NaN alone differs from itself
+    return bool(both_nan or one == other)

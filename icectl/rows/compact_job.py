@@ -1,0 +1,353 @@
+"""One task of a compaction, carried out by the kernels wherever it runs.
+
+A job is what all tasks of a run have in common; job and task are values that cross to any worker.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from icectl.entries.partition.key import decode_key
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.write import ParquetOptions
+from icectl.format.data_paths import data_file_name, data_location, delete_file_name
+from icectl.format.manifest import Content, FileFormat, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec, partition_path, result_types
+from icectl.format.single_value import Value
+from icectl.format.sort import SortOrder
+from icectl.format.types import Type
+from icectl.rows.equality_deletes import EqualityDeletes
+from icectl.rows.partition_rows import Partition
+from icectl.rows.read_data import SourceFile
+from icectl.rows.rewrite_data import (
+    DeletesOfGroup,
+    DeletionVector,
+    FileGroup,
+    PositionDeletes,
+    TableColumns,
+    rewrite_data,
+)
+from icectl.rows.sort_rows import Sorting
+from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile
+from icectl.storage.read_ahead import ReadAhead
+from icectl.storage.store import Store
+from icectl.table.rewrite_task import DeleteFile, InputFile, MergeDeletesTask, RewriteTask, Task
+
+
+@dataclass(frozen=True, slots=True)
+class TypedSpec:
+    """A partition spec with the types of its values."""
+
+    spec: PartitionSpec
+    types: tuple[Type | None, ...]
+
+
+def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
+    """Return every partition spec of a table, by id."""
+    return {
+        spec.spec_id: TypedSpec(spec, result_types(spec, metadata.schemas))
+        for spec in metadata.partition_specs
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class CompactJob:
+    """The job that all tasks of a run share; `sorting` is none where rows keep their order.
+
+    `scheme` is what paths get that delete files store without one.
+    """
+
+    columns: TableColumns
+    specs: Mapping[int, TypedSpec]
+    options: WriteOptions
+    sorting: Sorting | None = None
+    scheme: str = ""
+
+    @property
+    def sort_order_id(self) -> int | None:
+        """The table's sort order that new files are sorted by, where it is one of its own."""
+        order = None if self.sorting is None else self.sorting.order
+        return (order.order_id or None) if isinstance(order, SortOrder) else None  # R-084
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """The job that all tasks of a run share, as CompactJob is.
+
+    `base` is what locations are stored relative to; empty where they are stored whole.
+    """
+
+    specs: Mapping[int, TypedSpec]
+    parquet: ParquetOptions
+    scheme: str = ""
+    base: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """The result of a task: entries of the new files, and what was counted on the way.
+
+    `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
+    """
+
+    task_id: str
+    entries: pa.Table
+    read_row_count: int
+    deleted_row_count: int
+    written_row_count: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """The locations of a run's new files; `uuid` is the run's, and in the name of each.
+
+    A `mark`, where there is one, is in those of data files.
+    """
+
+    table_location: str
+    properties: Mapping[str, str]
+    uuid: str
+    mark: str = ""
+
+    def location(self, of: Task | int, writer: int, partition: str, count: int) -> str:
+        """Return where file number `count` of a writer goes; writers count for themselves.
+
+        Files are those of a task, or of the part of new rows that has a number.
+        """
+        if isinstance(of, MergeDeletesTask):
+            is_vector = of.form == "vectors"
+            name = delete_file_name(of.group, writer, self.uuid, count, is_vector=is_vector)
+        else:
+            group = of if isinstance(of, int) else of.group
+            name = data_file_name(group, writer, self.uuid, count, self.mark)
+        return data_location(self.table_location, self.properties, partition, name)
+
+
+class OutputPlaces(Protocol):
+    """The places where new files of a run go, and the record by which they are removed again."""
+
+    @property
+    def names(self) -> FileNames:
+        """The names for engines whose workers are out of sight: they name files themselves."""
+
+    def next(self, task: Task, partition: str) -> str:
+        """The location of a task's next file in the folder of a partition, on record from now."""
+
+    def record(self, locations: Sequence[str]) -> None:
+        """Put files on record that workers have named."""
+
+    def find(self) -> None:
+        """Put on record whatever the run has written, by a look into the folders of its files."""
+
+
+@dataclass(slots=True)
+class TaskCounts:
+    """How many tasks an engine has run, and how many attempts failed and were repeated."""
+
+    tasks: int = 0
+    repeats: int = 0
+
+
+class Engine(Protocol):
+    """An engine, which carries tasks out."""
+
+    @property
+    def counts(self) -> TaskCounts:
+        """What it has run so far; on Spark its tasks, and a stage that was repeated counts once."""
+
+    def rewrite(
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Carry out tasks, and yield what comes of each.
+
+        Order: that of the tasks.
+        Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+
+    def merge(
+        self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Merge the deletes of the data files of tasks, and yield what comes of each.
+
+        Order: that of the tasks.
+        Raises: as run_merge; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+
+
+def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead:
+    """Return what reads the files of tasks before they ask for them: of each its deletes first."""
+    files: dict[str, int] = {}
+    split: set[str] = set()
+    for task in tasks:
+        files |= {file.location: file.size_bytes for file in task.delete_files}
+        if isinstance(task, RewriteTask):
+            files |= {file.location: file.size_bytes for file in task.inputs}
+            split.update(file.location for file in task.inputs if file.split is not None)
+    whole = [(location, size) for location, size in files.items() if location not in split]
+    return ReadAhead(store, whole, concurrency, split)
+
+
+def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:
+    """Rewrite the files of a task; its rows are compared with those of the new files.
+
+    Raises: as rewrite_data.
+    """
+    options = replace(job.options, target_size_bytes=task.roll_bytes)
+    found = rewrite_data(file_group(task, job), options, outputs)
+    return TaskResult(
+        task.task_id,
+        entries_of(found.files, task, job),
+        found.totals.row_count + found.deleted_row_count,
+        found.deleted_row_count,
+        found.totals.row_count,
+        sum(file.file_size_in_bytes for file in found.files),
+    )
+
+
+def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
+    """Return the task as the kernel takes it."""
+    typed = job.specs[task.spec_id]
+    return FileGroup(
+        tuple(_source(file, job) for file in task.inputs),
+        sum(file.size_bytes for file in task.inputs),
+        _deletes(task, job),
+        job.columns,
+        typed.spec,
+        None if task.partition_key is None else partition_of(task.partition_key, typed),
+        job.sorting,
+    )
+
+
+def _source(file: InputFile, job: CompactJob) -> SourceFile:
+    return SourceFile(
+        file.location,
+        file.file_format.name,
+        file.record_count,
+        file.sequence_number,
+        file.first_row_id,
+        _constants(file, job),
+        file.split,
+        file.size_bytes,
+        file.stated,
+    )
+
+
+def _constants(file: InputFile, job: CompactJob) -> Mapping[int, Value]:
+    """Return the values of identity partition fields, by source column (R-180)."""
+    typed = job.specs[file.spec_id]
+    values = decode_key(file.partition_key, typed.types)
+    return {
+        item.source_ids[0]: value
+        for item, value in zip(typed.spec.fields, values, strict=True)
+        if item.transform.name == "identity"
+    }  # R-180
+
+
+def partition_of(key: bytes, typed: TypedSpec) -> Partition:
+    """Return a partition with the path of its files."""
+    if typed.spec.is_unpartitioned:
+        return Partition(key, "")
+    return Partition(key, partition_path(typed.spec, typed.types, decode_key(key, typed.types)))
+
+
+def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
+    """Return the position delete files and vectors of a task as kernels take them."""
+    positions: dict[int, set[str]] = {}
+    vectors = []
+    for file in task.inputs:
+        for at in file.position_deletes:
+            positions.setdefault(at, set()).add(file.location)
+        if file.vector is not None:
+            found = file.vector
+            place = found.location, found.content_offset, found.size_bytes
+            vectors.append(DeletionVector(*place, found.record_count, file.location))
+    files = task.delete_files
+    return DeletesOfGroup(
+        tuple(
+            PositionDeletes(_delete_source(file), frozenset(named), file.referenced_data_file)
+            for file, named in ((files[at], named) for at, named in positions.items())
+        ),
+        tuple(vectors),
+        scheme=scheme,
+    )
+
+
+def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
+    equality: dict[int, set[str]] = {}
+    for file in task.inputs:
+        for at in file.equality_deletes:
+            equality.setdefault(at, set()).add(file.location)
+    files = task.delete_files
+    by_value = tuple(
+        EqualityDeletes(_delete_source(files[at]), files[at].equality_ids, frozenset(named))
+        for at, named in equality.items()
+    )
+    return replace(deletes_by_position(task, job.scheme), equality_deletes=by_value)
+
+
+def _delete_source(file: DeleteFile) -> SourceFile:
+    """A file whose rows are what is stored: of deletes readers take nothing from the partition."""
+    return SourceFile(
+        file.location,
+        file.file_format.name,
+        file.record_count,
+        file.sequence_number,
+        size_bytes=file.size_bytes,
+        stated=file.stated,
+    )
+
+
+def entries_of(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:
+    """Return entries of new files of a task, as a result has them."""
+    return data_entries(files, task.spec_id, task.sequence_number, job.sort_order_id)
+
+
+def data_entries(
+    files: Sequence[WrittenFile],
+    spec_id: int,
+    sequence_number: int | None,
+    sort_order_id: int | None,
+) -> pa.Table:
+    """Return entries of new data files: ADDED, without a snapshot id, with every column."""
+    rows = [
+        {
+            "content": Content.DATA,
+            "status": Status.ADDED,
+            "location": file.location,
+            "file_format": FileFormat.PARQUET,
+            "spec_id": spec_id,
+            "partition_key": file.partition_key,
+            "record_count": file.metrics.record_count,
+            "file_size_in_bytes": file.file_size_in_bytes,
+            "sequence_number": sequence_number,
+            "sort_order_id": sort_order_id,
+            "manifest": 0,
+            "manifest_pos": at,
+            **carried_metrics(file.metrics),
+        }
+        for at, file in enumerate(files)
+    ]
+    return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
+
+
+def carried_metrics(found: FileMetrics) -> dict[str, object]:
+    """Return metrics as entries carry them; a map without a key is left out."""
+    maps = {
+        "column_sizes": found.column_sizes,
+        "value_counts": found.value_counts,
+        "null_value_counts": found.null_value_counts,
+        "nan_value_counts": found.nan_value_counts,
+        "lower_bounds": found.lower_bounds,
+        "upper_bounds": found.upper_bounds,
+    }
+    carried: dict[str, object] = {
+        name: sorted(values.items()) for name, values in maps.items() if values
+    }
+    return carried | {"split_offsets": list(found.split_offsets) or None}

@@ -1,0 +1,166 @@
+"""All rows of a file, decoded and measured, against what its footer says of them."""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from icectl.checks.finding import Finding, finding
+from icectl.files.arrow_failures import reading_data_file
+from icectl.files.data_file import DataFile
+from icectl.files.data_rows import FileRows, check_values, ids_of
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.format import single_value
+from icectl.format.manifest import FileFormat
+from icectl.format.schema import Schema
+from icectl.format.types import Type, is_nested
+from icectl.rows.columns import ColumnFacts, as_values, has_order, inside, path_to
+from icectl.units import print_value
+
+_WORTH_THREADS_BYTES = 2**20
+"""Bytes of a batch below which handing columns to threads takes longer than measuring them."""
+
+_MOST_TOLD = 3
+"""Columns that a finding names; where pages are destroyed, all of them differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatColumn:
+    """A column outside of lists and maps: the positions that lead to it, and its type.
+
+    Without a type only nulls are counted.
+    """
+
+    id: int
+    path: tuple[int, ...]
+    type: Type | None
+    measured: ColumnFacts = field(default_factory=ColumnFacts)
+
+
+@dataclass(slots=True)
+class DecodedRows:
+    """A reader of every column of an open file, which measures those that a schema has a type for.
+
+    Of columns of `unlike`, which are of another type than the schema says, nulls are counted.
+    """
+
+    opened: DataFile
+    file_format: FileFormat
+    schema: Schema
+    unlike: Collection[int] = ()
+    row_count: int = 0
+    measured: dict[int, ColumnFacts] = field(default_factory=dict)
+    """Columns by field id, once all rows are read."""
+    _problems: list[str] = field(default_factory=list)
+
+    def batches(self) -> Iterator[FileRows]:
+        """All rows with all columns, each value looked at; the next ones are decoded meanwhile.
+
+        Raises: CorruptTable R-099; Unsupported; OSError of the file.
+        Cost: two batches, and a row group or a stripe as it is stored.
+        """
+        parts = list(self.opened.parts(self.schema))
+        columns = self._columns()
+        by_place: dict[int, list[FlatColumn]] = {
+            place: [] for place in range(len(self.opened.schema))
+        }
+        for column in columns:
+            by_place[column.path[0]].append(column)
+        number, end = 0, parts[0].record_count if parts else None
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            for rows in _ahead(self.opened.batches(None)):
+                while end is not None and rows.first_row >= end and number + 1 < len(parts):
+                    self._end_part(columns, parts, number)
+                    number += 1
+                    end += parts[number].record_count
+                jobs = [(rows.batch.column(at), found) for at, found in by_place.items()]
+                is_large = rows.batch.nbytes >= _WORTH_THREADS_BYTES
+                list((pool.map if is_large else map)(_measure, jobs))
+                self.row_count += rows.batch.num_rows
+                yield rows
+        self._end_part(columns, parts, number)
+        said = sum(part.record_count for part in parts)
+        if parts and self.row_count != said:
+            self._problems.insert(0, f"they hold {self.row_count:,} rows, not {said:,}")
+
+    def findings(self, location: str) -> Iterator[Finding]:
+        """Tell, all in one, that the pages hold something else than the footer says (R-099)."""
+        if self._problems:  # R-099
+            told, more = self._problems[:_MOST_TOLD], len(self._problems) - _MOST_TOLD
+            rest = f"; and {more:,} more" if more > 0 else ""
+            message = f"its pages are not what its footer says: {'; '.join(told)}{rest}"
+            yield finding("R-099", location, message)
+
+    def _columns(self) -> Sequence[FlatColumn]:
+        stored = self.opened.schema
+        columns = []
+        for id_ in dict.fromkeys(number for item in stored for number in ids_of(item)):
+            declared, path = self.schema.field(id_), path_to(stored, id_)
+            if declared is not None and not is_nested(declared.type) and path is not None:
+                is_measured = id_ not in self.unlike and has_order(declared.type)
+                type_ = declared.type if is_measured else None
+                columns.append(FlatColumn(id_, path, type_))
+        return columns
+
+    def _end_part(
+        self, columns: Sequence[FlatColumn], parts: Sequence[FileMetrics], number: int
+    ) -> None:
+        """Compare what a row group holds with what is said of it, and begin the next."""
+        where = f"row group {number}: " if len(parts) > 1 else ""
+        for column in columns:
+            found = column.measured
+            if parts:
+                said = parts[number]
+                if self.file_format is not FileFormat.PARQUET and len(column.path) > 1:
+                    # There a value below a null struct is none at all, and no null either.
+                    found.null_count = said.null_value_counts.get(column.id, found.null_count)
+                name = self.schema.name_of(column.id) or str(column.id)
+                told = list(_differences(found, said, column))
+                self._problems += [f"{where}`{name}` {one}" for one in told]
+            self.measured.setdefault(column.id, ColumnFacts()).merge(found)
+            found.clear()
+
+
+def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:
+    """Yield the same, while a thread is making the next."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (rows := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield rows
+
+
+def _measure(job: tuple[pa.Array, Sequence[FlatColumn]]) -> None:
+    """Look at each value of a top-level column, and measure the columns in it."""
+    stored, columns = job
+    check_values(stored)
+    with reading_data_file("data"):
+        for column in columns:
+            values = inside(stored, column.path[1:])
+            if column.type is None:
+                column.measured.merge(ColumnFacts(len(values), values.null_count))
+            else:
+                column.measured.add(as_values(values, column.type), column.type)
+
+
+def _differences(found: ColumnFacts, said: FileMetrics, column: FlatColumn) -> Iterator[str]:
+    nulls = said.null_value_counts.get(column.id)
+    if nulls is not None and nulls != found.null_count:
+        yield f"holds {found.null_count:,} nulls, not {nulls:,}"
+    if column.type is None or column.id not in said.lower_bounds:
+        return
+    if found.lower is None or found.upper is None:
+        return
+    lower = single_value.decode(column.type, said.lower_bounds[column.id])
+    upper = single_value.decode(column.type, said.upper_bounds[column.id])
+    is_exact = column.id in said.exact_bounds and not found.nan_count
+    same = lower == found.lower and upper == found.upper
+    if not same if is_exact else lower > found.lower or upper < found.upper:
+        held, told = (_range(*ends) for ends in ((found.lower, found.upper), (lower, upper)))
+        yield f"holds {held}, not {told}"
+
+
+def _range(lower: object, upper: object) -> str:
+    return f"{print_value(lower)} to {print_value(upper)}"

@@ -1,0 +1,244 @@
+"""Rows of data files that are deleted by position: delete files and deletion vectors (R-121)."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.checks.file_identity import RESTORE_IT
+from icectl.errors import CorruptTable, OtherFile, Unsupported
+from icectl.files.data_file import DataFile
+from icectl.files.parquet.schema import field_id
+from icectl.files.puffin.container import PuffinBlob
+from icectl.files.puffin.positions import Positions, check_cardinality, read_dv
+from icectl.format.locations import with_scheme
+from icectl.format.schema import FILE_PATH, PATH_FIELD, POSITION, POSITION_FIELD
+from icectl.format.types import NestedField
+from icectl.rows.check_delete_file import read_puffin_footer
+from icectl.rows.columns import path_to
+from icectl.rows.conversions import conversion
+from icectl.storage.location import loosest_key
+
+Flags = npt.NDArray[np.bool_]
+"""One flag per row of a file; true for those that are deleted."""
+
+
+class DeletedPositions:
+    """Deleted rows of some data files, by the location of each.
+
+    `scheme` is what paths in delete files have that are stored without one (sfc-1 L2); where it is
+    empty they are compared as they stand.
+    Memory: a byte for each row of the data files that have deletes.
+    """
+
+    def __init__(self, record_counts: Mapping[str, int], scheme: str = "") -> None:
+        self._record_counts = record_counts
+        self._scheme = scheme
+        self._flags: dict[str, Flags] = {}
+        self._otherwise_spelled: dict[str, Flags] = {}
+        self._by_key = {loosest_key(location): location for location in record_counts}
+
+    def of(self, location: str) -> Flags | None:
+        """Return the flags of a data file; None where no row is deleted."""
+        return self._flags.get(location)
+
+    def add(self, location: str, positions: npt.NDArray[np.integer]) -> None:
+        """Delete rows of one data file, as a deletion vector or equality deletes say.
+
+        Positions behind the last row delete nothing.
+        """
+        self._mark(self._flags, location, positions)
+
+    def add_file(
+        self, deletes: DataFile, applies_to: Collection[str], only: str | None = None
+    ) -> None:
+        """Delete what a position delete file says of the data files that it applies to.
+
+        Raises: as named_positions; Unsupported.
+        """
+        found = named_positions(deletes, applies_to, self._by_key, self._scheme, only=only)
+        for target, numbers in found:
+            marked = self._flags if target.is_exact else self._otherwise_spelled
+            self._mark(marked, target.location, numbers)
+
+    def check_spelling(self) -> None:
+        """Refuse deletes that only apply if two spellings of a path mean the same file.
+
+        Raises: Unsupported, where such deletes name rows that no other deletes.
+        """
+        count = sum(
+            int((flags & np.logical_not(self._flags.get(location, False))).sum())
+            for location, flags in self._otherwise_spelled.items()
+        )
+        if count:
+            raise spelled_otherwise(next(iter(self._otherwise_spelled)), count)
+
+    def _mark(
+        self, marked: dict[str, Flags], location: str, positions: npt.NDArray[np.integer]
+    ) -> None:
+        count = self._record_counts[location]
+        flags = marked.get(location)
+        if flags is None:
+            flags = marked[location] = np.zeros(count, np.bool_)
+        inside = positions[(positions >= 0) & (positions < count)]
+        flags[inside.astype(np.int64)] = True
+
+
+def spelled_otherwise(location: str, row_count: int) -> Unsupported:
+    """The error for deletes that only apply if two spellings of a path mean the same file."""
+    return Unsupported(
+        f"position deletes spell the path of {location} in another way, so that readers disagree "
+        f"on {row_count:,} rows",
+        hint="rewrite the position deletes with the engine that wrote them",
+    )
+
+
+def puffin_blobs(file: IO[bytes]) -> Mapping[tuple[int, int], PuffinBlob]:
+    """Return the blobs of a Puffin file by offset and length. Raises: as read_puffin_footer."""
+    size_bytes = file.seek(0, 2)
+
+    def read_range(offset: int, length: int) -> bytes:
+        """Read bytes from the end."""
+        file.seek(size_bytes + offset)
+        return file.read(length)
+
+    footer = read_puffin_footer(read_range, size_bytes)
+    return {(blob.offset, blob.length): blob for blob in footer.blobs}
+
+
+def vector_positions(file: IO[bytes], offset: int, size_bytes: int, count: int) -> Positions:
+    """Return the positions of one deletion vector of a Puffin file. Raises: as read_dv; R-118."""
+    file.seek(offset)
+    positions = read_dv(file.read(size_bytes), count)
+    check_cardinality(positions, count)
+    return positions
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A data file that is named, by its entry's spelling or by another."""
+
+    location: str
+    is_exact: bool
+
+
+def named_positions(
+    deletes: DataFile,
+    applies_to: Collection[str],
+    by_key: Mapping[str, str],
+    scheme: str = "",
+    *,
+    only: str | None = None,
+) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
+    """Read what a position delete file says of the data files that it applies to, some at a time.
+
+    `by_key` gives locations by their loosest key; `scheme` is that of paths without one; `only` is
+    the one data file that its entry names, if it does.
+    Raises: CorruptTable R-121; OtherFile R-121, where it names another data file than that.
+    """
+    if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
+        message = "a position delete file lacks one of the columns `file_path` and `pos`"
+        raise CorruptTable(message, rule="R-121")  # R-121
+    places = _places(deletes)
+    named = _Named(frozenset(applies_to), by_key, scheme, only)
+    for rows in deletes.batches({FILE_PATH, POSITION}):
+        paths = as_stated(rows.batch.column(places[0]), PATH_FIELD)
+        positions = as_stated(rows.batch.column(places[1]), POSITION_FIELD)
+        if paths.null_count or positions.null_count:
+            message = "a position delete file has a null path or position"
+            raise CorruptTable(message, rule="R-121")  # R-121
+        yield from named.split(paths, positions)
+
+
+def as_stated(column: pa.Array, wanted: NestedField) -> pa.Array:
+    """Return a column of a position delete file in the type that the format says.
+
+    Raises: CorruptTable R-121, where it is stored as another that does not become that.
+    """
+    convert = conversion(column.type, wanted.type)
+    try:
+        if convert is not None:
+            return convert(column)
+    except pa.ArrowInvalid:
+        pass
+    message = f"`{wanted.name}` of a position delete file is stored as {column.type}"
+    raise CorruptTable(message, rule="R-121")  # R-121
+
+
+def _places(deletes: DataFile) -> tuple[int, int]:
+    """Find where path and position stand in the batches of these two columns."""
+    order = [field_id(one) for one in deletes.schema if field_id(one) in (FILE_PATH, POSITION)]
+    return order.index(FILE_PATH), order.index(POSITION)
+
+
+class _Named:
+    """The data files that the paths of one delete file mean."""
+
+    def __init__(
+        self,
+        applies_to: frozenset[str],
+        by_key: Mapping[str, str],
+        scheme: str,
+        only: str | None,
+    ) -> None:
+        self._applies_to = applies_to
+        self._by_key = by_key
+        self._scheme = scheme
+        self._only = only
+        self._known: dict[str, NamedFile | None] = {}
+
+    def split(
+        self, paths: pa.Array, positions: pa.Array
+    ) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
+        """Yield the positions of each data file that is named and applied to."""
+        encoded = paths.dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
+        numbers = positions.to_numpy()[order]
+        start = 0
+        for path, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
+            target = self._target(path)
+            if target is not None:
+                yield target, numbers[start:end]
+            start = end
+
+    def _target(self, path: str) -> NamedFile | None:
+        if path not in self._known:
+            self._known[path] = self._looked_up(path)
+        return self._known[path]
+
+    def _looked_up(self, path: str) -> NamedFile | None:
+        if self._scheme:
+            path = with_scheme(self._scheme, path)
+        if self._only is not None and loosest_key(path) != loosest_key(self._only):
+            message = f"a position delete file of {self._only} names {path}"
+            raise OtherFile(message, rule="R-121", hint=RESTORE_IT)  # R-121
+        if path in self._applies_to:
+            return NamedFile(path, is_exact=True)
+        meant = self._by_key.get(loosest_key(path))
+        return NamedFile(meant, is_exact=False) if meant in self._applies_to else None
+
+
+def named_data_files(opened: DataFile) -> dict[str, int]:
+    """Count the rows of a position delete file by the data file that they name, as spelt.
+
+    Raises: CorruptTable R-099, R-121; Unsupported. Errors of the file pass.
+    Cost: one column, a row group at a time.
+    """
+    places = [place for place, item in enumerate(opened.schema) if field_id(item) == FILE_PATH]
+    if not places:
+        message = "a position delete file lacks the column `file_path`"
+        raise CorruptTable(message, rule="R-121")  # R-121
+    counts: Counter[str] = Counter()
+    for rows in opened.batches({FILE_PATH}):
+        for found in pc.value_counts(as_stated(rows.batch.column(0), PATH_FIELD)).to_pylist():
+            if found["values"] is None:
+                raise CorruptTable("a position delete file has a null path", rule="R-121")  # R-121
+            counts[found["values"]] += found["counts"]
+    return dict(counts)

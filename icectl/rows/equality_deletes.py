@@ -1,0 +1,259 @@
+"""Rows that equality deletes delete: exact look-ups of keys, many rows at a time (R-123, R-124).
+
+A key is compared by its hash first, and where that is found by all of its canonical bytes. Null
+equals null, NaN equals NaN; -0.0 and 0.0 differ, as they do in partitions.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.partition.key import encode_keys
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.row_hash import Hashes, row_hashes
+from icectl.format.schema import Schema
+from icectl.format.types import NestedField, is_nested
+from icectl.rows.columns import path_to
+from icectl.rows.read_data import RowSource, SourceFile, open_source
+
+LARGEST_INDEX_ROWS = 4_000_000
+"""Delete rows that are held at a time: some 100 bytes each for keys of a few columns."""
+
+LARGEST_INDEX_BYTES = 32 << 20
+"""Bytes of wide keys that are held at a time."""
+
+_FLAGS_PER_KEY = 16
+_Places = npt.NDArray[np.int64]
+_Ranks = npt.NDArray[np.int32]
+
+Line = tuple[NestedField, ...]
+"""A column that is compared, behind the structs around it."""
+
+OpenFile = Callable[[str], AbstractContextManager[IO[bytes]]]
+"""A seekable reader of the file at a location."""
+
+
+@dataclass(frozen=True, slots=True)
+class EqualityDeletes:
+    """An equality delete file; `applies_to` are the locations of data files (R-112)."""
+
+    file: SourceFile
+    equality_ids: tuple[int, ...]
+    applies_to: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Delete files of the same columns, each of which applies to all that those before do."""
+
+    lines: tuple[Line, ...]
+    deletes: list[EqualityDeletes]
+
+    @property
+    def fields(self) -> tuple[NestedField, ...]:
+        """The columns that are compared."""
+        return tuple(line[-1] for line in self.lines)
+
+    def first_rank(self, location: str) -> int | None:
+        """Return the place of the first delete file that applies to a data file."""
+        for rank, one in enumerate(self.deletes):
+            if location in one.applies_to:
+                return rank
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Keys of delete rows by ascending hash, the highest rank of a key first."""
+
+    hashes: Hashes
+    encoded: pa.Array
+    ranks: _Ranks
+
+
+class EqualityIndex:
+    """Keys that equality deletes delete, of some columns."""
+
+    def __init__(self, chain: _Chain, keys: _Keys) -> None:
+        self._chain = chain
+        self._keys = keys
+        self._mask = np.uint64((1 << (len(keys.hashes) * _FLAGS_PER_KEY).bit_length()) - 1)
+        self._flags = np.zeros(int(self._mask) + 1, np.bool_)
+        self._flags[keys.hashes & self._mask] = True
+
+    @property
+    def read_ids(self) -> set[int]:
+        """The columns that are compared, and the structs around them."""
+        return {item.id for line in self._chain.lines for item in line}
+
+    def applies_to(self, location: str) -> bool:
+        """Return whether any of the deletes applies to a data file."""
+        return self._chain.first_rank(location) is not None
+
+    def deleted(self, source: RowSource, stored: pa.RecordBatch) -> _Places:
+        """Find which of some stored rows of a data file are deleted.
+
+        Order: ascending.
+        """
+        least = self._chain.first_rank(source.file.location)
+        if least is None:
+            return np.empty(0, np.int64)
+        columns = [source.values(stored, line) for line in self._chain.lines]
+        hashes = row_hashes(columns, stored.num_rows)
+        rows = np.flatnonzero(self._flags[hashes & self._mask])
+        places = np.searchsorted(self._keys.hashes, hashes[rows]).astype(np.int64)
+        return self._exact(columns, hashes, rows, places, least)
+
+    def _exact(
+        self,
+        columns: Sequence[pa.Array],
+        hashes: Hashes,
+        rows: _Places,
+        places: _Places,
+        least: int,
+    ) -> _Places:
+        """Keep those of `rows` whose key is one of those from `places` on that have its hash."""
+        found: list[_Places] = []
+        known = self._keys.hashes
+        while True:
+            here = np.minimum(places, len(known) - 1)
+            same = (places < len(known)) & (known[here] == hashes[rows])
+            rows, places = rows[same], places[same]
+            if not len(rows):
+                break
+            keys = _encoded(self._chain.fields, [column.take(pa.array(rows)) for column in columns])
+            equal = pc.equal(keys, self._keys.encoded.take(pa.array(places)))
+            is_equal = equal.to_numpy(zero_copy_only=False)
+            found.append(rows[is_equal & (self._keys.ranks[places] >= least)])
+            rows, places = rows[~is_equal], places[~is_equal] + 1
+        return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+def equality_indexes(
+    deletes: Sequence[EqualityDeletes], open_file: OpenFile, schema: Schema, limit: int
+) -> Iterator[Sequence[EqualityIndex]]:
+    """Read equality delete files; each part has as many of their rows as may be held at a time.
+
+    `schema` has every column that is compared, dropped ones too; `limit` is that number of rows.
+    Raises: CorruptTable R-099, R-123; Unsupported. Errors of the files pass.
+    Cost: memory for about 100 bytes a row of the part, and for LARGEST_INDEX_BYTES of keys.
+    """
+    part: list[EqualityIndex] = []
+    held = held_bytes = 0
+    for chain in _chains(deletes, schema):
+        collected = _Collected(chain)
+        for rank, one in enumerate(chain.deletes):
+            for keys in _read_keys(one, chain.lines, open_file):
+                collected.add(keys, rank)
+                held += len(keys)
+                held_bytes += keys.encoded.nbytes
+                if held >= limit or held_bytes >= LARGEST_INDEX_BYTES:
+                    full = [*part, collected.index()]
+                    part, collected, held, held_bytes = [], _Collected(chain), 0, 0
+                    pa.default_memory_pool().release_unused()
+                    yield full
+        if collected:
+            part.append(collected.index())
+    if part:
+        yield part
+
+
+def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
+    """Return the fewest lists that delete files of the same columns make by what they apply to.
+
+    Newer deletes of a partition apply to all data files that older ones do, so there mostly is one
+    list a partition, and each row is looked up once however many delete files there are.
+    """
+    chains: dict[tuple[int, ...], list[_Chain]] = {}
+    for one in sorted(deletes, key=lambda each: (len(each.applies_to), each.file.location)):
+        ids = tuple(sorted(one.equality_ids))
+        known = chains.setdefault(ids, [])
+        chain = next(
+            (each for each in known if each.deletes[-1].applies_to <= one.applies_to), None
+        )
+        if chain is None:
+            chain = _Chain(_lines(ids, one, schema), [])
+            known.append(chain)
+        chain.deletes.append(one)
+    return [chain for of_ids in chains.values() for chain in of_ids]
+
+
+def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tuple[Line, ...]:
+    found = [schema.line_to(id_) for id_ in ids]
+    if not all(found) or not found:
+        message = f"{deletes.file.location} compares columns that no schema of the table has"
+        raise CorruptTable(message, rule="R-123")  # R-123
+    nested = next((line[-1] for line in found if is_nested(line[-1].type)), None)
+    if nested is not None:
+        raise Unsupported(f"{deletes.file.location} compares `{nested.name}`, which has fields")
+    # Files from before or after a column's time lack it, whatever it required.
+    return tuple((*around, replace(column, required=False)) for *around, column in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyRows:
+    hashes: Hashes
+    encoded: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+class _Collected:
+    """Keys that become an index."""
+
+    def __init__(self, chain: _Chain) -> None:
+        self._chain = chain
+        self._parts: list[_KeyRows] = []
+        self._ranks: list[_Ranks] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, keys: _KeyRows, rank: int) -> None:
+        """Add the keys of one rank."""
+        self._parts.append(keys)
+        self._ranks.append(np.full(len(keys), rank, np.int32))
+
+    def index(self) -> EqualityIndex:
+        """Make the index, by ascending hash; of equal keys the highest rank stays."""
+        hashes = np.concatenate([part.hashes for part in self._parts])
+        ranks = np.concatenate(self._ranks)
+        order = np.lexsort((-ranks, hashes))
+        encoded = pa.chunked_array([part.encoded for part in self._parts])
+        sorted_keys = encoded.take(pa.array(order)).combine_chunks()
+        hashes, ranks = hashes[order], ranks[order]
+        repeated = hashes[1:] == hashes[:-1]
+        if repeated.any():
+            same = pc.equal(sorted_keys.slice(1), sorted_keys.slice(0, len(order) - 1))
+            repeated &= same.to_numpy(zero_copy_only=False)
+            kept = np.flatnonzero(np.append(True, ~repeated))
+            hashes, ranks = hashes[kept], ranks[kept]
+            sorted_keys = sorted_keys.take(pa.array(kept))
+        return EqualityIndex(self._chain, _Keys(hashes, sorted_keys, ranks))
+
+
+def _read_keys(
+    deletes: EqualityDeletes, lines: Sequence[Line], open_file: OpenFile
+) -> Iterator[_KeyRows]:
+    fields = [line[-1] for line in lines]
+    with open_file(deletes.file.location) as file:
+        source = open_source(file, deletes.file, Schema(0, ()), ())
+        for item in fields:
+            if path_to(source.opened.schema, item.id) is None:
+                message = f"{deletes.file.location} lacks the column `{item.name}` that it compares"
+                raise CorruptTable(message, rule="R-123")  # R-123
+        for rows in source.stored([item.id for item in fields]):
+            columns = [source.values(rows.batch, line) for line in lines]
+            hashes = row_hashes(columns, rows.batch.num_rows)
+            yield _KeyRows(hashes, _encoded(fields, columns))
+
+
+def _encoded(fields: Sequence[NestedField], columns: Sequence[pa.Array]) -> pa.Array:
+    return encode_keys([item.type for item in fields], columns)

@@ -1,0 +1,176 @@
+"""Rows that are to be deleted, found in the data files of one task, wherever it runs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.columns.values import Mask
+from icectl.entries.conditions.predicates import And, Column, Compare, Constant, Not, Predicate
+from icectl.errors import Refused
+from icectl.files.parquet.schema import arrow_schema
+from icectl.files.parquet.write import ParquetOptions, ParquetWriter
+from icectl.files.puffin.positions import Positions, read_dv, write_dv
+from icectl.format.schema import Schema
+from icectl.format.types import DecimalType, PrimitiveType, Type
+from icectl.rows.columns import as_values
+from icectl.rows.compact_job import CompactJob, file_group
+from icectl.rows.equality_deletes import (
+    LARGEST_INDEX_ROWS,
+    EqualityDeletes,
+    EqualityIndex,
+    equality_indexes,
+)
+from icectl.rows.incoming_rows import IncomingRows, frame_schema
+from icectl.rows.matching_rows import matches
+from icectl.rows.read_data import SourceFile
+from icectl.rows.rewrite_data import StoredRows, stored_rows
+from icectl.rows.write_data import FileOutputs
+from icectl.table.rewrite_task import RewriteTask
+
+_RANGED = {"int", "long", "date", "timestamp", "timestamptz", "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Values of some columns, as a Parquet file of `count` rows: rows that have them are meant."""
+
+    content: bytes
+    count: int
+    field_ids: tuple[int, ...]
+
+    def deletes(self, locations: Sequence[str]) -> EqualityDeletes:
+        """Return the keys as deletes of some data files by value."""
+        file = SourceFile("the keys", "parquet", self.count, 0)
+        return EqualityDeletes(file, self.field_ids, frozenset(locations))
+
+
+@dataclass(frozen=True, slots=True)
+class FindJob:
+    """Which rows all tasks look for; `reading` has the columns that the condition is about."""
+
+    reading: CompactJob
+    rows: Predicate | Keys
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """The rows of one data file that were found, `count` of them live so far.
+
+    `dead` is a bitmap of all of its rows that are not live any more, `left` how many are.
+    """
+
+    location: str
+    dead: bytes
+    count: int
+    left: int
+
+    @property
+    def positions(self) -> Positions:
+        """The positions of dead rows. Order: ascending."""
+        return read_dv(self.dead)
+
+
+_Hits = Callable[[StoredRows], Mask]
+
+
+def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[FoundRows]:
+    """Find rows in the files of a task; files without one are left out.
+
+    Raises: as stored_rows, matches.
+    """
+    group = file_group(task, job.reading)
+    gone = {file.location: np.zeros(file.record_count, np.bool_) for file in task.inputs}
+    hit = {location: flags.copy() for location, flags in gone.items()}
+    for hits, more in _searches(job, list(gone)):
+        for rows in stored_rows(group, outputs, more):
+            location = rows.source.file.location
+            gone[location][rows.positions] = rows.gone
+            hit[location][rows.positions] |= hits(rows)
+    found = []
+    for location, before in gone.items():
+        dead = before | hit[location]
+        count = int(dead.sum()) - int(before.sum())
+        if count:
+            vector = write_dv(np.flatnonzero(dead))
+            found.append(FoundRows(location, vector, count, int((~dead).sum())))
+    return found
+
+
+def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, set[int]]]:
+    """Each look through the rows that there has to be, and the columns that it needs besides."""
+    wanted = job.rows
+    if not isinstance(wanted, Keys):
+        yield partial(_of_condition, wanted), set()
+        return
+    deletes, content = wanted.deletes(locations), wanted.content
+    parts = equality_indexes(
+        [deletes], lambda _: BytesIO(content), job.reading.columns.ever, LARGEST_INDEX_ROWS
+    )
+    for part in parts:
+        for index in part:
+            yield partial(_of_keys, index), index.read_ids
+
+
+def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
+    """Return which rows a condition is true of: unknown is not true."""
+    found = matches(condition, rows.source.project(rows.batch, rows.positions))
+    return np.asarray(
+        pc.fill_null(found, fill_value=False).to_numpy(zero_copy_only=False), np.bool_
+    )
+
+
+def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:
+    """Return which rows have one of the keys."""
+    flags = np.zeros(len(rows.positions), np.bool_)
+    flags[index.deleted(rows.source, rows.batch)] = True
+    return flags
+
+
+def keys_of(given: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
+    """Return keys to look for, and a condition that holds for each row that has one of them.
+
+    Raises: Refused, for columns that the table does not have and for nulls, which equal nothing.
+    """
+    named = set(given.column_names)
+    columns = Schema(
+        schema.schema_id,
+        tuple(replace(item, required=False) for item in schema.fields if item.name in named),
+    )
+    incoming = IncomingRows(frame_schema(given.schema, columns), columns)
+    table = pa.Table.from_batches(
+        incoming.of(given.combine_chunks().to_batches()), arrow_schema(columns)
+    )
+    ranges: list[Predicate] = []
+    for item, column in zip(columns.fields, table.columns, strict=True):
+        if column.null_count:
+            raise Refused(
+                f"a key has no `{item.name}`, and null equals nothing",
+                hint=f"`delete_where` with `{item.name} is null` deletes such rows",
+            )
+        ranges += _range(Column(item.name, item.type, item.id), column)
+    file = BytesIO()
+    writer = ParquetWriter(file, arrow_schema(columns), ParquetOptions("none"), {})
+    if len(table):
+        writer.write_row_group(table.to_batches())
+    writer.close()
+    ids = tuple(item.id for item in columns.fields)
+    predicate = And(tuple(ranges)) if ranges else Constant(value=True)
+    return Keys(file.getvalue(), len(table), ids), predicate
+
+
+def _range(column: Column, values: pa.ChunkedArray) -> list[Predicate]:
+    """Conditions that a column lies between the least and the greatest of some values."""
+    if not len(values) or not _has_range(column.type):
+        return []
+    ends = pc.min_max(as_values(values.combine_chunks(), column.type)).as_py()
+    return [Not(Compare(column, "<", ends["min"])), Compare(column, "<=", ends["max"])]
+
+
+def _has_range(type_: Type) -> bool:
+    is_named = isinstance(type_, PrimitiveType) and type_.name in _RANGED
+    return is_named or isinstance(type_, DecimalType)

@@ -1,0 +1,109 @@
+"""Searching a listing for files that a table does not reach: what engines offer, and the local one.
+
+A listing is taken before the table's metadata is loaded, so that whatever is committed meanwhile is
+reached; it waits on disk until the metadata has been read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from icectl.env import Deadline
+from icectl.progress import Progress
+from icectl.storage.spool import Spool
+from icectl.table.known_locations import KnownLocations
+from icectl.table.orphan_verdicts import OrphanRule
+from icectl.table.unreached import metadata_files, symbolic_links, unreached
+
+
+class Listing(Protocol):
+    """Files below some locations as they were at one time."""
+
+    @property
+    def file_count(self) -> int:
+        """The number of files, hidden ones too."""
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all of them."""
+
+    @property
+    def metadata_files(self) -> Sequence[str]:
+        """The locations of all metadata JSON files among them, of whatever table."""
+
+    @property
+    def links(self) -> Sequence[str]:
+        """Symbolic links to files among them: the table may reach what they lead to."""
+
+    def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
+        """Yield the files that are not known, each with its verdict, as table.unreached finds them.
+
+        Shape: UNREACHED_SCHEMA. Order: none.
+        """
+
+
+class OrphanSearch(Protocol):
+    """The means to list files and to compare them, in this process or on a cluster."""
+
+    def list(self, locations: Sequence[str]) -> AbstractContextManager[Listing]:
+        """List all files below some locations, none of which is below another.
+
+        The listing begins and ends before this returns its value. Locations of files begin with one
+        of those given, spelled as it is.
+        Raises: StorageError; Incomplete, at the time limit.
+        """
+
+
+@dataclass(slots=True)
+class LocalListing:
+    """A listing in a temporary file."""
+
+    spool: Spool
+    metadata_files: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep files that were found."""
+        self.spool.append(batch)
+        self.metadata_files += metadata_files(batch)
+        self.links += symbolic_links(batch)
+
+    @property
+    def file_count(self) -> int:
+        """The number of files."""
+        return self.spool.file_count
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all of them."""
+        return self.spool.total_bytes
+
+    def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
+        """Yield the files that are not known, each with its verdict."""
+        for batch in self.spool:
+            yield unreached(batch, known, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOrphanSearch:
+    """The search in this process; `files_below` lists one location."""
+
+    files_below: Callable[[str], Iterator[pa.RecordBatch]]
+    progress: Progress
+    deadline: Deadline
+
+    @contextmanager
+    def list(self, locations: Sequence[str]) -> Iterator[Listing]:
+        """List all files below some locations, and keep them on disk."""
+        self.progress.phase("listing files")
+        with Spool() as spool:
+            listing = LocalListing(spool)
+            for location in locations:
+                for batch in self.files_below(location):
+                    self.deadline.check()
+                    listing.add(batch)
+                    self.progress.advance(batch.num_rows)
+            yield listing

@@ -1,0 +1,114 @@
+"""Rows split by the partition that a spec puts them into."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from icectl.entries.partition.key import decode_key
+from icectl.entries.partition.transforms import partition_keys
+from icectl.errors import Unsupported
+from icectl.format.partition import PartitionField, PartitionSpec, partition_path, result_types
+from icectl.format.schema import Schema
+from icectl.format.types import PrimitiveType, Type, is_nested
+from icectl.rows.columns import inside, path_to
+
+_ANY = PrimitiveType("int")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition by its canonical key; `path` is the one of its folder, empty without a field."""
+
+    key: bytes
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """A splitter of batches of a schema by a spec."""
+
+    spec: PartitionSpec
+    sources: Sequence[Type]
+    results: Sequence[Type | None]
+    columns: Sequence[tuple[int, ...] | None]
+    """Where the source of each field stands in a batch; None for a void field."""
+    known: dict[bytes, Partition] = field(default_factory=dict)
+
+    def split(
+        self, batch: pa.RecordBatch, row_keys: pa.Array
+    ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """Yield the rows of each partition, by what `keys` says of a batch.
+
+        Order: kept within a partition; of partitions that of their first rows.
+        """
+        encoded = row_keys.dictionary_encode()
+        keys = encoded.dictionary.to_pylist()
+        if len(keys) <= 1:
+            yield from ((self.partition(key), batch) for key in keys)
+            return
+        codes = encoded.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes))
+        # Each taken by itself: slices of one batch would keep all of it as long as any waits.
+        for key, rows in zip(keys, np.split(order, ends[:-1]), strict=True):
+            yield self.partition(key), batch.take(pa.array(rows))
+
+    def partition(self, key: bytes) -> Partition:
+        """Return the partition of a key."""
+        found = self.known.get(key)
+        if found is None:
+            values = decode_key(key, self.results)
+            path = partition_path(self.spec, self.results, values)
+            found = Partition(key, "" if self.spec.is_unpartitioned else path)
+            self.known[key] = found
+        return found
+
+    def keys(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the canonical key of each row's partition.
+
+        Raises: Unsupported, where a value has no result of its transform.
+        """
+        if not self.spec.fields:
+            return pa.repeat(pa.scalar(b"", pa.binary()), batch.num_rows)
+        nothing = pa.nulls(batch.num_rows, pa.int32())
+        columns = [
+            nothing if path is None else inside(batch.column(path[0]), path[1:])
+            for path in self.columns
+        ]
+        try:
+            return partition_keys(self.spec, self.sources, columns)
+        except ValueError as error:
+            raise Unsupported(
+                f"a row has no partition of spec {self.spec.spec_id}: {error}",
+                hint="--output-spec-id with a spec that has room for the row writes it where its"
+                " filters find it",
+            ) from error
+
+
+def partitioner(spec: PartitionSpec, schema: Schema, batches: pa.Schema) -> Partitioner:
+    """Prepare to split batches of an Arrow schema, whose columns are those of `schema`.
+
+    Raises: Unsupported, where the spec has an unknown transform or one of several columns (R-007),
+    or a column that is not there.
+    """
+    found = [_source(item, schema, batches) for item in spec.fields]
+    types = [type_ for type_, _ in found]
+    return Partitioner(spec, types, result_types(spec, [schema]), [path for _, path in found])
+
+
+def _source(
+    item: PartitionField, schema: Schema, batches: pa.Schema
+) -> tuple[Type, tuple[int, ...] | None]:
+    if item.transform.name == "void":
+        return _ANY, None
+    if item.transform.name == "unknown" or len(item.source_ids) != 1:
+        raise Unsupported(
+            f"rows can't be partitioned by `{item.name}`: {item.transform.text}"
+        )  # R-007
+    column = schema.field(item.source_ids[0])
+    path = path_to(batches, item.source_ids[0])
+    if column is None or path is None or is_nested(column.type):
+        raise Unsupported(f"rows can't be partitioned by `{item.name}`, whose column is not there")
+    return column.type, path

@@ -1,0 +1,608 @@
+"""Rows of data files as the table means them: columns by field id, in the table's types (R-180).
+
+A file is read in the batches of files/data_file.py, as stored; each is then projected, so that
+deletes can look at columns that the table no longer has.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as arrow_types
+
+from icectl.checks.file_identity import RESTORE_IT, StatedFile, check_own_file
+from icectl.entries.partition.key import sort_key
+from icectl.errors import CorruptTable, OtherFile, Unsupported
+from icectl.files.avro.data_file import AvroDataFile
+from icectl.files.data_file import DataFile, open_data_file
+from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, ids_of, retype_array
+from icectl.files.orc.data_file import OrcDataFile
+from icectl.files.parquet.data_file import ParquetDataFile
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.schema import (
+    NameMapping,
+    Places,
+    arrow_schema,
+    arrow_type,
+    child_fields,
+    field_id,
+    is_same_type,
+    places_by_id,
+    without_extensions,
+)
+from icectl.format import single_value
+from icectl.format.schema import Schema, children
+from icectl.format.single_value import Value
+from icectl.format.types import (
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    Type,
+    is_nested,
+    type_text,
+)
+from icectl.rows.check_data_file import LAST_UPDATED, ROW_ID
+from icectl.rows.columns import inside, path_to, with_lost_seconds
+from icectl.rows.conversions import Convert, conversion
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    """Return whether a type is one of Arrow's lists; maps are none."""
+    return bool(
+        arrow_types.is_list(kind)
+        or arrow_types.is_large_list(kind)
+        or arrow_types.is_fixed_size_list(kind)
+    )
+
+
+def mask_of(column: pa.Array) -> pa.Array | None:
+    """Return where a column is null; None where it is nowhere."""
+    return column.is_null() if column.null_count else None
+
+
+def offsets_of(column: pa.Array) -> pa.Array:
+    """Return the offsets of lists or maps into what `used_of` gives of them.
+
+    Shape: no slice of an array, of which none may come with a mask.
+    """
+    offsets = column.offsets.to_numpy()
+    return pa.array(offsets - offsets[0])
+
+
+def used_of(column: pa.Array, inner: pa.Array) -> pa.Array:
+    """Return what lists or maps hold, without the rest of an array that they are a slice of."""
+    first, last = (column.offsets[place].as_py() for place in (0, -1))
+    return inner.slice(first, last - first)
+
+
+def hides_nulls(column: pa.Array) -> bool:
+    """Return whether a part that may not be null has nulls: where a struct around it is null."""
+    kind = column.type
+    if arrow_types.is_struct(kind):
+        inner = [column.field(place) for place in range(kind.num_fields)]
+    elif arrow_types.is_map(kind):
+        inner = [column.keys, column.items]
+    elif is_any_list(kind):
+        inner = [column.values]
+    else:
+        return False
+    pairs = zip(child_fields(kind), inner, strict=True)
+    return any((not field.nullable and one.null_count) or hides_nulls(one) for field, one in pairs)
+
+
+def without_nulls(values: pa.Array) -> pa.Array:
+    """Return the values, with whatever bytes there are in the place of nulls.
+
+    A required field has nulls where the struct around it is null, which nobody sees; but Parquet is
+    written from no array that has any. Parts of the values are taken to be without them already.
+    """
+    kind = values.type
+    if isinstance(values, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(kind, without_nulls(values.storage))
+    if arrow_types.is_struct(kind):
+        fields = [values.field(place) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind))
+    if arrow_types.is_map(kind):
+        keys, items = (used_of(values, each) for each in (values.keys, values.items))
+        return pa.MapArray.from_arrays(offsets_of(values), keys, items, kind)
+    if arrow_types.is_list(kind):
+        used = used_of(values, values.values)
+        return pa.ListArray.from_arrays(offsets_of(values), used, kind)
+    return pa.Array.from_buffers(kind, len(values), [None, *values.buffers()[1:]], 0, values.offset)
+
+
+Positions = npt.NDArray[np.int64]
+
+_LONG = PrimitiveType("long")
+_UNKNOWN = PrimitiveType("unknown")
+LINEAGE = (
+    NestedField(ROW_ID, "_row_id", _LONG, required=False),
+    NestedField(LAST_UPDATED, "_last_updated_sequence_number", _LONG, required=False),
+)
+"""The columns that carry the identity of rows into the files that they move to (R-105)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A data file to read rows of, by its manifest entry.
+
+    `constants` are the values of identity partition fields by the id of their source column. Only
+    the row groups are read that begin in the bytes of `split`, where there is one (Parquet).
+    `size_bytes` are those of the entry, and `stated` is what it states of columns.
+    """
+
+    location: str
+    file_format: str
+    record_count: int
+    sequence_number: int
+    first_row_id: int | None = None
+    constants: Mapping[int, Value] = field(default_factory=dict)
+    split: tuple[int, int] | None = None
+    size_bytes: int | None = None
+    stated: StatedFile | None = None
+
+
+def written_schema(schema: Schema, format_version: int) -> Schema:
+    """The columns that a rewritten file has: those of the table, and from version 3 on the lineage.
+
+    Shape: without columns of the type unknown, which no file stores.
+    Raises: Unsupported, for columns that can't be carried over.
+    """
+    fields = _stored_fields(schema.fields)
+    lineage = LINEAGE if format_version >= 3 else ()
+    wanted = Schema(schema.schema_id, (*fields, *lineage), schema.identifier_field_ids)
+    arrow_schema(wanted)
+    return wanted
+
+
+def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
+    found = []
+    for item in fields:
+        if item.type == _UNKNOWN:
+            continue
+        if not all(map(_is_storable, (item.type, *_below(item.type)))):
+            raise Unsupported(
+                f"the column `{item.name}` has a struct or field that files can't store"
+            )
+        found.append(item)
+    return tuple(found)
+
+
+def _below(type_: Type) -> Iterator[Type]:
+    for child in children(type_):
+        yield child.type
+        yield from _below(child.type)
+
+
+def _is_storable(type_: Type) -> bool:
+    return type_ not in (_UNKNOWN, StructType(()))
+
+
+def open_source(
+    file: IO[bytes], source: SourceFile, schema: Schema, name_mapping: NameMapping
+) -> "RowSource":
+    """Open a data file to read its rows with the columns of a schema; only its footer is read.
+
+    Raises: Unsupported, where a column can't be carried over faithfully, before any row is read;
+    CorruptTable R-063, R-095, R-180. Errors of the file pass.
+    """
+    opened = open_own(file, source, schema, name_mapping)
+    if len(opened.schema) and not any(True for one in opened.schema for _ in ids_of(one)):
+        raise Unsupported(
+            f"{source.location} has no field ids, and the table no name for any of its columns",
+            hint="set `schema.name-mapping.default` with the engine that owns the table",
+        )
+    if source.split is not None:
+        if not isinstance(opened, ParquetDataFile):
+            raise Unsupported(f"{source.location} can't be read in parts")
+        opened = replace(opened, split=source.split)
+    made = projected(source, opened.schema, schema)
+    return RowSource(made.file, made.schema, made.columns, opened)
+
+
+def open_own(
+    file: IO[bytes], source: SourceFile, schema: Schema, name_mapping: NameMapping = ()
+) -> DataFile:
+    """Open a data or delete file that may be the one of its entry; only its footer is read.
+
+    Raises: CorruptTable R-063, R-099; Unsupported. Errors of the file pass.
+    """
+    size_bytes = file.seek(0, 2)
+    file.seek(0)
+    opened = open_data_file(file, source.file_format, name_mapping)
+    if opened.record_count != source.record_count:
+        message = (
+            f"{source.location} has {opened.record_count:,} rows, "
+            f"the manifest says {source.record_count:,}"
+        )
+        raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
+    is_other_size = source.size_bytes not in (None, size_bytes)
+    tells = not isinstance(opened, AvroDataFile) and (source.stated is not None or is_other_size)
+    if not tells:
+        return opened
+    bare = StatedFile(source.size_bytes or 0, FileMetrics(source.record_count))
+    stated = source.stated or bare
+    columns = {item.id: item for item in stated.columns}
+    for id_ in source.constants:
+        column = schema.field(id_)
+        if column is not None:
+            columns[id_] = column
+    found = opened.metrics(Schema(0, tuple(columns.values())), only=True)
+    signs = _other_partition(source, columns, found)
+    check_own_file(source.location, stated, size_bytes, found, signs)
+    return opened
+
+
+def _other_partition(
+    source: SourceFile, columns: Mapping[int, NestedField], found: FileMetrics
+) -> list[str]:
+    """Return a sign that not every row is of the partition of a file, if there is one."""
+    for id_, value in source.constants.items():
+        bounds = [of.get(id_) for of in (found.lower_bounds, found.upper_bounds)]
+        known = [bound for bound in bounds if bound is not None]
+        if id_ not in columns or len(known) < 2:
+            continue
+        column = columns[id_]
+        least, greatest = (sort_key(single_value.decode(column.type, one)) for one in known)
+        if value is None or not least <= sort_key(value) <= greatest:
+            return [f"it has values of another partition in `{column.name}`"]
+    return []
+
+
+def projected(source: SourceFile, stored: pa.Schema, schema: Schema) -> "Projection":
+    """Find out how rows with the columns `stored` become rows of a schema.
+
+    Raises: Unsupported, where a column can't be carried over; CorruptTable R-095, R-180.
+    """
+    return Projection(source, arrow_schema(schema), _Projection(source, stored).columns(schema))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The source of a wanted column: a stored one, or else a value that every row has."""
+
+    field: NestedField
+    place: int | None
+    make: Callable[[pa.Array | int], pa.Array]
+    """Of the stored column, or of the number of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A way from stored rows to rows with the columns of a schema."""
+
+    file: SourceFile
+    schema: pa.Schema
+    columns: Sequence[_Column]
+
+    def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
+        """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
+
+        Shape: the schema's columns, one row per stored row, in their order.
+        Raises: Unsupported, where a value has no place in its column's type; CorruptTable R-095.
+        """
+        places = {field_id(one): at for at, one in enumerate(stored.schema)}
+        made = []
+        for column in self.columns:
+            try:
+                place = None if column.place is None else places[column.field.id]
+                values = column.make(len(positions) if place is None else stored.column(place))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise _not_carried(self.file, column.field, str(error)) from error
+            if column.field.id == ROW_ID:
+                values = self._row_ids(values, positions)
+            elif column.field.id == LAST_UPDATED:
+                values = self._last_updated(values)
+            elif column.field.required and values.null_count:
+                raise _null_where_required(self.file.location, column.field.name)
+            made.append(values)
+        return _batch(made, self.schema, len(positions))
+
+    def _row_ids(self, stored: pa.Array, positions: Positions) -> pa.Array:
+        if self.file.first_row_id is None or not stored.null_count:
+            return stored  # R-106: null in files that the table had before version 3
+        return pc.coalesce(stored, pa.array(positions + self.file.first_row_id))  # R-100
+
+    def _last_updated(self, stored: pa.Array) -> pa.Array:
+        if self.file.first_row_id is None or not stored.null_count:
+            return stored
+        return pc.fill_null(stored, self.file.sequence_number)  # R-100
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource(Projection):
+    """An open data file whose rows can be had with the columns of a schema."""
+
+    opened: DataFile
+
+    def stored(self, more: Collection[int] = ()) -> Iterator[FileRows]:
+        """Yield the rows as stored, with the columns that `project` needs and those with more ids.
+
+        Order: of the file.
+        Raises: CorruptTable R-099; Unsupported.
+        """
+        wanted = {column.field.id for column in self.columns} | set(more)
+        most = max(1, LARGEST_BATCH_BYTES // max(self._added_bytes, 1))
+        may_be_late = isinstance(self.opened, OrcDataFile) and bool(self.file.constants)
+        for rows in self.opened.batches(wanted):
+            batch = self._whole(rows.batch, more) if may_be_late else rows.batch
+            for start in range(0, batch.num_rows, most):
+                yield FileRows(rows.first_row + start, batch.slice(start, most))
+
+    def _whole(self, stored: pa.RecordBatch, compared: Collection[int]) -> pa.RecordBatch:
+        """Return rows of an ORC file with the instants of which it has lost a second.
+
+        Raises: Unsupported, where equality deletes are compared with one: whether readers apply
+        them depends on bounds, which are those of the late instants.
+        """
+        if not stored.num_columns:
+            return stored
+        columns = []
+        for column, one in zip(stored.columns, stored.schema, strict=True):
+            whole = with_lost_seconds(column, one, self.file.constants)
+            asked = self.file.constants.keys() & ids_of(one) & set(compared)
+            if asked and not whole.equals(column):
+                raise Unsupported(
+                    f"equality deletes compare `{one.name}` of {self.file.location}, where ORC has "
+                    "lost a second before 1970: readers disagree on what is deleted",
+                    hint="let the engine that owns the table rewrite this partition",
+                )
+            columns.append(whole)
+        return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
+
+    @property
+    def _added_bytes(self) -> int:
+        """Bytes that `project` adds to each row: values of columns that the file lacks."""
+        absent = (column for column in self.columns if column.place is None)
+        return sum(column.make(1).nbytes for column in absent)
+
+    def values(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
+        """The values, for `stored` rows, of one column without fields, at any depth of structs.
+
+        `line` are the structs around it and, last, the column. `stored` has to hold them, where the
+        file does; a column that the file lacks has its default where the struct around it is there.
+        Order: kept.
+        Raises: as project.
+        """
+        column = line[-1]
+        path = path_to(stored.schema, column.id)
+        if path is None:
+            return self._absent(stored, line)
+        found = inside(stored.column(path[0]), path[1:])
+        convert = conversion(found.type, column.type)
+        if convert is None:
+            raise _not_carried(self.file, column, f"it is stored as {found.type}")
+        try:
+            return convert(found)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _not_carried(self.file, column, str(error)) from error
+
+    def _absent(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
+        column = line[-1]
+        if column.id in self.file.constants or len(line) == 1:
+            return pa.repeat(_constant(self.file, column), stored.num_rows)
+        paths = [path for item in line if (path := path_to(stored.schema, item.id)) is not None]
+        value = _default_inside(line[len(paths) :])
+        one = pa.repeat(pa.scalar(value, arrow_type(column.type)), 1)
+        if not paths:
+            return one.take(pa.repeat(0, stored.num_rows))
+        around = inside(stored.column(paths[-1][0]), paths[-1][1:])
+        return one.take(pc.if_else(around.is_valid(), 0, pa.scalar(None, pa.int64())))
+
+
+def _batch(columns: Sequence[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    rows = pa.Array.from_buffers(pa.struct([]), row_count, [None])
+    return pa.RecordBatch.from_struct_array(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Projection:
+    """The making of the columns of a file, out of what it stores."""
+
+    source: SourceFile
+    stored: pa.Schema
+
+    def columns(self, schema: Schema) -> tuple[_Column, ...]:
+        """Make the columns of a schema out of those of the file."""
+        places = places_by_id(list(self.stored))
+        return tuple(self._column(item, places) for item in schema.fields)
+
+    def _column(self, wanted: NestedField, places: Places) -> _Column:
+        if wanted.id in places:  # R-180
+            place, kind = places[wanted.id]
+            return _Column(wanted, place, self._converted(kind, wanted))
+        constant = _constant(self.source, wanted)
+        if not _has_required(wanted.type):
+            return _Column(wanted, None, lambda row_count: pa.repeat(constant, row_count))
+        convert = self._converted(arrow_type(wanted.type), wanted)
+        return _Column(wanted, None, lambda row_count: convert(pa.repeat(constant, row_count)))
+
+    def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
+        type_ = wanted.type
+        is_same = is_same_type(stored, arrow_type(type_))
+        if is_same and not _has_required(type_):
+            return lambda column: column
+        convert = self._nested(stored, type_)
+        if convert is None and not is_nested(type_):
+            convert = conversion(stored, type_)
+        if convert is None:
+            raise _not_carried(self.source, wanted, f"it is stored as {stored}")
+        return _where_nulls_hide(convert) if is_same else convert
+
+    def _nested(self, stored: pa.DataType, type_: Type) -> Convert | None:
+        if isinstance(type_, StructType) and arrow_types.is_struct(stored):
+            return self._struct(stored, type_)
+        if isinstance(type_, ListType) and is_any_list(stored):
+            return self._list(stored, type_)
+        if isinstance(type_, MapType) and arrow_types.is_map(stored):
+            return self._map(stored, type_)
+        return None
+
+    def _struct(self, stored: pa.DataType, type_: StructType) -> Convert:
+        places = places_by_id(child_fields(stored))
+        columns = [self._column(item, places) for item in type_.fields]
+        kind = arrow_type(type_)
+
+        def convert(struct: pa.Array) -> pa.Array:
+            """Convert structs, field by field."""
+            mask = mask_of(struct)
+            made = []
+            for column in columns:
+                # A field is null where its struct is, so that structs inside are null there too.
+                place = column.place
+                values = column.make(len(struct) if place is None else inside(struct, (place,)))
+                if column.field.required and values.null_count:
+                    self._check_nulls(values, mask, column.field.name)
+                    values = without_nulls(values)
+                made.append(values)
+            return pa.StructArray.from_arrays(made, fields=list(kind), mask=mask)
+
+        return convert
+
+    def _list(self, stored: pa.DataType, type_: ListType) -> Convert:
+        (element,) = children(type_)
+        make = self._inner(element, child_fields(stored)[0])
+        kind = arrow_type(type_)
+
+        def convert(column: pa.Array) -> pa.Array:
+            """Convert lists, and what they hold."""
+            if not arrow_types.is_list(column.type):
+                column = column.cast(pa.list_(column.type.value_field))
+            offsets, mask = offsets_of(column), mask_of(column)
+            values = self._held(make(used_of(column, column.values)), element, offsets, mask)
+            return pa.ListArray.from_arrays(offsets, values, kind, mask=mask)
+
+        return convert
+
+    def _map(self, stored: pa.DataType, type_: MapType) -> Convert:
+        key, value = children(type_)
+        pairs = zip((key, value), child_fields(stored), strict=True)
+        make_key, make_value = (self._inner(*pair) for pair in pairs)
+        kind = arrow_type(type_)
+
+        def convert(column: pa.Array) -> pa.Array:
+            """Convert maps, their keys and their values."""
+            offsets, mask = offsets_of(column), mask_of(column)
+            keys = make_key(used_of(column, column.keys))
+            values = self._held(make_value(used_of(column, column.items)), value, offsets, mask)
+            return pa.MapArray.from_arrays(offsets, keys, values, kind, mask=mask)
+
+        return convert
+
+    def _held(
+        self, values: pa.Array, held: NestedField, offsets: pa.Array, mask: pa.Array | None
+    ) -> pa.Array:
+        """Return what lists or maps hold, without nulls where it is required."""
+        if not held.required or not values.null_count:
+            return values
+        used = pa.ListArray.from_arrays(offsets, values, mask=mask).flatten()
+        self._check_nulls(used, None, held.name)
+        return without_nulls(values)
+
+    def _inner(self, wanted: NestedField, stored: pa.Field) -> Convert:
+        if field_id(stored) != wanted.id:
+            raise _not_carried(self.source, wanted, f"its field id is {field_id(stored)}")
+        return self._converted(stored.type, wanted)
+
+    def _check_nulls(self, values: pa.Array, allowed: pa.Array | None, name: str) -> None:
+        missing = values.is_null()
+        if allowed is not None:
+            missing = pc.and_not(missing, allowed)
+        if pc.any(missing).as_py():
+            raise _null_where_required(self.source.location, name)
+
+
+def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
+    """Return the value that every row of a file that lacks a column has in it (R-180).
+
+    Raises: CorruptTable R-180, where a required column has no default.
+    """
+    kind = arrow_type(wanted.type)
+    if wanted.id in source.constants:  # a partition value that is null goes before a default too
+        value = _plain(wanted.type, source.constants[wanted.id])
+    else:
+        value = _default(wanted)
+    if value is None and wanted.required:
+        message = f"{source.location} lacks the required column `{wanted.name}`, without a default"
+        raise CorruptTable(message, rule="R-180")  # R-180
+    return _scalar(value, kind)
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if not arrow_types.is_nested(kind):
+        return pa.scalar(value, kind)
+    # Arrow makes no scalars, not even null ones, of types with a UUID inside.
+    return retype_array(pa.array([value], without_extensions(kind)), kind)[0]
+
+
+def _default(wanted: NestedField) -> Any:
+    """Return the initial default as pyarrow takes it (R-182, R-183)."""
+    return _plain(wanted.type, _default_value(wanted))
+
+
+def _default_value(wanted: NestedField) -> Value:
+    try:
+        return single_value.from_json(wanted.type, wanted.initial_default)
+    except ValueError as error:
+        message = f"the initial default of the column `{wanted.name}` is none: {error}"
+        raise CorruptTable(message, rule="R-182") from error  # R-182
+
+
+def _default_inside(line: Sequence[NestedField]) -> Any:
+    """Return the default of a field in structs that are not there either: theirs goes first."""
+    first, *inner = line
+    value = _default_value(first)
+    for item in inner:
+        if value is None:
+            return None
+        value = value.get(item.id, _default_value(item))
+    return _plain(line[-1].type, value)
+
+
+def _plain(type_: Type, value: Value) -> Any:
+    if value is None:
+        return None
+    match type_:
+        case StructType(fields):
+            return {
+                item.name: _plain(item.type, value[item.id]) if item.id in value else _default(item)
+                for item in fields
+            }
+        case ListType():
+            return [_plain(type_.element, item) for item in value]
+        case MapType():
+            pairs = value.items()
+            return [(_plain(type_.key, key), _plain(type_.value, item)) for key, item in pairs]
+        case PrimitiveType("uuid"):
+            return value.bytes
+        case _:
+            return value
+
+
+def _has_required(type_: Type) -> bool:
+    """Return whether anything inside of a type is required."""
+    return any(child.required or _has_required(child.type) for child in children(type_))
+
+
+def _where_nulls_hide(convert: Convert) -> Convert:
+    """Convert columns that have the wanted type, and nulls at required fields all the same."""
+    return lambda column: convert(column) if hides_nulls(column) else column
+
+
+def _not_carried(source: SourceFile, wanted: NestedField, why: str) -> Unsupported:
+    return Unsupported(
+        f"the column `{wanted.name}` of {source.location} can't be carried over as "
+        f"{type_text(wanted.type)}: {why.partition(chr(10))[0].removesuffix('.')}"
+    )
+
+
+def _null_where_required(location: str, name: str) -> CorruptTable:  # R-095
+    return CorruptTable(f"{location} has nulls in the required column `{name}`", rule="R-095")

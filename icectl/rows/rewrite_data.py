@@ -1,0 +1,405 @@
+"""One file group rewritten: rows read, deletes applied, rows sorted and written, and counted."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.checks.file_identity import RESTORE_IT
+from icectl.errors import OtherFile, SelfCheckFailed
+from icectl.files.data_file import DataFile, open_data_file
+from icectl.files.data_rows import FileRows
+from icectl.files.parquet.schema import NameMapping, arrow_schema, is_same_schema
+from icectl.files.puffin.container import PuffinBlob
+from icectl.files.puffin.positions import REFERENCED_DATA_FILE, Positions
+from icectl.format.partition import PartitionSpec
+from icectl.format.schema import Schema
+from icectl.rows.columns import ColumnFacts, inside, path_to
+from icectl.rows.deleted_positions import DeletedPositions, Flags, puffin_blobs, vector_positions
+from icectl.rows.equality_deletes import (
+    LARGEST_INDEX_ROWS,
+    EqualityDeletes,
+    EqualityIndex,
+    equality_indexes,
+)
+from icectl.rows.partition_rows import Partition, Partitioner, partitioner
+from icectl.rows.read_data import RowSource, SourceFile, open_own, open_source
+from icectl.rows.row_totals import RowTotals, check_rows
+from icectl.rows.sort_keys import RowKeys, sort_keys
+from icectl.rows.sort_rows import RowSorter, Sorting, sorted_batches
+from icectl.rows.write_data import (
+    MOST_OPEN_FILES,
+    DataWriter,
+    FileOutputs,
+    WriteOptions,
+    WrittenFile,
+    columns_without_bounds,
+    with_bounds,
+)
+from icectl.storage.location import name
+
+_MEMORY_BYTES = 64 << 20
+_FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
+"""Rows, bytes of rows, and parts of a row group up to which batches become one.
+
+Each takes its time, however small it is.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionDeletes:
+    """A position delete file; `applies_to` are the locations of data files (R-111, R-113).
+
+    Where its entry names a single data file (`named`), it is of no other.
+    """
+
+    file: SourceFile
+    applies_to: frozenset[str]
+    named: str | None = None
+
+    def open(self, file: IO[bytes]) -> DataFile:
+        """Open it. Raises: as open_own."""
+        return open_own(file, self.file, Schema(0, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """A deletion vector of one data file, by its place in a Puffin file (R-118)."""
+
+    location: str
+    content_offset: int
+    content_size_in_bytes: int
+    record_count: int
+    data_file: str
+
+    def check_own(self, blobs: Mapping[tuple[int, int], PuffinBlob]) -> None:
+        """Do nothing where the footer of the Puffin file has the vector of the data file there.
+
+        Names are compared without their folders: tables are moved, and spell these in other ways.
+        Raises: OtherFile R-118.
+        """
+        blob = blobs.get((self.content_offset, self.content_size_in_bytes))
+        if blob is None:
+            message = f"{self.location} has no deletion vector at {self.content_offset}"
+            raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
+        stated = blob.properties.get(REFERENCED_DATA_FILE)
+        if stated is not None and name(stated) != name(self.data_file):
+            message = f"the deletion vector of {self.data_file} is one of {stated}"
+            raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
+
+    def positions(self, file: IO[bytes]) -> Positions:
+        """Return the positions, read from the Puffin file."""
+        size = self.content_size_in_bytes
+        return vector_positions(file, self.content_offset, size, self.record_count)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletesOfGroup:
+    """The deletes that apply to files of a group, as the caller matched them.
+
+    `scheme` is that of paths without one, as DeletedPositions takes it.
+    """
+
+    position_deletes: tuple[PositionDeletes, ...] = ()
+    vectors: tuple[DeletionVector, ...] = ()
+    equality_deletes: tuple[EqualityDeletes, ...] = ()
+    scheme: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The columns of rows: those to write, and every one that a schema of the table ever had."""
+
+    written: Schema
+    ever: Schema
+    name_mapping: NameMapping = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """The files that one task rewrites: of one partition, or of any where `partition` is None.
+
+    Then each row goes to the partition that `spec` gives it. Rows keep their order without
+    `sorting`.
+    """
+
+    files: tuple[SourceFile, ...]
+    size_bytes: int
+    deletes: DeletesOfGroup
+    columns: TableColumns
+    spec: PartitionSpec
+    partition: Partition | None
+    sorting: Sorting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenGroup:
+    """The new files of a group, and what is true of the rows on both sides."""
+
+    files: tuple[WrittenFile, ...]
+    totals: RowTotals
+    deleted_row_count: int
+
+
+def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -> RewrittenGroup:
+    """Write the live rows of a group into new files, and read these again.
+
+    Raises: Unsupported, CorruptTable; SelfCheckFailed, where the new files have other rows than
+    were read. Errors of the files pass. Files that were begun stay, for the caller to remove.
+    Cost: memory for a row group and a batch, a byte per row of files that have deletes, and the
+    keys of LARGEST_INDEX_ROWS equality deletes.
+    """
+    read = RowsRead()
+    files, totals = write_rows(group, live_batches(group, outputs, read), options, outputs)
+    return RewrittenGroup(files, totals, read.row_count - totals.row_count)
+
+
+def write_rows(
+    group: FileGroup, batches: Iterator[pa.RecordBatch], options: WriteOptions, outputs: FileOutputs
+) -> tuple[tuple[WrittenFile, ...], RowTotals]:
+    """Write rows that were read of a group, all or some, into new files, and read these again.
+
+    Raises: as rewrite_data.
+    """
+    record_count = sum(file.record_count for file in group.files)
+    row_size_bytes = group.size_bytes / max(record_count, 1)
+    before, after = RowTotals(), RowTotals()
+    most_bytes = min(_FEW_BYTES, options.row_group_size_bytes // _FEW_PARTS)
+    batches = joined(batches, most_bytes)
+    with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
+        for partition, batch in _placed(group, counting_rows(batches, before)):
+            writer.write(batch, partition.key, partition.path)
+    files = tuple(
+        _read_again(written, group.columns.written, options, outputs, after)
+        for written in writer.written
+    )
+    check_rows(before, after, [written.footer for written in files])
+    return files, before
+
+
+def joined(
+    batches: Iterable[pa.RecordBatch], most_bytes: int = _FEW_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in the same order, small batches together up to some bytes of rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if held and size_bytes + batch.nbytes > most_bytes:
+            yield _together(held)
+            held, rows, size_bytes = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= _FEW_ROWS or size_bytes >= most_bytes:
+            yield _together(held)
+            held, rows, size_bytes = [], 0, 0
+    if held:
+        yield _together(held)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def counting_rows(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
+    """Yield the same batches, their rows added to totals on the way."""
+    for batch in batches:
+        totals.add(batch)
+        yield batch
+
+
+def _placed(
+    group: FileGroup, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Yield rows in the order in which they are written, with their partitions."""
+    columns, sorting = group.columns.written, group.sorting
+    arrow = arrow_schema(columns)
+    keys = None if sorting is None else sort_keys(sorting.order, columns, arrow)
+    if group.partition is not None:
+        if keys is not None and sorting is not None:
+            batches = sorted_batches(batches, keys, sorting.memory_bytes)
+        for batch in batches:
+            yield group.partition, batch
+        return
+    splitting = partitioner(group.spec, columns, arrow)
+    if sorting is None:
+        yield from gather_partitions(batches, splitting)
+        return
+    for batch in sorted_batches(batches, RowKeys(splitting, keys), sorting.memory_bytes):
+        yield from splitting.split(batch, splitting.keys(batch))
+
+
+@dataclass(slots=True)
+class RowsRead:
+    """Rows read so far, deleted ones too."""
+
+    row_count: int = 0
+
+
+def live_batches(
+    group: FileGroup, outputs: FileOutputs, read: RowsRead
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a group that are not deleted, with the columns to write."""
+    for one in stored_rows(group, outputs):
+        read.row_count += len(one.positions)
+        if not one.gone.any():
+            yield one.source.project(one.batch, one.positions)
+        elif not one.gone.all():
+            kept = ~one.gone
+            yield one.source.project(one.batch.filter(pa.array(kept)), one.positions[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of one file as stored, by their positions; `gone` tells which of them are deleted."""
+
+    source: RowSource
+    batch: pa.RecordBatch
+    positions: npt.NDArray[np.int64]
+    gone: Flags
+
+
+def stored_rows(
+    group: FileGroup, outputs: FileOutputs, more: Collection[int] = ()
+) -> Iterator[StoredRows]:
+    """Yield all rows of a group, with the columns to write and those with more ids.
+
+    Order: of the files, and in each of its rows.
+    """
+    deleted = _deleted_positions(group, outputs)
+    indexes: Sequence[EqualityIndex] = ()
+    found = equality_indexes(
+        group.deletes.equality_deletes, outputs.reading, group.columns.ever, LARGEST_INDEX_ROWS
+    )
+    for part in found:
+        # All but the last part of very many deletes are looked up in a pass of their own.
+        _mark(group, outputs, indexes, deleted)
+        indexes = part
+    for file in group.files:
+        with outputs.reading(file.location) as handle:
+            source = open_source(handle, file, group.columns.written, group.columns.name_mapping)
+            applied = [index for index in indexes if index.applies_to(file.location)]
+            yield from _judged(source, deleted, applied, more)
+
+
+def _judged(
+    source: RowSource,
+    deleted: DeletedPositions,
+    indexes: Sequence[EqualityIndex],
+    more: Collection[int],
+) -> Iterator[StoredRows]:
+    flags = deleted.of(source.file.location)
+    for rows in source.stored(_compared(indexes) | set(more)):
+        positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
+        gone = np.zeros(len(positions), np.bool_) if flags is None else flags[positions]
+        for index in indexes:
+            gone[index.deleted(source, rows.batch)] = True
+        yield StoredRows(source, rows.batch, positions, gone)
+
+
+def positions_of(
+    vectors: Iterable[DeletionVector], outputs: FileOutputs
+) -> Iterator[tuple[DeletionVector, Positions]]:
+    """Read deletion vectors; a Puffin file is opened once, however many it has.
+
+    Raises: as DeletionVector.positions.
+    """
+    in_order = sorted(vectors, key=attrgetter("location", "content_offset"))
+    for location, beside in groupby(in_order, attrgetter("location")):
+        with outputs.reading(location) as file:
+            blobs = puffin_blobs(file)
+            for vector in beside:
+                vector.check_own(blobs)
+                yield vector, vector.positions(file)
+
+
+def _deleted_positions(group: FileGroup, outputs: FileOutputs) -> DeletedPositions:
+    counts = {file.location: file.record_count for file in group.files}
+    deleted = DeletedPositions(counts, group.deletes.scheme)
+    for vector, positions in positions_of(group.deletes.vectors, outputs):
+        deleted.add(vector.data_file, positions)
+    for deletes in group.deletes.position_deletes:
+        with outputs.reading(deletes.file.location) as file:
+            deleted.add_file(deletes.open(file), deletes.applies_to, deletes.named)
+    deleted.check_spelling()
+    return deleted
+
+
+def _mark(
+    group: FileGroup,
+    outputs: FileOutputs,
+    indexes: Sequence[EqualityIndex],
+    deleted: DeletedPositions,
+) -> None:
+    """Look keys up in the rows of all files of a group, and delete what is found by position."""
+    for file in group.files:
+        applied = [index for index in indexes if index.applies_to(file.location)]
+        if not applied:
+            continue
+        with outputs.reading(file.location) as handle:
+            source = open_source(handle, file, Schema(0, ()), group.columns.name_mapping)
+            for rows in source.stored(_compared(applied)):
+                for index in applied:
+                    found = index.deleted(source, rows.batch)
+                    deleted.add(file.location, found + rows.first_row)
+
+
+def _compared(indexes: Sequence[EqualityIndex]) -> set[int]:
+    return set[int]().union(*(index.read_ids for index in indexes))
+
+
+def _read_again(
+    written: WrittenFile,
+    schema: Schema,
+    options: WriteOptions,
+    outputs: FileOutputs,
+    totals: RowTotals,
+) -> WrittenFile:
+    """Count the rows of a new file as a reader sees them; the file with all of its bounds."""
+    wanted = columns_without_bounds(written, schema, options.modes)
+    found = {id_: ColumnFacts() for id_ in wanted}
+    with outputs.open(written.location) as file:
+        opened = open_data_file(file, "parquet")
+        if not is_same_schema(opened.schema, arrow_schema(schema)):
+            raise SelfCheckFailed(f"{written.location} has other columns than the table")
+        paths = {id_: path_to(opened.schema, id_) or () for id_ in wanted}
+        rows: FileRows
+        for rows in opened.batches([item.id for item in schema.fields]):
+            totals.add(rows.batch)
+            for id_, measured in found.items():
+                place, *inner = paths[id_]
+                column = inside(rows.batch.column(place), tuple(inner))
+                measured.add(column, wanted[id_].type)
+    return with_bounds(written, found, schema, options) if found else written
+
+
+def gather_partitions(
+    batches: Iterable[pa.RecordBatch], splitting: Partitioner
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Yield the rows with their partitions: those of the first ones as they come, then one by one.
+
+    Order: kept in each partition.
+    Raises: as Partitioner.keys.
+    Cost: rows that do not come at once, beyond twice _MEMORY_BYTES, wait on disk.
+    """
+    at_once: set[bytes] = set()
+    with RowSorter(RowKeys(splitting, None), _MEMORY_BYTES) as later:
+        for batch in batches:
+            keys = splitting.keys(batch)
+            for key in pc.unique(keys).to_pylist():
+                if len(at_once) < MOST_OPEN_FILES:
+                    at_once.add(key)
+            is_now = pc.is_in(keys, value_set=pa.array(sorted(at_once), keys.type))
+            if pc.all(is_now).as_py():
+                yield from splitting.split(batch, keys)
+            else:
+                later.add(batch.filter(pc.invert(is_now)))
+                yield from splitting.split(batch.filter(is_now), keys.filter(is_now))
+        for batch in later.batches():
+            yield from splitting.split(batch, splitting.keys(batch))

@@ -1,0 +1,178 @@
+"""The default engine of compactions: tasks on Spark, whose workers read and write the files.
+
+Spark carries tasks there and results back, and rows only where several workers sort them together.
+Tasks and results are values; what opens the storage travels beside them, inside the pickled kernel,
+which Spark never shows.
+
+A task may run more than once: Spark tries again what has failed, and what is slow at another place
+at the same time. Each attempt names its files for itself, Spark hands over the result of one, and
+what the others have left is looked for and removed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from icectl.env import Deadline
+from icectl.errors import IcectlError
+from icectl.progress import Progress
+from icectl.rows.compact_job import (
+    CompactJob,
+    MergeJob,
+    OutputPlaces,
+    TaskCounts,
+    TaskResult,
+    run_rewrite,
+)
+from icectl.rows.merge_job import run_merge
+from icectl.rows.spark import SparkWorkers, TaskAttempt
+from icectl.rows.spark_connect import open_workers
+from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges
+from icectl.rows.spark_start import SparkOptions
+from icectl.rows.workplace import Workplace
+from icectl.storage.open import StorageOptions
+from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
+
+_BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
+_Done = tuple[list[TaskResult], bool]
+T = TypeVar("T", RewriteTask, MergeDeletesTask)
+
+
+@dataclass(slots=True)
+class SparkEngine:
+    """An engine on Spark, which starts with the first of its tasks; a context that stops it."""
+
+    options: SparkOptions
+    storage: StorageOptions
+    progress: Progress
+    deadline: Deadline
+    counts: TaskCounts = field(default_factory=TaskCounts)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _spark: SparkWorkers | None = None
+
+    def __enter__(self) -> "SparkEngine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def rewrite(
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Carry out tasks, and yield what comes of each.
+
+        Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+        together = [task for task in tasks if is_for_ranges(task, job)]
+        alone = [task for task in tasks if not is_for_ranges(task, job)]
+
+        def work(spark: SparkWorkers, at: Workplace) -> _Done:
+            """Rewrite tasks by themselves, and then those that many workers share."""
+            found, is_clean = _on_workers(
+                spark, partial(_rewrite, at, job), alone, "rewriting data files"
+            )
+            if together:
+                found += rewrite_in_ranges(spark, together, job, at)
+            return found, is_clean and not together
+
+        if tasks:
+            yield from self._carried_out(work, places)
+
+    def merge(
+        self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Merge the deletes of the data files of tasks, and yield what comes of each.
+
+        Raises: as run_merge; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+
+        def work(spark: SparkWorkers, at: Workplace) -> _Done:
+            """Merge the deletes of tasks."""
+            return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes")
+
+        if tasks:
+            yield from self._carried_out(work, places)
+
+    def _carried_out(
+        self, work: Callable[[SparkWorkers, Workplace], _Done], places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
+        spark = self._started()
+        try:
+            found, is_clean = work(spark, Workplace.of(self.storage, places.names))
+        except BaseException:
+            self._stop()  # workers that still write must not do so behind the back of the search
+            with suppress(IcectlError):
+                places.find()
+            raise
+        self.counts.tasks, self.counts.repeats = spark.task_counts()
+        if spark.speculates or not is_clean:
+            places.find()
+        for result in found:
+            places.record(result.entries["location"].unique().to_pylist())
+            yield result
+
+    def _started(self) -> SparkWorkers:
+        if self._spark is None:
+            self._spark = self._stack.enter_context(
+                open_workers(self.options, self.progress, self.deadline)
+            )
+        return self._spark
+
+    def _stop(self) -> None:
+        self._spark = None
+        self._stack.close()
+
+
+def _on_workers(
+    spark: SparkWorkers, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], doing: str
+) -> _Done:
+    """Run a kernel on tasks by themselves; second: whether each worked at once."""
+    bundles = bundle_small_tasks(tasks, spark.core_count)
+    if not bundles:
+        return [], True
+    spark.progress.phase(f"{doing} on Spark", total=len(bundles))
+    found = spark.each(kernel, bundles, (TaskResult,))
+    results = [result for some, _ in found for result in some]
+    return results, all(is_first for _, is_first in found)
+
+
+def bundle_small_tasks(tasks: Sequence[T], core_count: int) -> list[list[T]]:
+    """Small tasks together, so that it is not Spark that takes the time."""
+    sizes = [_read_bytes(task) for task in tasks]
+    enough = min(_BUNDLE_BYTES, sum(sizes) // (_BUNDLES_PER_CORE * core_count))
+    bundles: list[list[T]] = []
+    size_bytes = enough
+    for task, size in zip(tasks, sizes, strict=True):
+        if size_bytes >= enough:
+            bundles.append([])
+            size_bytes = 0
+        bundles[-1].append(task)
+        size_bytes += size
+    return bundles
+
+
+def _read_bytes(task: Task) -> int:
+    """Return the bytes of the files that a task reads: data files, or only deletes."""
+    if isinstance(task, RewriteTask):
+        return sum(file.read_bytes for file in task.inputs)
+    vectors = [file.vector.size_bytes for file in task.inputs if file.vector is not None]
+    return sum(file.size_bytes for file in task.delete_files) + sum(vectors)
+
+
+def _rewrite(at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:
+    """Rewrite the files of tasks, on a worker; second: whether this is the first attempt at it."""
+    attempt = TaskAttempt.current()
+    with at.attempt(attempt.unique_id, tasks) as outputs:
+        return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first
+
+
+def _merge(at: Workplace, job: MergeJob, tasks: Sequence[MergeDeletesTask]) -> _Done:
+    """Merge the deletes of tasks, on a worker; second: whether this is the first attempt at it."""
+    attempt = TaskAttempt.current()
+    with at.attempt(attempt.unique_id, tasks) as outputs:
+        return [run_merge(task, job, outputs(task)) for task in tasks], attempt.is_first

@@ -1,0 +1,403 @@
+"""The Spark to run on: one that runs already, of this process or of spark-submit, or our own.
+
+A session that others have made is theirs: it keeps its settings and goes on afterwards. It is ours
+only to run jobs on, which are cancelled where a run ends before them.
+"""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from icectl.env import Deadline, find_program, program_folders
+from icectl.errors import EngineError
+from icectl.progress import Progress
+from icectl.rows.spark import INSTALL_PYSPARK, POLL_SECONDS, Spark, spark_failures
+
+LOCAL_MASTER = "local[*]"
+"""All cores of this machine."""
+
+_LOGGER = logging.getLogger(__name__)
+_PYSPARK, _PYSPARK_OF_OTHERS = (4, 1), (3, 5)
+_NO_PYSPARK = "PySpark is not installed"
+_JAVA = 17
+_INSTALL_JAVA = (
+    "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
+    "`--engine local` does without"
+)
+_SAFE_PATH = "PYTHONSAFEPATH"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Where spark-submit tells the program that it runs how to reach the driver's Java process."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """The Spark to run on, and its settings; those named in `secret` are in no process list.
+
+    Without a session and a master it is the one that runs already, else the cores of this machine;
+    `remote` is a server of Spark Connect.
+    """
+
+    master: str | None = None
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    session: Any = None
+    remote: str | None = None
+    secret: frozenset[str] = frozenset()
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether Spark is reached over Spark Connect."""
+        of_session = type(self.session).__module__
+        return self.remote is not None or of_session.startswith("pyspark.sql.connect")
+
+    @property
+    def own_master(self) -> str:
+        """The master of a session of our own."""
+        return self.master or LOCAL_MASTER
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers of a session of our own are processes of this machine."""
+        return self.own_master.startswith("local")
+
+
+def is_submitted() -> bool:
+    """Whether this process is a program of spark-submit, whose cluster is not ours to choose."""
+    return _SUBMITTED in os.environ
+
+
+def runs_already() -> bool:
+    """Whether there is a Spark that others have made: spark-submit, or a part of this process."""
+    return is_submitted() or _running() is not None
+
+
+def start_submitted() -> None:
+    """Start the session of a program that was submitted in cluster mode, whatever it will do.
+
+    YARN takes a program for failed that ends without one, or needs a hundred seconds to it.
+    Raises: EngineError.
+    """
+    _check_pyspark(_PYSPARK_OF_OTHERS)
+    from pyspark import SparkConf
+
+    with spark_failures():
+        if SparkConf().get("spark.submit.deployMode", "client") == "cluster":
+            _submitted()
+
+
+@contextmanager
+def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline) -> Iterator[Spark]:
+    """Find Spark or start it; one of our own is stopped in the end.
+
+    Raises: EngineError, where PySpark or Java is missing or the session does not start.
+    """
+    theirs = options.session is not None or runs_already()
+    _check_pyspark(_PYSPARK_OF_OTHERS if theirs else _PYSPARK)
+    with tempfile.TemporaryDirectory() as folder:
+        # Jobs run in a thread: this one stays free for signals, whose handlers PySpark would
+        # replace if the main thread started the session.
+        pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        try:
+            if theirs:
+                context = _found(options, deadline, pool)
+                spark = Spark(
+                    context, progress, deadline, pool, folder, options.session, is_own=False
+                )
+                with _left_alone(spark):
+                    yield spark
+            else:
+                own = _KEEPER.taken(options) or _start(options, progress, deadline, pool)
+                # What is sent along must not be looked for in the folder of a run that is over.
+                sends = not _KEEPER.is_on
+                spark = Spark(own.context, progress, deadline, pool, folder, is_own=sends)
+                try:
+                    yield spark
+                finally:
+                    _KEEPER.give_back(own, is_done=_is_done(spark))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _found(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) -> Any:
+    """Return the context of others."""
+    with spark_failures():
+        if options.session is not None:
+            return options.session.sparkContext
+    running = _running()
+    return running or _awaited(pool.submit(_submitted), deadline)
+
+
+@contextmanager
+def _left_alone(spark: Spark) -> Iterator[None]:
+    """Let no job of this run go on behind it, in a session that does."""
+    try:
+        yield
+    finally:
+        with suppress(EngineError), spark_failures():
+            if not _all_succeeded(spark):
+                spark.context.cancelJobGroup(spark.group)
+                spark.settle()
+
+
+def _all_succeeded(spark: Spark) -> bool:
+    """Return whether all jobs of this run came to a good end."""
+    tracker = spark.context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
+    return all(job is None or job.status == "SUCCEEDED" for job in jobs)
+
+
+def _is_done(spark: Spark) -> bool:
+    """Return whether nothing of this run goes on in its session, or may do so unseen."""
+    with suppress(EngineError), spark_failures():
+        return not spark.speculates and _all_succeeded(spark)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A context of our own, the settings that it was started with, and what Java has to say."""
+
+    context: Any
+    settings: Mapping[str, str]
+    log: IO[bytes]
+
+    def stop(self) -> None:
+        """End it."""
+        with suppress(EngineError), spark_failures():
+            self.context.stop()
+        _end_log(self.log)
+
+
+@dataclass(slots=True)
+class _Keeper:
+    """The session that outlives its run, where this process is to keep one."""
+
+    is_on: bool = False
+    _kept: _Own | None = None
+
+    def taken(self, options: SparkOptions) -> _Own | None:
+        """Hand over the session that is kept; one with other settings is stopped."""
+        kept, self._kept = self._kept, None
+        if kept is None or kept.settings == _settings(options):
+            return kept
+        kept.stop()
+        return None
+
+    def give_back(self, own: _Own, *, is_done: bool) -> None:
+        """Keep a session for the next run, unless something of this one may go on in it."""
+        if self.is_on and is_done:
+            self._kept = own
+        else:
+            own.stop()
+
+    def end(self) -> None:
+        """Stop what is kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.stop()
+
+
+_KEEPER = _Keeper()  # as there is one Spark in a process, there is one that keeps it
+
+
+def keep_session() -> None:
+    """Let a session of our own serve all runs of this process that have the same settings."""
+    _KEEPER.is_on = True
+
+
+@contextmanager
+def kept_session() -> Iterator[None]:
+    """Keep a session as keep_session does, until the end of the block."""
+    keep_session()
+    try:
+        yield
+    finally:
+        _KEEPER.is_on = False
+        _KEEPER.end()
+
+
+def _start(
+    options: SparkOptions, progress: Progress, deadline: Deadline, pool: ThreadPoolExecutor
+) -> _Own:
+    """Start a context of our own. Raises: EngineError; Incomplete."""
+    _check_java()
+    progress.phase("starting Spark")
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - Java writes to it as long as it runs
+    starting = pool.submit(_started, options, log)
+    try:
+        return _Own(_context(starting, deadline, log), _settings(options), log)
+    except BaseException:
+        with suppress(EngineError), spark_failures():
+            if starting.done() and starting.exception() is None:
+                starting.result().stop()
+        _end_log(log)
+        raise
+
+
+def _end_log(log: IO[bytes]) -> None:
+    for line in _lines(log):
+        _LOGGER.debug("%s", line)
+    log.close()
+
+
+def _running() -> Any:
+    """Return the context of this process; None where there is none: getOrCreate would make one."""
+    known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return None if known is None else known._active_spark_context  # noqa: SLF001 - see above
+
+
+def _submitted() -> Any:
+    """Return the context of a submitted program."""
+    from pyspark import SparkConf, SparkContext
+
+    return SparkContext.getOrCreate(SparkConf())
+
+
+def _awaited(starting: Future[Any], deadline: Deadline) -> Any:
+    while not wait([starting], POLL_SECONDS).done:
+        deadline.check()
+    with spark_failures():
+        return starting.result()
+
+
+def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
+    try:
+        return _awaited(starting, deadline)
+    except EngineError as error:
+        said = [line for line in _lines(log) if "rror" in line or "xception" in line]
+        if not said:
+            raise
+        raise EngineError(f"Spark does not start: {said[0].strip()}") from error
+
+
+def _started(options: SparkOptions, log: IO[bytes]) -> Any:
+    """Return a context whose Java process writes to the log, not to the terminal."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if options.is_local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any `python3`
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _leave_working_directory_out()
+    conf, of_start = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False)
+    for key, value in _settings(options).items():
+        conf.set(key, value)
+        if key not in options.secret:  # the command line of Java is for all to read
+            of_start.set(key, value)
+    gateway = launch_gateway(of_start, {"stdout": log, "stderr": log})
+    return SparkContext(conf=conf, gateway=gateway)
+
+
+def _leave_working_directory_out() -> None:
+    """Have Spark's scripts and the Python of its workers run nothing that lies where icectl runs.
+
+    Java and workers of this machine inherit the environment. PySpark looks for Spark beside the
+    working directory first, unless it is named.
+    """
+    import pyspark
+
+    package = Path(pyspark.__file__).resolve().parent
+    for home in (package / "spark-distribution", package, package.parent.parent):
+        if (home / "bin" / "spark-submit").is_file():
+            os.environ.setdefault("SPARK_HOME", str(home))
+    os.environ["PATH"] = os.pathsep.join(program_folders())
+    os.environ[_SAFE_PATH] = "1"
+    if "PYTHONPATH" in os.environ:
+        folders = os.environ["PYTHONPATH"].split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(os.path.isabs, folders))
+
+
+def _settings(options: SparkOptions) -> dict[str, str]:
+    """Spark's settings: ours that may be changed, the caller's, and ours that may not."""
+    ours = {
+        "spark.app.name": "icectl",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": "icectl.rows.spark_daemon",
+    }
+    if options.is_local:
+        ours |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": tempfile.gettempdir(),
+        }
+    fixed = {"spark.master": options.own_master, f"spark.executorEnv.{_SAFE_PATH}": "1"}
+    return {**ours, **dict(options.settings), **fixed}
+
+
+def missing() -> str | None:
+    """What Spark lacks on this machine, as far as a look tells: nothing is imported, nothing run.
+
+    What is there may still be too old, or no good: check_installed tries.
+    """
+    known = sys.modules.get("pyspark", find_spec)
+    if known is None or (known is find_spec and find_spec("pyspark") is None):
+        return _NO_PYSPARK
+    try:
+        _java()
+    except EngineError as error:
+        return error.message
+    return None
+
+
+def check_installed() -> None:
+    """Raises: EngineError, where PySpark or Java is missing or too old for a session of our own."""
+    _check_pyspark(_PYSPARK)
+    _check_java()
+
+
+def _check_pyspark(least: tuple[int, int]) -> None:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise EngineError(_NO_PYSPARK, hint=INSTALL_PYSPARK) from error
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < least:
+        needed = ".".join(map(str, least))
+        raise EngineError(
+            f"PySpark {pyspark.__version__} is too old: {needed} or newer is needed",
+            hint=INSTALL_PYSPARK,
+        )
+
+
+def _java() -> str:
+    """Look where Spark's own scripts look. Raises: EngineError, where there is no Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else find_program("java")
+    if java is None:
+        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        raise EngineError(
+            f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
+            hint=_INSTALL_JAVA,
+        )
+    return java
+
+
+def _check_java() -> None:
+    """Ask Java for its version. Raises: EngineError, where it is too old."""
+    java = _java()
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    if version is None or int(version[1]) < _JAVA:
+        found = f"Java {version[1]} at {java} is too old" if version else f"{java} is no Java"
+        raise EngineError(
+            f"{found}: Spark needs Java {_JAVA} or newer",
+            hint=_INSTALL_JAVA,
+        )
+
+
+def _lines(log: IO[bytes]) -> Sequence[str]:
+    """Read what Java has written so far, by lines; its own place in the file is left alone."""
+    size = os.fstat(log.fileno()).st_size
+    return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()

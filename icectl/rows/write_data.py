@@ -1,0 +1,376 @@
+"""Data files in the making: row groups and files of the size the table asks for, and metrics.
+
+Batches wait until they make a row group, so that a row group, decoded, is in memory for the files
+that are open. Files of several partitions are open at once; when their rows together take more than
+a row group may, the largest part of them is written.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metrics
+from icectl.files.parquet.schema import arrow_schema
+from icectl.files.parquet.write import ParquetOptions, ParquetWriter
+from icectl.format.metrics_modes import MetricsMode, lower_bound, upper_bound
+from icectl.format.properties import (
+    PARQUET_COMPRESSION,
+    PARQUET_COMPRESSION_LEVEL,
+    PARQUET_DICTIONARY_SIZE_BYTES,
+    PARQUET_PAGE_ROW_LIMIT,
+    PARQUET_PAGE_SIZE_BYTES,
+    PARQUET_ROW_GROUP_SIZE_BYTES,
+    read,
+)
+from icectl.format.schema import Schema, schema_json
+from icectl.format.single_value import encode
+from icectl.format.types import NestedField, PrimitiveType
+from icectl.rows.columns import ColumnFacts, inside, path_to
+from icectl.table.reading import naming
+
+_REAL = (PrimitiveType("float"), PrimitiveType("double"))
+_OF_ANY_LENGTH = (PrimitiveType("string"), PrimitiveType("binary"))
+MOST_OPEN_FILES = 64
+"""When there is one more, the file ends that was not written to for longest."""
+
+_NEARLY = 0.95
+"""Part of its target size from which a file is ended: what could be added is no good row group."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options that data files are written with; `modes` are those of metrics by column.
+
+    Units: `row_group_size_bytes` of rows in memory, `target_size_bytes` of files as stored.
+    """
+
+    target_size_bytes: int
+    row_group_size_bytes: int
+    parquet: ParquetOptions
+    modes: Mapping[int, MetricsMode]
+
+
+def write_options(
+    properties: Mapping[str, str], target_size_bytes: int, modes: Mapping[int, MetricsMode]
+) -> WriteOptions:
+    """Return the options that the properties of a table ask for. Raises: Refused."""
+    row_group_size_bytes = read(properties, PARQUET_ROW_GROUP_SIZE_BYTES)
+    parquet = parquet_options(properties)
+    return WriteOptions(target_size_bytes, row_group_size_bytes, parquet, modes)
+
+
+def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
+    """Read how the properties of a table ask for Parquet files to be written. Raises: Refused."""
+    codec = read(properties, PARQUET_COMPRESSION)
+    return ParquetOptions(
+        "none" if codec == "uncompressed" else codec,
+        _level(codec, read(properties, PARQUET_COMPRESSION_LEVEL)),
+        read(properties, PARQUET_PAGE_SIZE_BYTES),
+        read(properties, PARQUET_PAGE_ROW_LIMIT),
+        read(properties, PARQUET_DICTIONARY_SIZE_BYTES),
+    )
+
+
+def _level(codec: str, level: int | None) -> int | None:
+    """Return the level of a codec; the nearest that it has, and none where it has no levels at all.
+
+    Other writers pass over a level that their codec does not have, and tables keep it.
+    """
+    if level is None or codec == "uncompressed" or not pa.Codec.supports_compression_level(codec):
+        return None
+    lowest = int(pa.Codec.minimum_compression_level(codec))
+    return max(lowest, min(level, int(pa.Codec.maximum_compression_level(codec))))
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutputs:
+    """The places where files go: `create` makes one that is there once left without an error."""
+
+    next_location: Callable[[str], str]
+    """A location that was not given before, for a partition's path."""
+    create: Callable[[str], AbstractContextManager[IO[bytes]]]
+    open: Callable[[str], IO[bytes]]
+
+    @contextmanager
+    def reading(self, location: str) -> Iterator[IO[bytes]]:
+        """A file to read, named in what is wrong with it."""
+        with self.open(location) as file, naming(location):
+            yield file
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A new data file; `footer` is what its footer says, `metrics` what of it a manifest has."""
+
+    location: str
+    partition_key: bytes
+    file_size_in_bytes: int
+    footer: FileMetrics
+    metrics: FileMetrics
+
+
+class DataWriter:
+    """A writer of batches of one schema into files, each of one partition; leave it to end them.
+
+    Left with an error, files that are open are abandoned.
+    """
+
+    def __init__(
+        self, schema: Schema, options: WriteOptions, outputs: FileOutputs, row_size_bytes: float
+    ) -> None:
+        """Expect rows of `row_size_bytes` as stored, until some have been written."""
+        self._schema = schema
+        self._options = options
+        self._outputs = outputs
+        self._row_size_bytes = max(row_size_bytes, 0.01)
+        self._open: dict[bytes, _NewFile] = {}
+        self.written: list[WrittenFile] = []
+        """Files that are complete, in the order in which they were ended."""
+
+    def __enter__(self) -> "DataWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            for partition_key in list(self._open):
+                self._end(partition_key)
+        for new in self._open.values():
+            new.abandon(kind, error, trace)
+
+    def write(self, batch: pa.RecordBatch, partition_key: bytes, path: str) -> None:
+        """Take rows of a partition; `path` is the one of its folder."""
+        while batch.num_rows:
+            new = self._open.pop(partition_key, None)
+            if new is None:
+                if len(self._open) == MOST_OPEN_FILES:
+                    self._end(next(iter(self._open)))
+                new = _NewFile(self._schema, self._options, self._outputs, partition_key, path)
+            self._open[partition_key] = new  # behind the others: it was written to last
+            room = self._room(new)
+            new.add(batch.slice(0, room))
+            if room <= batch.num_rows or new.pending_bytes >= self._options.row_group_size_bytes:
+                self._flush(new)
+            batch = batch.slice(room)
+        self._make_way()
+
+    def _room(self, new: "_NewFile") -> int:
+        """Return rows that the file has place for, by what rows have taken so far."""
+        left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
+        return max(1, int(left) - new.pending_rows)
+
+    def _flush(self, new: "_NewFile") -> None:
+        new.flush()
+        self._row_size_bytes = max(new.size_bytes / max(new.row_count, 1), 0.01)
+        if new.size_bytes >= _NEARLY * self._options.target_size_bytes:
+            self._end(new.partition_key)
+
+    def _make_way(self) -> None:
+        """Keep what waits in files of several partitions within the size of a row group."""
+        waiting = sum(new.pending_bytes for new in self._open.values())
+        while waiting >= self._options.row_group_size_bytes:
+            largest = max(self._open.values(), key=lambda new: new.pending_bytes)
+            waiting -= largest.pending_bytes
+            self._flush(largest)
+
+    def _end(self, partition_key: bytes) -> None:
+        self.written.append(self._open[partition_key].end())
+        del self._open[partition_key]
+
+
+class _NewFile:
+    """A file that is being written."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        options: WriteOptions,
+        outputs: FileOutputs,
+        partition_key: bytes,
+        path: str,
+    ) -> None:
+        self.partition_key = partition_key
+        self.location = outputs.next_location(path)
+        self._stack = ExitStack()
+        self.row_count = self.pending_rows = self.pending_bytes = 0
+        self._schema = schema
+        self._options = options
+        self._outputs = outputs
+        self._pending: list[pa.RecordBatch] = []
+        self._arrow = arrow = arrow_schema(schema)
+        self._nan_counts = dict.fromkeys(_real_columns(schema, arrow), 0)
+        self._with_nan: set[int] = set()
+        self._paths = {id_: _path(arrow, id_) for id_ in self._nan_counts}
+        file = self._stack.enter_context(outputs.create(self.location))
+        properties = {"iceberg.schema": json.dumps(schema_json(schema))}
+        self._writer = ParquetWriter(file, arrow, options.parquet, properties)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._writer.size_bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Hold a batch for the next row group, and count its NaN."""
+        self._pending.append(batch)
+        self.pending_rows += batch.num_rows
+        self.pending_bytes += batch.nbytes
+        for id_, path in self._paths.items():
+            values = inside(batch.column(path[0]), path[1:])
+            nan_count = pc.sum(pc.is_nan(values)).as_py() or 0
+            self._nan_counts[id_] += nan_count
+            if nan_count:
+                self._with_nan.add(id_)
+
+    def flush(self) -> None:
+        """Write what is held as a row group."""
+        if self.pending_rows:
+            self._writer.write_row_group(self._pending, frozenset(self._with_nan))
+            self.row_count += self.pending_rows
+        self._pending = []
+        self._with_nan = set()
+        self.pending_rows = self.pending_bytes = 0
+
+    def end(self) -> WrittenFile:
+        """Close the file, and read its metrics back."""
+        self.flush()
+        whole = footer_metrics(self._writer.close(), self._arrow, self._schema)
+        size_bytes = self.size_bytes
+        self._stack.close()
+        with self._outputs.open(self.location) as file:
+            footer = read_metrics(file, self._schema)
+        counted = replace(
+            footer,
+            nan_value_counts=self._nan_counts,
+            # NaN is greater than all else, or nothing: what is least is so for every reader.
+            lower_bounds=_also(footer.lower_bounds, whole.lower_bounds, self._nan_counts),
+        )
+        metrics = _shaped(counted, self._schema, self._options.modes)
+        return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
+
+    def abandon(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the file up, after an error."""
+        self._writer.abandon()
+        self._stack.__exit__(kind, error, trace)
+
+
+def _real_columns(schema: Schema, arrow: pa.Schema) -> list[int]:
+    """Return the columns outside of lists and maps that may have NaN."""
+    real = (id_ for id_, item in schema.all_fields.items() if item.type in _REAL)
+    return [id_ for id_ in real if path_to(arrow, id_) is not None]
+
+
+def _also(
+    bounds: Mapping[int, bytes], others: Mapping[int, bytes], ids: Iterable[int]
+) -> Mapping[int, bytes]:
+    """Bounds, and where some of these columns have none, others."""
+    return {**{id_: others[id_] for id_ in ids if id_ in others}, **bounds}
+
+
+def _path(arrow: pa.Schema, id_: int) -> tuple[int, ...]:
+    path = path_to(arrow, id_)
+    assert path is not None
+    return path
+
+
+def _shaped(found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]) -> FileMetrics:
+    """Cut metrics of a file to what the modes of its columns ask a manifest to say.
+
+    Shape: of columns inside of lists and maps the sizes only, as the reference implementation.
+    """
+    arrow = arrow_schema(schema)
+    sized = {id_ for id_, mode in modes.items() if mode.has_counts}
+    counted = {id_ for id_ in sized if path_to(arrow, id_) is not None}
+    lower, upper = _cut(found, schema, {id_: modes[id_] for id_ in counted})
+    return FileMetrics(
+        record_count=found.record_count,
+        column_sizes=_only(found.column_sizes, sized),
+        value_counts=_only(found.value_counts, counted),
+        null_value_counts=_only(found.null_value_counts, counted),
+        nan_value_counts=_only(found.nan_value_counts, counted - _only_nan(found)),
+        lower_bounds=lower,
+        upper_bounds=upper,
+        split_offsets=found.split_offsets,
+    )
+
+
+def _only_nan(found: FileMetrics) -> set[int]:
+    """Columns that have nothing but NaN: told so, Java skips the file, but NaN is above numbers."""
+    counts = found.nan_value_counts.items()
+    return {id_ for id_, count in counts if count and count == found.value_counts[id_]}
+
+
+def _cut(
+    found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
+) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
+    """Return the lower and upper bounds of columns that have modes, as short as these ask for."""
+    lower, upper = {}, {}
+    for id_ in sorted(modes.keys() & found.lower_bounds.keys()):
+        item, longest = schema.field(id_), modes[id_].longest_bound
+        if item is None or not longest:
+            continue
+        lower[id_] = lower_bound(item.type, found.lower_bounds[id_], longest)
+        highest = found.upper_bounds.get(id_)
+        above = None if highest is None else upper_bound(item.type, highest, longest)
+        if above is not None:
+            upper[id_] = above
+    return lower, upper
+
+
+def columns_without_bounds(
+    written: WrittenFile, schema: Schema, modes: Mapping[int, MetricsMode]
+) -> Mapping[int, NestedField]:
+    """Return columns of text and bytes that want bounds and have none in the footer.
+
+    The writer leaves those out of footers that are longer than 4 KiB.
+    """
+    footer = written.footer
+    return {
+        id_: item
+        for id_, item in schema.all_fields.items()
+        if item.type in _OF_ANY_LENGTH
+        and id_ in modes
+        and modes[id_].longest_bound
+        and id_ in written.metrics.value_counts
+        and id_ not in footer.lower_bounds
+        and footer.null_value_counts.get(id_) != footer.value_counts[id_]  # else it has no value
+    }
+
+
+def with_bounds(
+    written: WrittenFile, found: Mapping[int, ColumnFacts], schema: Schema, options: WriteOptions
+) -> WrittenFile:
+    """Return a new file with the bounds of columns that were measured in its rows."""
+    types = {id_: item.type for id_, item in schema.all_fields.items()}
+    known = {id_: one for id_, one in found.items() if one.lower is not None}
+    measured = FileMetrics(
+        written.metrics.record_count,
+        lower_bounds={id_: encode(types[id_], one.lower) for id_, one in known.items()},
+        upper_bounds={id_: encode(types[id_], one.upper) for id_, one in known.items()},
+    )
+    lower, upper = _cut(measured, schema, options.modes)
+    metrics = replace(
+        written.metrics,
+        lower_bounds=dict(sorted({**written.metrics.lower_bounds, **lower}.items())),
+        upper_bounds=dict(sorted({**written.metrics.upper_bounds, **upper}.items())),
+    )
+    return replace(written, metrics=metrics)
+
+
+def _only(counts: Mapping[int, int], ids: set[int]) -> Mapping[int, int]:
+    return {id_: count for id_, count in sorted(counts.items()) if id_ in ids}

@@ -1,4 +1,0 @@
-"""Running a compaction.
-
-Start at compact.py.
-"""

@@ -1,4 +1,0 @@
-"""Running an expiry.
-
-Start at expire_snapshots.py.
-"""

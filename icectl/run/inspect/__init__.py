@@ -1,4 +1,0 @@
-"""Running the views of `inspect`.
-
-Start at views.py.
-"""

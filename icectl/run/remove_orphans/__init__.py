@@ -1,4 +1,0 @@
-"""Running a removal of orphans.
-
-Start at remove_orphans.py.
-"""

@@ -1,4 +1,0 @@
-"""Running a repair.
-
-Start at repair.py.
-"""

@@ -1,4 +1,0 @@
-"""Running `validate`.
-
-Start at validate.py.
-"""

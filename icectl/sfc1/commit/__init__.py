@@ -1,0 +1,1 @@
+"""New snapshots of layout sfc-1. Start at writer.py."""

@@ -1,0 +1,373 @@
+"""A commit to a version 4 table: what an operation adds and removes, as a new root (sfc-1 7).
+
+Pure but for the leaves that are read on the way: the files to write come back as values.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.columns.values import NONE
+from icectl.errors import SelfCheckFailed
+from icectl.format.manifest import Content, Status
+from icectl.sfc1.commit.draft import (
+    DATA,
+    DELETES,
+    Attempt,
+    Draft,
+    Identity,
+    NewTree,
+    ParentState,
+    TreeChange,
+    TreeMeans,
+    identities,
+    keys,
+    with_status,
+)
+from icectl.sfc1.commit.find import RemovedPlaces, find, homes
+from icectl.sfc1.commit.leaves import NewVector, vector_rows
+from icectl.sfc1.live import is_dead, leaf_rows, live_rows, of_contents, without
+from icectl.sfc1.manifest_file import TreeContent, write_tree
+from icectl.sfc1.manifests import LEAVES, with_column
+from icectl.sfc1.rows import ListedRow
+from icectl.storage.location import comparison_key
+
+
+def drop_dead_leaves(draft: Draft) -> None:
+    """Leaves in which nothing lives go, with their vectors (sfc-1 7.1 step 4a)."""
+    gone = set()
+    for leaf in leaf_rows(draft.kept):
+        key = comparison_key(leaf.name)
+        positions = draft.dead.get(key, NONE)
+        if len(positions) < leaf.live_count:
+            continue
+        if is_dead(leaf, positions) or not len(without(draft.look_at(leaf), positions)):
+            gone.add(key)
+    _drop_leaves(draft, gone)
+
+
+def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
+    """Write the live rows of chosen leaves, and chosen files of the root, anew (sfc-1 7.6)."""
+    if not change.rewritten and not change.rewritten_files:
+        return
+    affiliated = _affiliated(draft, change.rewritten)
+    for content, contents, kind in (
+        (Content.DATA_MANIFEST, DATA, TreeContent.DATA),
+        (Content.DELETE_MANIFEST, DELETES, TreeContent.DELETE),
+    ):
+        parts = [
+            without(draft.rows_of(leaf), draft.dead.get(key, NONE))
+            for key, leaf in _chosen(draft, change.rewritten)
+            if leaf.content == content
+        ]
+        taken = _take(
+            draft,
+            lambda row, of=contents: (  # type: ignore[misc]
+                row[0] in of and row[1] in change.rewritten_files and row not in going
+            ),
+        )
+        rows = pa.concat_tables([*parts, taken])
+        if kind is TreeContent.DATA:
+            write_existing(draft, rows, kind)
+            continue
+        _drop_leaves(draft, set(change.rewritten))
+        write_existing(draft, rows, kind, _one_home(draft, rows))
+    _repair_affinity(draft, affiliated)
+
+
+def _chosen(draft: Draft, chosen: Iterable[str]) -> list[tuple[str, ListedRow]]:
+    wanted = set(chosen)
+    leaves = [(comparison_key(leaf.name), leaf) for leaf in leaf_rows(draft.kept)]
+    return [(key, leaf) for key, leaf in leaves if key in wanted]
+
+
+def flush(draft: Draft, added: pa.Table, going: set[Identity]) -> None:
+    """Move files of the root into leaves where they would be too many (sfc-1 7.7)."""
+    options = draft.means.options
+    if _excess(draft, added, DATA, options.max_data_files, going) > 0:
+        taken = _take(draft, lambda row: row[0] in DATA and row not in going)
+        write_existing(draft, taken, TreeContent.DATA)
+    excess = _excess(draft, added, DELETES, options.max_delete_entries, going)
+    if excess > 0:
+        _flush_deletes(draft, excess, going)
+
+
+def _excess(
+    draft: Draft, added: pa.Table, contents: Iterable[Content], limit: int, going: set[Identity]
+) -> int:
+    """Count the files of the root that would be too many; 0 where there are none to move."""
+    contents = tuple(contents)
+    new = len(of_contents(added, *contents))
+    carried = sum(
+        identity not in going for identity in identities(of_contents(draft.kept, *contents))
+    )
+    return min(carried, carried + (new if new <= limit else 0) - limit)
+
+
+def _flush_deletes(draft: Draft, excess: int, going: set[Identity]) -> None:
+    """Vectors of files in leaves first; others only where that is not enough (sfc-1 7.7 step 3)."""
+    in_root = {key for code, key, _ in identities(draft.kept) if code == Content.DATA}
+    references = dict(zip(identities(draft.kept), keys(draft.kept["referenced_file"]), strict=True))
+
+    def of_leaf(row: Identity) -> bool:
+        """Tell whether a row is a vector that does not go anyway, of a data file in a leaf."""
+        is_vector = row[0] == Content.POSITION_DELETES
+        return is_vector and row not in going and references[row] not in in_root
+
+    taken = _take(draft, of_leaf)
+    if excess > len(taken):
+        rest = _take(draft, lambda row: row[0] in DELETES and row not in going)
+    else:
+        rest = draft.means.facts.empty()
+    alone = []
+    for home, rows in group_by_data_leaf(draft, taken):
+        if home is None or len(rows) < 2:
+            alone.append(rows)
+        else:
+            write_existing(draft, rows, TreeContent.DELETE, home)
+    write_existing(draft, pa.concat_tables([*alone, rest]), TreeContent.DELETE)
+
+
+def group_by_data_leaf(draft: Draft, vectors: pa.Table) -> list[tuple[str | None, pa.Table]]:
+    """Delete vectors by the data leaf that their data files are in, by its location (sfc-1 4.5).
+
+    Shape: None for those whose data file is in the root; all None without affinity.
+    Order: of the first vector of each leaf; those of None last.
+    """
+    if not draft.means.options.affinity or not len(vectors):
+        return [(None, vectors)]
+    references = [str(key) for key in keys(vectors["referenced_file"])]
+    found = homes(draft, set(references))
+    places = [found.get(key) for key in references]
+    groups: list[tuple[str | None, pa.Table]] = []
+    for home in [*dict.fromkeys(place for place in places if place is not None), None]:
+        mask = pa.array([place == home for place in places])
+        groups.append((home, vectors.filter(mask)))
+    return groups
+
+
+def _one_home(draft: Draft, rows: pa.Table) -> str | None:
+    """Return the data leaf that the files of all these vectors are in.
+
+    None where there is no such.
+    """
+    if set(rows["content"].unique().to_pylist()) != {Content.POSITION_DELETES}:
+        return None
+    groups = [home for home, part in group_by_data_leaf(draft, rows) if len(part)]
+    return groups[0] if len(groups) == 1 else None
+
+
+def write_existing(
+    draft: Draft, rows: pa.Table, kind: TreeContent, home: str | None = None
+) -> None:
+    """Write rows of the parent state into new leaves; `home` is the data leaf they belong to."""
+    if len(rows):
+        leaves = draft.write(with_status(rows, Status.EXISTING), kind, Status.EXISTING)
+        draft.existing += [affiliate(leaf, home) for leaf in leaves]
+
+
+def affiliate(leaf: pa.Table, home: str | None) -> pa.Table:
+    """Return the row of a leaf, with the data leaf that it belongs to."""
+    return leaf if home is None else with_column(leaf, "referenced_file", pa.array([home]))
+
+
+def _take(draft: Draft, wanted: Callable[[Identity], bool]) -> pa.Table:
+    """Take files out of the root. Order: of the root."""
+    mask = pa.array([wanted(identity) for identity in identities(draft.kept)], pa.bool_())
+    taken = draft.kept.filter(mask)
+    draft.kept = draft.kept.filter(pc.invert(mask))
+    return taken
+
+
+def _drop_leaves(draft: Draft, gone: set[str]) -> None:
+    """Take leaves and their vectors out of the root; what was affiliated to them no more is."""
+    if not gone:
+        return
+    contents = draft.kept["content"].to_numpy()
+    is_leaf = np.isin(contents, [int(one) for one in LEAVES])
+    places = np.array([key in gone for key in keys(draft.kept["location"])], bool)
+    references = np.array([key in gone for key in keys(draft.kept["referenced_file"])], bool)
+    drop = (is_leaf & places) | ((contents == int(Content.MANIFEST_DV)) & references)
+    cleared = pc.if_else(
+        pa.array(is_leaf & references), pa.scalar(None, pa.string()), draft.kept["referenced_file"]
+    )
+    draft.kept = with_column(draft.kept, "referenced_file", cleared).filter(pa.array(~drop))
+    for key in gone:
+        draft.dead.pop(key, None)
+
+
+def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
+    """Delete leaves that stay, of data leaves that are rewritten."""
+    found = []
+    for leaf in leaf_rows(draft.kept):
+        key = comparison_key(leaf.name)
+        home = leaf.referenced_file
+        if home is not None and comparison_key(str(home)) in rewritten and key not in rewritten:
+            found.append(key)
+    return found
+
+
+def _repair_affinity(draft: Draft, leaves: list[str]) -> None:
+    """Point delete leaves to the data leaf that their files moved to, if it is one (sfc-1 A3)."""
+    for key, leaf in _chosen(draft, leaves):
+        rows = without(draft.look_at(leaf), draft.dead.get(key, NONE))
+        home = _one_home(draft, rows)
+        if home is None:
+            continue
+        mask = pa.array([found == key for found in keys(draft.kept["location"])])
+        pointed = pc.if_else(mask, pa.scalar(home), draft.kept["referenced_file"])
+        draft.kept = with_column(draft.kept, "referenced_file", pointed)
+
+
+_ORDER = (
+    Content.MANIFEST_DV, Content.DELETE_MANIFEST, Content.DATA_MANIFEST,
+    Content.POSITION_DELETES, Content.EQUALITY_DELETES, Content.DATA,
+)  # fmt: skip
+
+
+def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: Attempt) -> NewTree:
+    """Return the root that an operation makes of the parent state (sfc-1 7.1). Nothing is written.
+
+    Raises: CommitConflict for a removed file that is not live.
+    """
+    kept = with_status(live_rows(parent.rows), Status.EXISTING)
+    draft = Draft(means, attempt, kept, dict(parent.dead), change.homes)
+    going = {gone.key for gone in change.removed}
+    drop_dead_leaves(draft)
+    compact(draft, change, going)
+    flush(draft, change.added, going)
+    found = find(draft, change)
+    removed = _kill(draft, found)
+    _place(draft, change.added)
+    rows = _numbered(draft, removed)
+    rows, added_rows = _with_row_ids(rows, attempt.first_row_id, draft.in_memory)
+    footer = {
+        "snapshot-id": str(attempt.snapshot_id),
+        "sequence-number": str(attempt.sequence_number),
+        "first-row-id": str(attempt.first_row_id),
+    }
+    root = write_tree(means.facts.stored(rows), TreeContent.ROOT, footer)
+    return NewTree(rows, root, tuple(draft.files), added_rows, found.rows)
+
+
+def _kill(draft: Draft, found: RemovedPlaces) -> pa.Table:
+    """Turn what goes DELETED in the root, dead in leaves; returns the former (sfc-1 7.1 step 6)."""
+    leaves = {comparison_key(leaf.name): leaf for leaf in draft.leaves()}
+    references = keys(draft.kept["referenced_file"])
+    contents = draft.kept["content"].to_pylist()
+    outdated = [
+        at
+        for at, content in enumerate(contents)
+        if content == Content.MANIFEST_DV and references[at] in found.in_leaves
+    ]
+    vectors = []
+    for key, places in found.in_leaves.items():
+        old = draft.dead.get(key, NONE)
+        fresh = np.array(sorted(places), np.uint64)
+        if len(np.intersect1d(old, fresh)):
+            raise SelfCheckFailed(f"`{key}` is dead where it should live", rule="V4-084")
+        vectors.append(NewVector(leaves[key], np.union1d(old, fresh)))
+    inline = sum(len(content or b"") for content in draft.kept["inline_content"].to_pylist())
+    rows, files = vector_rows(
+        draft.means.facts,
+        vectors,
+        inline_max_bytes=draft.means.options.inline_max_bytes,
+        inline_bytes_left=draft.means.options.inline_total_max_bytes - inline,
+        new_puffin=draft.means.new_puffin,
+    )
+    draft.files += files
+    draft.added.append(rows)
+    going = sorted({*found.in_root, *outdated})
+    gone = draft.kept.take(pa.array(going, pa.int64()))
+    stays = np.ones(len(draft.kept), bool)
+    stays[going] = False
+    draft.kept = draft.kept.filter(pa.array(stays))
+    return gone
+
+
+def _place(draft: Draft, added: pa.Table) -> None:
+    """Put new files into the root, or into leaves where they are too many (sfc-1 7.1 step 8)."""
+    added = with_status(added, Status.ADDED)
+    options = draft.means.options
+    data = of_contents(added, *DATA)
+    if len(of_contents(draft.kept, *DATA)) + len(data) <= options.max_data_files:
+        draft.added.append(data)
+    else:
+        draft.added += draft.write(_to_inherit(data), TreeContent.DATA, Status.ADDED)
+    deletes = of_contents(added, *DELETES)
+    if len(of_contents(draft.kept, *DELETES)) + len(deletes) <= options.max_delete_entries:
+        draft.added.append(deletes)
+        return
+    alone = [of_contents(deletes, Content.EQUALITY_DELETES)]
+    for home, rows in group_by_data_leaf(draft, of_contents(deletes, Content.POSITION_DELETES)):
+        if home is None or len(rows) < 2:
+            alone.insert(-1, rows)
+            continue
+        leaves = draft.write(_to_inherit(rows), TreeContent.DELETE, Status.ADDED)
+        draft.added += [affiliate(leaf, home) for leaf in leaves]
+    rest = _to_inherit(pa.concat_tables(alone))
+    draft.added += draft.write(rest, TreeContent.DELETE, Status.ADDED)
+
+
+def _to_inherit(rows: pa.Table) -> pa.Table:
+    """Return rows without what a leaf gives them, so that it survives a retry."""
+    for name in ("snapshot_id", "file_sequence_number", "first_row_id"):
+        rows = with_column(rows, name, pa.nulls(len(rows), pa.int64()))
+    return rows
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def _numbered(draft: Draft, gone: pa.Table) -> pa.Table:
+    """All rows of the root in their order, with what this attempt gives them (sfc-1 7.1 step 9)."""
+    attempt = draft.attempt
+    deleted = _filled(with_status(gone, Status.DELETED), attempt, ["snapshot_id"])
+    both = ["snapshot_id", "sequence_number", "file_sequence_number"]
+    existing = [_filled(part, attempt, both) for part in draft.existing]
+    added = [_filled(part, attempt, both, keep=("sequence_number",)) for part in draft.added]
+    rows = pa.concat_tables([draft.kept, *existing, *added, deleted])
+    ranks = np.array([_ORDER.index(Content(code)) for code in rows["content"].to_pylist()], np.int8)
+    return rows.take(pa.array(np.argsort(ranks, kind="stable"))).combine_chunks()
+
+
+def _filled(
+    rows: pa.Table, attempt: Attempt, names: Sequence[str], keep: Sequence[str] = ()
+) -> pa.Table:
+    for name in names:
+        number = attempt.snapshot_id if name == "snapshot_id" else attempt.sequence_number
+        values = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
+        if name in keep:
+            values = pc.coalesce(rows[name], values)
+        rows = with_column(rows, name, values)
+    return rows
+
+
+def _with_row_ids(
+    rows: pa.Table, first_row_id: int, in_memory: Mapping[str, pa.Table]
+) -> tuple[pa.Table, int]:
+    """Give live data files and data leaves their first row ids (sfc-1 4.7); second: ids used.
+
+    A leaf that was not read is taken to have rows without ids: only older versions wrote such.
+    """
+    contents = rows["content"].to_numpy()
+    waits = rows["first_row_id"].is_null().to_numpy() & (
+        rows["status"].to_numpy() != int(Status.DELETED)
+    )
+    is_file = waits & (contents == int(Content.DATA))
+    is_leaf = waits & (contents == int(Content.DATA_MANIFEST))
+    is_numbered = np.zeros(len(rows), bool)
+    in_leaves = pc.add(rows["added_rows_count"], rows["existing_rows_count"])
+    for at in np.flatnonzero(is_leaf):
+        held = in_memory.get(comparison_key(rows["location"][at].as_py()))
+        if held is not None and not held["first_row_id"].null_count:
+            is_numbered[at] = True
+    uses = np.where(is_file, rows["record_count"].to_numpy(), 0)
+    uses += np.where(is_leaf & ~is_numbered, pc.fill_null(in_leaves, 0).to_numpy(), 0)
+    starts = first_row_id + np.cumsum(uses) - uses
+    ids = pc.if_else(
+        pa.array(is_file | is_leaf), pa.array(starts, pa.int64()), rows["first_row_id"]
+    )
+    return with_column(rows, "first_row_id", ids), int(uses.sum())

@@ -1,0 +1,289 @@
+"""Snapshots of layout sfc-1 as manifest lists, which leads a table out of the layout.
+
+Leaves and files of roots become manifests; rows that a manifest delete vector names are left out,
+and stand as DELETED in the snapshot that killed them. Data and delete files are not touched.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.commit.access import TableAccess
+from icectl.commit.manifests import ManifestWriter, form_for
+from icectl.commit.outputs import Outputs
+from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.manifest_rows import field_summaries
+from icectl.entries.rows import (
+    Entries,
+    as_existing,
+    by_spec,
+    concat,
+    data_files,
+    delete_files,
+    live,
+    of_status,
+    where,
+    with_some_deleted,
+)
+from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
+from icectl.entries.schemes import without_scheme
+from icectl.errors import SelfCheckFailed, Unsupported
+from icectl.files.manifest.header import check_known
+from icectl.files.manifest.manifest import read_manifest
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.format.locations import with_scheme
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
+from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.format.snapshot import Snapshot
+from icectl.sfc1.listed import leaf_manifest, raw_entries
+from icectl.sfc1.live import leaf_rows, of_contents
+from icectl.sfc1.manifests import FILES, TreeFacts, read_leaf
+from icectl.sfc1.rows import ListedRow
+from icectl.sfc1.safety import sound_root
+from icectl.sfc1.views import marked_manifests
+from icectl.storage.location import comparison_key
+from icectl.table.manifests import load_manifests
+from icectl.table.reading import decode_file, read_file
+
+_COLUMNS = [*PLANNING.names, *CARRIED.names]
+_SPELLED = frozenset({"content", "status", "file_format", "location"})
+_LIVE = frozenset({Status.ADDED, Status.EXISTING})
+
+
+@dataclass(frozen=True, slots=True)
+class NewList:
+    """The manifest list of a snapshot, and the manifests that were written for it."""
+
+    location: str
+    files: frozenset[str]
+
+
+@dataclass(slots=True)
+class ListsOfRoots:
+    """Writes manifest lists for snapshots with roots; what several of them list is written once."""
+
+    access: TableAccess
+    outputs: Outputs
+    _lists: dict[str, NewList] = field(default_factory=dict)
+    _made: dict[tuple[str, bytes, bool], tuple[ManifestFile, ...]] = field(default_factory=dict)
+
+    def lists(self, metadata: TableMetadata) -> Mapping[int, NewList]:
+        """Write a manifest list for each snapshot that has a root; those written before stay.
+
+        Order: by sequence number, as manifests are of the first snapshot that lists them.
+        Raises: CorruptTable, Unsupported, StorageError, Incomplete; SelfCheckFailed.
+        """
+        facts = TreeFacts(metadata)
+        rooted = rooted_snapshots(metadata)
+        self.access.progress.phase("writing manifest lists", total=len(rooted))
+        for snapshot in rooted:
+            root = snapshot.root_manifest or ""
+            if root not in self._lists:
+                self.access.deadline.check()
+                self._lists[root] = self._list_of(facts, snapshot)
+            self.access.progress.advance(1)
+        return {one.snapshot_id: self._lists[one.root_manifest or ""] for one in rooted}
+
+    def _list_of(self, facts: TreeFacts, snapshot: Snapshot) -> NewList:
+        root, dead = sound_root(self.access.store, facts, snapshot, carried=True)
+        manifests = self._own(facts, snapshot, root)
+        for leaf in leaf_rows(root):
+            if leaf.status != Status.DELETED:  # by foreign writers: nothing of it lives
+                positions = dead.get(comparison_key(leaf.name), NONE)
+                manifests += self._of_leaf(facts, snapshot, leaf, positions)
+        location = self._whole(facts, self.outputs.manifest_list(snapshot.snapshot_id))
+        content = write_manifest_list(
+            manifests,
+            format_version=facts.metadata.format_version,
+            snapshot_id=snapshot.snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id,
+            sequence_number=snapshot.sequence_number,
+            first_row_id=snapshot.first_row_id,
+            sync_marker=bytes.fromhex(self.access.env.new_uuid().replace("-", "")),
+        )
+        self.access.store.create(location, content)
+        return NewList(location, frozenset({location, *(one.manifest_path for one in manifests)}))
+
+    def _own(self, facts: TreeFacts, snapshot: Snapshot, root: pa.Table) -> list[ManifestFile]:
+        """Write the files that a root lists itself, with what the snapshot removed from leaves."""
+        listed = of_contents(root, *FILES)
+        entries = Entries(raw_entries(facts, listed, NONE, ALL_COLUMNS, 0).table)
+        gone = pc.equal(entries.table["status"], int(Status.DELETED))
+        parts = [where(entries, pc.invert(gone)), _deleted(where(entries, gone), snapshot)]
+        for mark in marked_manifests(self.access.store, facts, snapshot):
+            of_leaf = not mark.manifest.in_root and not mark.unless_live
+            if of_leaf and mark.removed & _LIVE:
+                held = of_status(self._load(facts, mark.manifest), *mark.removed)
+                parts.append(_deleted(held, snapshot))
+        whole = concat(Entries(part.table.select(_COLUMNS)) for part in parts)
+        return [
+            _of_snapshot(one, snapshot)
+            for one in self._write(facts, whole, snapshot.sequence_number)
+        ]
+
+    def _of_leaf(
+        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, dead: Positions
+    ) -> tuple[ManifestFile, ...]:
+        """Return manifests of what lives in a leaf: as its writer left it where all of it does."""
+        is_new = leaf.status == Status.ADDED
+        digest = sha256(dead.tobytes()).digest() if len(dead) else b""
+        key = (comparison_key(leaf.name), digest, is_new and bool(len(dead)))
+        if key not in self._made:
+            made = (
+                self._with_dead(facts, snapshot, leaf, dead)
+                if len(dead)
+                else self._untouched(facts, leaf)
+            )
+            self._made[key] = tuple(made)
+        return self._made[key]
+
+    def _untouched(self, facts: TreeFacts, leaf: ListedRow) -> Iterator[ManifestFile]:
+        """Yield manifests of a leaf's rows, each with its status.
+
+        One of an older version stays as it is, unless its locations lack a scheme: those of its
+        deletes and data files in other leaves have one, and engines compare them to the letter.
+        """
+        manifest = leaf_manifest(leaf, NONE)
+        if leaf.file_format == FileFormat.AVRO and not self._lacks_schemes(facts, leaf):
+            spec = facts.metadata.spec(manifest.partition_spec_id)
+            types = () if spec is None else result_types(spec, facts.metadata.schemas)
+            summaries = field_summaries(self._load(facts, manifest), types)
+            yield replace(manifest, partitions=summaries, status=None, affiliated_to=None)
+            return
+        for one in self._write(facts, self._entries(facts, leaf, NONE), manifest.sequence_number):
+            yield replace(one, added_snapshot_id=manifest.added_snapshot_id)
+
+    def _lacks_schemes(self, facts: TreeFacts, leaf: ListedRow) -> bool:
+        content = read_file(self.access.store, leaf.name)
+        spec = facts.metadata.spec(leaf.spec_id)
+        names = frozenset({"location", "referenced_data_file"})
+        _, raw = decode_file(
+            leaf.name, lambda: read_manifest(content, columns=names, manifest=0, spec=spec)
+        )
+        bare = (pc.any(without_scheme(raw.table[name]), min_count=0).as_py() for name in names)
+        return any(bare)
+
+    def _with_dead(
+        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, dead: Positions
+    ) -> Iterator[ManifestFile]:
+        """Yield manifests of the rows that live, which the snapshot found there or added."""
+        entries = live(self._entries(facts, leaf, dead))
+        if not leaf.deleted_files_count and len(entries) != leaf.live_count - len(dead):
+            told = f"{len(entries)} entries of `{leaf.name}` live, its root says otherwise"
+            raise SelfCheckFailed(told, rule="V4-160")
+        kept = entries if leaf.status == Status.ADDED else as_existing(entries)
+        for one in self._write(facts, kept, snapshot.sequence_number):
+            yield _of_snapshot(one, snapshot)
+
+    def _entries(self, facts: TreeFacts, leaf: ListedRow, dead: Positions) -> Entries:
+        """Return the entries of a leaf but for dead ones.
+
+        Raises: Unsupported for unknown columns.
+        """
+        if leaf.file_format == FileFormat.AVRO:
+            return self._load(facts, leaf_manifest(leaf, dead))
+        rows = read_leaf(self.access.store, facts, leaf, carried=True)
+        return Entries(raw_entries(facts, rows, dead, ALL_COLUMNS, 0).table)
+
+    def _load(self, facts: TreeFacts, manifest: ManifestFile) -> Entries:
+        headers, entries = load_manifests(
+            self.access.store,
+            facts.metadata,
+            [manifest],
+            columns=ALL_COLUMNS,
+            concurrency=self.access.concurrency,
+            progress=self.access.progress,
+        )
+        check_known(headers[0].unknown_field_ids)
+        return entries
+
+    def _write(
+        self, facts: TreeFacts, entries: Entries, sequence_number: int
+    ) -> Iterator[ManifestFile]:
+        """Write entries into manifests of one spec and content each, with row ids or without."""
+        for content, of_content in (
+            (ManifestContent.DATA, data_files(entries)),
+            (ManifestContent.DELETES, delete_files(entries)),
+        ):
+            for spec_id, of_spec in by_spec(of_content):
+                writer = self._writer(facts, spec_id, content)
+                for part in _by_row_ids(of_spec):
+                    for written in writer.add(part, CARRIED.names):
+                        yield replace(written.manifest, sequence_number=sequence_number)
+
+    def _writer(self, facts: TreeFacts, spec_id: int, content: ManifestContent) -> ManifestWriter:
+        metadata = facts.metadata
+        return ManifestWriter(
+            store=self.access.store,
+            env=self.access.env,
+            progress=self.access.progress,
+            concurrency=self.access.concurrency,
+            form=form_for(metadata, spec_id, content),
+            target_size_bytes=read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
+            new_location=lambda kind: self._whole(facts, self.outputs.manifest(kind)),
+        )
+
+    def _whole(self, facts: TreeFacts, location: str) -> str:
+        return with_scheme(facts.metadata.location, location)
+
+
+def rooted_snapshots(metadata: TableMetadata) -> Sequence[Snapshot]:
+    """Return the snapshots that have roots. Order: by sequence number."""
+    rooted = (one for one in metadata.snapshots if one.root_manifest is not None)
+    return sorted(rooted, key=lambda one: one.sequence_number)
+
+
+def _of_snapshot(manifest: ManifestFile, snapshot: Snapshot) -> ManifestFile:
+    """Return a manifest as its snapshot lists it, which gives no row an id anew (R-102)."""
+    first_row_id = manifest.first_row_id
+    is_of_data = manifest.content is ManifestContent.DATA
+    if is_of_data and not (manifest.added_files_count or manifest.existing_files_count):
+        first_row_id = snapshot.first_row_id
+    return replace(manifest, added_snapshot_id=snapshot.snapshot_id, first_row_id=first_row_id)
+
+
+def _deleted(entries: Entries, snapshot: Snapshot) -> Entries:
+    return with_some_deleted(entries, np.ones(len(entries), bool), snapshot.snapshot_id)
+
+
+def _by_row_ids(entries: Entries) -> Iterator[Entries]:
+    """Entries that have row ids, then those without: a manifest gives ids to all or to none."""
+    lacks = pc.and_(
+        pc.and_(
+            entries.table["first_row_id"].is_null(),
+            pc.equal(entries.table["content"], int(Content.DATA)),
+        ),
+        pc.not_equal(entries.table["status"], int(Status.DELETED)),
+    )
+    for part in (where(entries, pc.invert(lacks)), where(entries, lacks)):
+        if len(part):
+            yield part
+
+
+# -- what no manifest list can say ----------------------------------------------------------------
+
+
+def check_roots(access: TableAccess, metadata: TableMetadata) -> int:
+    """Read all roots, and tell how many leaves they list; whatever has no other form ends it.
+
+    Raises: Unsupported, for encrypted leaves and columns that are not known; CorruptTable;
+    StorageError.
+    """
+    facts = TreeFacts(metadata)
+    rooted = rooted_snapshots(metadata)
+    access.progress.phase("reading roots", total=len(rooted))
+    leaves: dict[str, ListedRow] = {}
+    for snapshot in rooted:
+        root, _ = sound_root(access.store, facts, snapshot, carried=True)
+        leaves |= {comparison_key(leaf.name): leaf for leaf in leaf_rows(root)}
+        access.progress.advance(1)
+    for leaf in leaves.values():
+        if leaf.key_metadata is not None:
+            raise Unsupported(f"`{leaf.name}` is encrypted (U-02)")
+    return len(leaves)

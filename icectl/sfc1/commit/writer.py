@@ -1,0 +1,401 @@
+"""A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import Changes
+from icectl.commit.outputs import Outputs
+from icectl.commit.snapshot import engine_summary, head, put_on
+from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
+from icectl.commit.transaction import Proposal
+from icectl.entries.rows import Entries, by_row, by_spec
+from icectl.entries.summary import Totals, summarise, summary_counters
+from icectl.env import Env
+from icectl.errors import Unsupported
+from icectl.format import properties
+from icectl.format.locations import with_scheme
+from icectl.format.manifest import Content, ManifestFile, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
+from icectl.format.updates import Update
+from icectl.sfc1.commit.check import check
+from icectl.sfc1.commit.compose import compose
+from icectl.sfc1.commit.draft import (
+    Attempt,
+    NewTree,
+    ParentState,
+    RemovedFile,
+    TreeChange,
+    TreeMeans,
+    TreeOptions,
+)
+from icectl.sfc1.legacy import legacy_root, parquet_leaves
+from icectl.sfc1.live import ReadLeaf, leaf_rows, live_in_tree, live_rows, of_contents
+from icectl.sfc1.manifests import (
+    LEAVES,
+    NAMES,
+    OWN_CONTENTS,
+    PLAIN,
+    TreeFacts,
+    can_move,
+    manifest_file,
+    may_list,
+    read_leaf,
+    tree_rows,
+)
+from icectl.sfc1.rows import ListedRow
+from icectl.sfc1.safety import sound_root
+from icectl.storage.location import comparison_key
+from icectl.storage.store import Store
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.row_safety import require_safe_base
+
+_MEASURED = (
+    "content",
+    "file_format",
+    "record_count",
+    "file_size_in_bytes",
+    "content_size_in_bytes",
+)
+
+
+def tree_options(metadata: TableMetadata) -> TreeOptions:
+    """Read what the table's properties say of its roots and leaves.
+
+    Raises: Refused for bad values.
+    """
+
+    def value(wanted: properties.TableProperty[int]) -> int:
+        """Read a property of the table."""
+        return properties.read(metadata.properties, wanted)
+
+    return TreeOptions(
+        max_data_files=value(properties.TREE_MAX_DATA_FILES),
+        max_delete_entries=value(properties.TREE_MAX_DELETE_ENTRIES),
+        inline_max_bytes=value(properties.VECTOR_INLINE_MAX_BYTES),
+        inline_total_max_bytes=value(properties.VECTOR_INLINE_TOTAL_MAX_BYTES),
+        leaf_target_size_bytes=value(properties.TARGET_MANIFEST_SIZE_BYTES),
+        leaf_max_entries=value(properties.LEAF_MAX_ENTRIES),
+        affinity=properties.read(metadata.properties, properties.AFFINITY_ENABLED),
+    )
+
+
+def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> ParentState:
+    """Read what a commit on a snapshot builds on; older versions' lists are converted (sfc-1 7.9).
+
+    Raises: StorageError; CorruptTable; Unsupported.
+    """
+    if snapshot is None:
+        return ParentState(facts.empty(), {})
+    if snapshot.root_manifest is None:
+        rows = legacy_root(store, facts, snapshot)
+        return ParentState(rows, {}, parquet_leaves(store, rows))
+    return ParentState(*sound_root(store, facts, snapshot, carried=True))
+
+
+_UNMOVABLE = (
+    "`icectl upgrade-to-v4 TABLE --layout iceberg-1.12` leads back; there `icectl compact TABLE"
+    " --deletes-only` makes deletion vectors of position delete files"
+)
+
+ChangeState = Callable[[TreeFacts, ParentState], TreeChange | None]
+"""What an operation does to the state that it is given; None where that is nothing."""
+
+
+class NewFiles(Protocol):
+    """Locations for the files of one run; each is known to it before the file is written."""
+
+    def leaf(self) -> str:
+        """Return the location of a new leaf."""
+
+    def bitmaps(self) -> str:
+        """Return a new Puffin file of manifest delete vectors."""
+
+    def root(self, snapshot_id: int) -> str:
+        """Return the location of a new root."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTree:
+    """The files of one attempt: its root, and what that lists."""
+
+    root: str
+    rows: pa.Table
+    new_leaves: frozenset[str]
+
+    @property
+    def files(self) -> set[str]:
+        """The metadata files that the snapshot needs."""
+        listed = of_contents(self.rows, *LEAVES, Content.MANIFEST_DV)["location"].to_pylist()
+        return {self.root, *(place for place in listed if place is not None)}
+
+    @property
+    def leaves(self) -> tuple[ManifestFile, ...]:
+        """The leaves that were written for it."""
+        rows = leaf_rows(self.rows)
+        return tuple(manifest_file(row) for row in rows if row.location in self.new_leaves)
+
+
+def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter:
+    """Return a writer of one snapshot."""
+    return TreeWriter(access.store, access.env, branch, outputs)
+
+
+@dataclass(slots=True)
+class TreeWriter:
+    """The means to put snapshots on one branch; `last` is what the newest attempt wrote."""
+
+    store: Store
+    env: Env
+    branch: str
+    new: NewFiles
+    last: WrittenTree | None = None
+
+    @property
+    def written(self) -> tuple[ManifestFile, ...]:
+        """The leaves that were written for the newest attempt."""
+        return () if self.last is None else self.last.leaves
+
+    def replace_files(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        files: LiveFiles,
+        changes: Changes,
+        groups: tuple[int, ...],
+    ) -> Proposal:
+        """Write a root that says what comes and goes; positions are found in it anew."""
+        del groups
+        return self.propose(
+            metadata,
+            snapshot_id,
+            lambda facts, _: replacement(facts, changes, files.manifests),
+        )
+
+    def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
+        """Do nothing: which leaves are written depends on the newest root."""
+
+    def rewrite_manifests(
+        self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
+    ) -> Proposal:
+        """Write chosen leaves anew, and a root that lists them (sfc-1 7.6)."""
+        manifests = rewrite.listed.manifests
+        chosen = [manifests[at] for group in rewrite.plan.chosen for at in group.rewritten]
+        return self.propose(
+            metadata,
+            snapshot_id,
+            lambda facts, state: leaves_anew(facts, state, chosen),
+            leaf_target_size_bytes=rewrite.plan.options.target_size_bytes,
+        )
+
+    def propose(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        change: ChangeState,
+        *,
+        updates: Sequence[Update] = (),
+        leaf_target_size_bytes: int | None = None,
+    ) -> Proposal:
+        """Propose `updates`, which `metadata` has, and behind them what `write` makes.
+
+        Raises: as `write`.
+        """
+        made = self.write(
+            metadata,
+            snapshot_id,
+            change,
+            leaf_target_size_bytes=leaf_target_size_bytes,
+        )
+        files = self.last.files if made and self.last is not None else ()
+        return Proposal((*updates, *made), frozenset(files))
+
+    def write(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        change: ChangeState,
+        *,
+        leaf_target_size_bytes: int | None = None,
+    ) -> tuple[Update, ...]:
+        """Write the files of one attempt; the updates that commit it.
+
+        `change` says what to do to the state that it is given, None where that is nothing:
+        positions are found anew (sfc-1 7.10). Leaves have the size that the table's properties say,
+        unless another is asked for.
+        Raises: CommitConflict where the branch or a removed file is gone; StorageError; others
+        that reading raises.
+        """
+        require_safe_base(metadata)
+        facts = TreeFacts(metadata)
+        parent = head(metadata, self.branch)
+        state = parent_state(self.store, facts, parent)
+        means = TreeMeans(
+            facts,
+            _options(metadata, leaf_target_size_bytes),
+            partial(read_leaf, self.store, facts, carried=True),
+            _once(partial(read_leaf, self.store, facts, part=PLAIN)),
+            _once(partial(read_leaf, self.store, facts, part=NAMES)),
+            lambda: with_scheme(metadata.location, self.new.leaf()),
+            lambda: with_scheme(metadata.location, self.new.bitmaps()),
+            partial(may_list, self.store, facts),
+        )
+        attempt = Attempt(snapshot_id, metadata.last_sequence_number + 1, metadata.next_row_id or 0)
+        wanted = change(facts, state)
+        if wanted is None:
+            return ()
+        wanted = _without_foreign(means, state, wanted)
+        made = compose(means, state, wanted, attempt)
+        operation = wanted.operation or _operation(made)
+        counters = {**_counters(wanted.added, made), **_totals(means, parent, state, wanted, made)}
+        root = with_scheme(metadata.location, self.new.root(snapshot_id))
+        snapshot = Snapshot(
+            snapshot_id=snapshot_id,
+            timestamp_ms=max(self.env.now_ms(), metadata.last_updated_ms),  # R-017
+            parent_snapshot_id=None if parent is None else parent.snapshot_id,
+            sequence_number=attempt.sequence_number,
+            root_manifest=root,
+            summary={"operation": operation, **counters, **engine_summary()},
+            schema_id=metadata.current_schema_id,
+            first_row_id=attempt.first_row_id,
+            added_rows=made.added_rows,
+        )
+        check(self.store, means, state, wanted, made, snapshot)
+        for file in made.files:
+            self.store.create(file.location, file.content)
+        self.store.create(root, made.root)
+        self.last = WrittenTree(root, made.rows, frozenset(one.location for one in made.files))
+        return put_on(metadata, self.branch, snapshot)
+
+
+def _without_foreign(means: TreeMeans, state: ParentState, change: TreeChange) -> TreeChange:
+    """Return the change, with manifests in Parquet of a manifest list written anew as leaves.
+
+    Raises: Unsupported, where one of them has entries that no leaf can have.
+    """
+    if not state.foreign:
+        return change
+    for leaf in leaf_rows(state.rows):
+        is_foreign = comparison_key(leaf.name) in state.foreign
+        if is_foreign and not can_move(means.facts, means.look(leaf)):
+            message = f"`{leaf.name}` is in Parquet, and has entries that no leaf can have"
+            raise Unsupported(message, hint=_UNMOVABLE)
+    return replace(change, rewritten=change.rewritten | state.foreign)
+
+
+def _options(metadata: TableMetadata, leaf_target_size_bytes: int | None) -> TreeOptions:
+    options = tree_options(metadata)
+    if leaf_target_size_bytes is None:
+        return options
+    return replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
+
+
+def _once(read: ReadLeaf) -> ReadLeaf:
+    """Return a reader that reads each leaf one time."""
+    held: dict[str, pa.Table] = {}
+
+    def read_once(leaf: ListedRow) -> pa.Table:
+        """Read a leaf, or return it where it was read before."""
+        location = leaf.name
+        if location not in held:
+            held[location] = read(leaf)
+        return held[location]
+
+    return read_once
+
+
+def _operation(made: NewTree) -> str:
+    """Name the operation of the change (sfc-1 7.1)."""
+    rows = made.rows.filter(pc.equal(made.rows["status"], int(Status.ADDED)))
+    kinds = set(rows["content"].unique().to_pylist())
+    adds_data = bool(kinds & {Content.DATA, Content.DATA_MANIFEST})
+    adds_deletes = bool(
+        kinds & {Content.POSITION_DELETES, Content.EQUALITY_DELETES, Content.DELETE_MANIFEST}
+    )
+    removes_data = Content.DATA in set(made.removed["content"].unique().to_pylist())
+    if adds_data:
+        return "overwrite" if removes_data or adds_deletes else "append"
+    return "delete" if removes_data or adds_deletes else "replace"
+
+
+def _entries(rows: pa.Table) -> Entries:
+    return Entries(rows.select(_MEASURED))
+
+
+def _counters(added: pa.Table, made: NewTree) -> dict[str, str]:
+    """Counters of what was added and removed (R-031), those that are not 0."""
+    found = {
+        **summary_counters(summarise(_entries(added)), "added"),
+        **summary_counters(summarise(_entries(made.removed)), "removed"),
+    }
+    return {key: str(number) for key, number in found.items() if number}
+
+
+def _totals(
+    means: TreeMeans, parent: Snapshot | None, state: ParentState, change: TreeChange, made: NewTree
+) -> dict[str, str]:
+    """Return the parent's totals with the changes; counted where it has none (R-031)."""
+    added = summary_counters(summarise(_entries(change.added)), "total")
+    removed = summary_counters(summarise(_entries(made.removed)), "total")
+    told = {} if parent is None else dict(parent.summary or {})
+    if parent is None:
+        before = summary_counters(Totals(), "total")
+    elif all(told.get(key, "").isdigit() for key in added):
+        before = {key: int(told[key]) for key in added}
+    else:
+        files = live_in_tree(state.rows, state.dead, means.look)
+        before = summary_counters(summarise(_entries(files)), "total")
+    return {key: str(before[key] + added[key] - removed[key]) for key in added}
+
+
+def replacement(
+    facts: TreeFacts, changes: Changes, manifests: Sequence[ManifestFile]
+) -> TreeChange:
+    """Rewritten files as a change of a root: what goes and comes, entry by entry.
+
+    `manifests` are those that the entries which go were read from. New files keep the data sequence
+    number that their entries state (sfc-1 7.5).
+    """
+    added = [tree_rows(facts, part, spec_id) for spec_id, part in by_spec(changes.added)]
+    removed = by_row(changes.removed, "content", "location", "content_offset", "manifest")
+    return TreeChange(
+        pa.concat_tables([facts.empty(), *added]),
+        tuple(
+            RemovedFile(Content(code), location, offset, leaf_at(manifests, at))
+            for code, location, offset, at in removed
+        ),
+        operation="replace",
+    )
+
+
+def leaf_at(manifests: Sequence[ManifestFile], at: int) -> str | None:
+    """Return the leaf of an entry that was read; None where a root has it."""
+    manifest = manifests[at]
+    return None if manifest.in_root else manifest.manifest_path
+
+
+def leaves_anew(
+    facts: TreeFacts, state: ParentState, chosen: Sequence[ManifestFile]
+) -> TreeChange | None:
+    """Maintenance that writes some leaves anew, and files of the root as leaves (sfc-1 7.6).
+
+    A leaf that is not there any more has been written anew by another commit; None where all have.
+    """
+    present = {comparison_key(leaf.name) for leaf in leaf_rows(state.rows)}
+    keys = {comparison_key(item.manifest_path) for item in chosen if not item.in_root}
+    own = {kind for item in chosen if item.in_root for kind in OWN_CONTENTS[item.content]}
+    files = of_contents(live_rows(state.rows), *own)["location"].to_pylist()
+    if not keys & present and not files:
+        return None
+    return TreeChange(
+        facts.empty(),
+        rewritten=frozenset(keys & present),
+        rewritten_files=frozenset(map(comparison_key, files)),
+        operation="replace",
+    )

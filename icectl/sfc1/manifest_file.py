@@ -1,0 +1,218 @@
+"""Version 4 manifests, roots and leaves: Parquet files of content entries (V4-040 to V4-047).
+
+Columns are found by field id alone. Files of the upstream draft have other ids under the same
+names and are refused, never read as if they were this layout.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.manifest.parquet_columns import (
+    Column,
+    Group,
+    ManifestColumns,
+    ParquetColumns,
+    Struct,
+    check_columns,
+    read_rows,
+    write_rows,
+)
+from icectl.files.parquet.schema import child_fields, field_id
+from icectl.format.layout import LAYOUT_KEY, Layout
+from icectl.format.manifest import Status
+from icectl.format.stats_columns import STATS_ID, group_id
+from icectl.sfc1.rows import COUNTS, STATS, TREE_ROWS
+
+_VERSION, _CONTENT = "format-version", "content"
+_VECTOR, _LOCATION = 147, 100
+_UPSTREAM_IDS = {157: "a column with the id 157", 500: "a column with the id 500"}
+
+
+class TreeContent(StrEnum):
+    """The kind of a version 4 manifest, by its footer."""
+
+    ROOT = "root"
+    DATA = "data"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFile:
+    """A version 4 manifest: what its footer says, and its rows.
+
+    `rows` has the columns of TREE_ROWS, and STATS where the file has statistics.
+    """
+
+    content: TreeContent
+    footer: Mapping[str, str]
+    rows: pa.Table
+    unknown_field_ids: tuple[int, ...] = ()
+
+
+def read_tree(
+    content: bytes,
+    *,
+    columns: Collection[str] | None = None,
+    stats: Collection[int] | None = None,
+) -> TreeFile:
+    """Return a version 4 manifest; some of its `columns`, and the `stats` of some ids, where given.
+
+    Shape: what is not asked for is not there.
+    Order: of the file; a row's ordinal is the position that bitmaps name.
+    Raises: CorruptTable where it is damaged, is no manifest or lacks a column (V4-040, V4-041);
+    Unsupported for another version and for the upstream draft (V4-043).
+    """
+    stored = ParquetColumns(content)
+    footer = stored.footer
+    kind = _checked(stored, footer)
+    members = None if stats is None else {STATS: [group_id(one) for one in stats]}
+    rows = read_rows(stored, _COLUMNS, columns, members)
+    return TreeFile(kind, footer, rows, _unknown(stored.schema))
+
+
+def read_locations(content: bytes) -> pa.Array:
+    """Return the locations of a manifest's rows, in half the time of read_tree, which checks more.
+
+    Order: of the file.
+    Raises: CorruptTable, where it is damaged or has no such column (V4-041).
+    """
+    found = ParquetColumns(content).read([(None, _LOCATION)]).get((None, _LOCATION))
+    if found is None or not pa.types.is_string(found.type):  # V4-041
+        raise CorruptTable(f"a manifest has no column {_LOCATION}", rule="V4-041")
+    return found
+
+
+def write_tree(
+    rows: pa.Table, content: TreeContent, footer: Mapping[str, str] | None = None
+) -> bytes:
+    """Return a version 4 manifest of rows as `read_tree` gives them.
+
+    `footer` has what the file says beside what every manifest does, in text.
+    Order: kept.
+    """
+    own = {_VERSION: "4", _CONTENT: str(content), LAYOUT_KEY: str(Layout.SFC_1)}
+    return write_rows(rows, _COLUMNS, own | dict(footer or {}))
+
+
+def _checked(stored: ParquetColumns, footer: Mapping[str, str]) -> TreeContent:
+    """Tell what the file is, once it is sure that it is one of this layout (sfc-1 4.2).
+
+    Raises: Unsupported; CorruptTable.
+    """
+    _refuse_dialects(stored)
+    version = footer.get(_VERSION)
+    if version != "4":  # V4-040
+        message = f"a manifest of format version {version} stands where version 4 should"
+        raise Unsupported(message, rule="V4-040")
+    told = footer.get(_CONTENT)
+    try:
+        content = TreeContent("delete" if told == "deletes" else str(told))  # V4-112
+    except ValueError:
+        message = f"the footer of a manifest says content {told!r}"
+        raise CorruptTable(message, rule="V4-040") from None  # V4-040
+    check_columns(stored, _COLUMNS)  # V4-041
+    return content
+
+
+def _refuse_dialects(stored: ParquetColumns) -> None:
+    for number, told in _UPSTREAM_IDS.items():
+        if stored.find((None, number)) is not None:  # V4-043
+            raise _dialect(told)
+    if stored.find((_VECTOR, 0)) is not None:  # V4-043
+        raise _dialect("tracking information under the id 147")
+
+
+def _dialect(told: str, rule: str = "V4-043") -> Unsupported:
+    return Unsupported(
+        f"a manifest is of the upstream draft of version 4: it has {told}",
+        hint="maintain the table with the engine that wrote it",
+        rule=rule,
+    )
+
+
+def _check_codes(name: str, values: pa.Array) -> None:
+    """Check the codes of a column. Raises: Unsupported V4-050; CorruptTable V4-044."""
+    if not len(values):
+        return
+    lowest, highest = pc.min(values).as_py(), pc.max(values).as_py()
+    if name == "content" and not 0 <= lowest <= highest <= 5:  # V4-044
+        raise CorruptTable("a manifest has a row of an unknown content type", rule="V4-044")
+    if name == "status" and not 0 <= lowest <= highest <= max(Status):  # V4-050
+        told = f"a status of {highest if highest > max(Status) else lowest}"
+        raise _dialect(told, rule="V4-050")
+
+
+def _unknown(schema: pa.Schema) -> tuple[int, ...]:
+    """Ids that this layout does not know, outside of statistics (V4-042)."""
+    found: list[int] = []
+
+    def walk(one: pa.Field) -> None:
+        """Collect the unknown ids of a field and of those inside it."""
+        number = field_id(one)
+        if number == STATS_ID:
+            return
+        if number is not None and number not in _KNOWN:
+            found.append(number)
+        for child in child_fields(one.type):
+            walk(child)
+
+    for one in schema:
+        walk(one)
+    return tuple(sorted(found))
+
+
+_COLUMNS = ManifestColumns(
+    rule="V4-041",
+    check=_check_codes,
+    rows=TREE_ROWS,
+    parts=(
+        Column("content", 134, "content_type", required=True),
+        Column("location", _LOCATION),
+        Column("file_format", 101, required=True),
+        Group(
+            "tracking_info",
+            5,
+            (
+                Column("status", 0, required=True),
+                Column("snapshot_id", 1),
+                Column("sequence_number", 3),
+                Column("file_sequence_number", 4),
+                Column("first_row_id", 142),
+            ),
+            required=True,
+        ),
+        Group(
+            "deletion_vector",
+            _VECTOR,
+            (
+                Column("content_offset", 144, "offset"),
+                Column("content_size_in_bytes", 145, "size_in_bytes"),
+                Column("inline_content", 146),
+            ),
+        ),
+        Column("spec_id", 148, "partition_spec_id", required=True),
+        Column("sort_order_id", 140),
+        Column("record_count", 103, required=True),
+        Column("file_size_in_bytes", 104),
+        Struct(STATS, STATS_ID),
+        Group(
+            "manifest_stats",
+            521,
+            tuple(
+                Column(name, number, required=True)
+                for name, number in zip(COUNTS, (504, 505, 506, 512, 513, 514, 516), strict=True)
+            ),
+        ),
+        Column("referenced_file", 143),
+        Column("key_metadata", 131),
+        Column("split_offsets", 132, element_id=133),
+        Column("equality_ids", 135, element_id=136),
+    ),
+)
+"""The columns of sfc-1 3.1, in its order."""
+_KNOWN = _COLUMNS.ids()

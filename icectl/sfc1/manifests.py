@@ -1,0 +1,431 @@
+"""Version 4 snapshots: their roots and leaves, with inheritance resolved.
+
+A state of a table is one Arrow table of root rows, and leaves that are read as they are needed.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.columns.values import mask_of, whole
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import Entries
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.schemes import all_resolved, locations_with_scheme
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.manifest.header import check_known
+from icectl.files.manifest.manifest import read_manifest
+from icectl.files.parquet.schema import no_rows
+from icectl.format.locations import relative_base, relative_location, scheme_of
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
+from icectl.format.snapshot import Snapshot
+from icectl.format.stats_columns import StatsColumn, stats_columns
+from icectl.sfc1.content_stats import conform, from_maps
+from icectl.sfc1.manifest_file import TreeContent, TreeFile, read_locations, read_tree
+from icectl.sfc1.partition_stats import TupleField, tuple_fields, with_tuples
+from icectl.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of
+from icectl.storage.location import comparison_keys
+from icectl.storage.store import Store
+from icectl.table.reading import decode_file, read_file
+
+LOCATIONS = ("location", "referenced_file")
+LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
+OWN_CONTENTS = {
+    ManifestContent.DATA: (Content.DATA,),
+    ManifestContent.DELETES: (Content.POSITION_DELETES, Content.EQUALITY_DELETES),
+}
+"""The contents of files that a root lists itself, as manifests would."""
+FILES = (Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
+
+
+@dataclass(frozen=True)
+class TreeFacts:
+    """The facts of a table that reading and writing manifests need."""
+
+    metadata: TableMetadata
+
+    @cached_property
+    def columns(self) -> tuple[StatsColumn, ...]:
+        """The columns that statistics are kept of."""
+        return stats_columns(self.metadata)
+
+    @cached_property
+    def rows_schema(self) -> pa.Schema:
+        """The schema of rows in memory: TREE_ROWS, and statistics of `columns`."""
+        return TREE_ROWS.append(pa.field(STATS, conform(None, self.columns, 0).type))
+
+    def tuple_fields(self, spec_id: int) -> tuple[TupleField, ...]:
+        """Find where statistics hold the tuples of a spec.
+
+        Raises: CorruptTable V4-054; Unsupported V4-015, where values are of no known type.
+        """
+        spec = self.metadata.spec(spec_id)
+        if spec is None:
+            raise CorruptTable(f"an entry is of spec {spec_id}, which there is not", rule="V4-054")
+        expressions = {one.expr_id: one for one in self.metadata.expressions}
+        try:
+            return tuple_fields(spec, expressions, {one.id: one.type for one in self.columns})
+        except KeyError as error:
+            message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
+            raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """Rows with locations as they are written: relative where the table wants it (sfc-1 L4)."""
+        if not relative_base(self.metadata):
+            return rows
+        for name in LOCATIONS:
+            at = rows.schema.get_field_index(name)
+            column = [
+                None if one is None else self.stored_location(one) for one in rows[name].to_pylist()
+            ]
+            rows = rows.set_column(at, rows.schema.field(name), pa.array(column, pa.string()))
+        return rows
+
+    def stored_location(self, location: str) -> str:
+        """Return a location as it is written (sfc-1 L4)."""
+        base = relative_base(self.metadata)
+        return relative_location(base, location) if base else location
+
+    def row(self, row: ListedRow, stats: pa.Array | None = None) -> pa.Table:
+        """Return one row of a root, with statistics where it has any."""
+        columns = [
+            pa.nulls(1, self.rows_schema.field(STATS).type)
+            if field.name == STATS
+            else pa.array([getattr(row, field.name, None)], field.type)
+            for field in self.rows_schema
+        ]
+        if stats is not None:
+            columns[-1] = stats
+        return pa.table(columns, schema=self.rows_schema)
+
+    def empty(self) -> pa.Table:
+        """Return no rows, in a table with the columns of rows in memory."""
+        return self._empty
+
+    @cached_property
+    def _empty(self) -> pa.Table:
+        return no_rows(self.rows_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPart:
+    """A part of a leaf: which columns to read, and statistics of which ids; None is all of them.
+
+    `columns` have `content` and `status`, and `record_count` where they have `first_row_id`.
+    """
+
+    columns: frozenset[str] | None = None
+    stats: frozenset[int] | None = None
+
+
+FOR_STATS = frozenset(
+    {
+        "partition_key", "column_sizes", "value_counts", "null_value_counts", "nan_value_counts",
+        "lower_bounds", "upper_bounds",
+    }
+)  # fmt: skip
+"""What statistics are made of in entries of older versions."""
+WHOLE = LeafPart()
+PLAIN = LeafPart(stats=frozenset())
+NAMES = LeafPart(
+    frozenset({"content", "status", "location", "content_offset", "referenced_file"}), frozenset()
+)
+"""What identifies entries, and what they refer to."""
+
+
+def read_root(
+    store: Store, facts: TreeFacts, snapshot: Snapshot, *, carried: bool = False
+) -> pa.Table:
+    """Return the rows of a snapshot's root, inheritance resolved, locations absolute.
+
+    With `carried` the rows will be written again, and must be known whole.
+
+    Raises: StorageError; CorruptTable; Unsupported. `snapshot` has a root manifest.
+    """
+    location = snapshot.root_manifest
+    if location is None:
+        raise ValueError(snapshot.snapshot_id)
+    content = read_file(store, location)
+    return decode_file(location, lambda: root_rows(facts, content, snapshot, carried=carried))
+
+
+def root_rows(
+    facts: TreeFacts,
+    content: bytes,
+    snapshot: Snapshot,
+    *,
+    part: LeafPart = WHOLE,
+    carried: bool = False,
+) -> pa.Table:
+    """Return the rows of a root, as read_root gives them, out of its bytes.
+
+    Statistics that are not in the `part` asked for are null.
+    """
+    return resolved_rows(facts, root_file(content, part=part, carried=carried).rows, snapshot)
+
+
+def root_file(content: bytes, *, part: LeafPart = WHOLE, carried: bool = False) -> TreeFile:
+    """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
+    file = read_tree(content, columns=part.columns, stats=part.stats)
+    if carried:
+        check_known(file.unknown_field_ids)
+    if file.content is not TreeContent.ROOT:  # V4-040
+        raise CorruptTable("it is no root manifest", rule="V4-040")
+    return file
+
+
+def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Stored rows of a root with inheritance resolved, locations absolute. Raises: CorruptTable."""
+    return root_inherited(conform_rows(facts, stored), snapshot)
+
+
+def conform_rows(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+    """Return rows with statistics of today's columns and absolute locations."""
+    return located(facts, with_stats(facts, rows))
+
+
+def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+    """Return rows with absolute locations, in columns there. Raises: Unsupported."""
+    for name in LOCATIONS:
+        if name in rows.column_names:
+            column = all_resolved(facts.metadata.location, whole(rows.column(name)))
+            rows = with_column(rows, name, column)
+    return rows
+
+
+def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+    """Return rows with statistics of today's columns, whatever they are stored with.
+
+    Order: kept.
+    """
+    stored = rows.column(STATS) if STATS in rows.column_names else None
+    stats = None if stored is None or not len(rows) else whole(stored)
+    held = conform(stats, facts.columns, len(rows))
+    names = [name for name in rows.column_names if name != STATS]
+    return rows.select(names).append_column(facts.rows_schema.field(STATS), held)
+
+
+def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Null numbers of ADDED rows are the snapshot's (sfc-1 4.6)."""
+    added = pc.equal(rows["status"], int(Status.ADDED))
+    for name, number in (
+        ("snapshot_id", snapshot.snapshot_id),
+        ("sequence_number", snapshot.sequence_number),
+        ("file_sequence_number", snapshot.sequence_number),
+    ):
+        stored = rows[name]
+        if not stored.null_count:
+            continue
+        filled = pc.if_else(pc.and_(added, stored.is_null()), pa.scalar(number, pa.int64()), stored)
+        if filled.null_count:  # V4-062
+            message = f"a row of a root has no {name.replace('_', ' ')}"
+            raise CorruptTable(message, rule="V4-062")
+        rows = with_column(rows, name, filled)
+    return rows
+
+
+def manifest_file(row: ListedRow) -> ManifestFile:
+    """Return a leaf's row in the form that older versions list manifests in."""
+    data = row.content == Content.DATA_MANIFEST
+    return ManifestFile(
+        manifest_path=text_of(row.location),
+        manifest_length=number_of(row.file_size_in_bytes),
+        partition_spec_id=number_of(row.spec_id),
+        content=ManifestContent.DATA if data else ManifestContent.DELETES,
+        sequence_number=number_of(row.sequence_number),
+        min_sequence_number=number_of(row.min_sequence_number),
+        added_snapshot_id=number_of(row.snapshot_id),
+        added_files_count=number_of(row.added_files_count),
+        existing_files_count=number_of(row.existing_files_count),
+        deleted_files_count=number_of(row.deleted_files_count),
+        added_rows_count=number_of(row.added_rows_count),
+        existing_rows_count=number_of(row.existing_rows_count),
+        deleted_rows_count=number_of(row.deleted_rows_count),
+        key_metadata=row.key_metadata,
+        first_row_id=row.first_row_id,
+    )
+
+
+def read_leaf(
+    store: Store,
+    facts: TreeFacts,
+    leaf: ListedRow,
+    *,
+    part: LeafPart = WHOLE,
+    carried: bool = False,
+) -> pa.Table:
+    """Return all rows of a leaf, inheritance resolved: `leaf` is its row in the root.
+
+    What is not in the `part` asked for may be null. With `carried` the rows will be written again,
+    and must be known whole.
+
+    Shape: the schema of `facts`; a row's ordinal is its position.
+    Raises: StorageError; CorruptTable; Unsupported.
+    """
+    location = text_of(leaf.location)
+    content = read_file(store, location)
+    return decode_file(
+        location, lambda: rows_of_leaf(facts, content, leaf, part=part, carried=carried)
+    )
+
+
+def may_list(store: Store, facts: TreeFacts, leaf: ListedRow, keys: pa.Array) -> bool:
+    """Return whether a leaf may list a file with one of some comparison keys.
+
+    Raises: as read_leaf.
+    Cost: half of read_leaf.
+    """
+    if leaf.file_format == FileFormat.AVRO:
+        return True
+    location = text_of(leaf.location)
+    content = read_file(store, location)
+    stored = decode_file(location, lambda: read_locations(content))
+    found = all_resolved(facts.metadata.location, stored)
+    return bool(pc.any(pc.is_in(comparison_keys(found), keys), min_count=0).as_py())
+
+
+def rows_of_leaf(
+    facts: TreeFacts,
+    content: bytes,
+    leaf: ListedRow,
+    *,
+    part: LeafPart = WHOLE,
+    carried: bool = False,
+) -> pa.Table:
+    """Return the rows of a leaf, as read_leaf gives them, out of its bytes."""
+    if leaf.file_format == FileFormat.AVRO:
+        return _legacy_rows(facts, content, leaf, part, carried=carried)
+    if len(content) != leaf.file_size_in_bytes:  # V4-103
+        message = f"it has {len(content)} bytes, the root says {leaf.file_size_in_bytes}"
+        raise CorruptTable(message, rule="V4-103")
+    file = read_tree(content, columns=part.columns, stats=part.stats)
+    if carried:
+        check_known(file.unknown_field_ids)
+    return _leaf_rows(facts, file, leaf, part)
+
+
+def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: ListedRow, part: LeafPart) -> pa.Table:
+    wanted = TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
+    if file.content is not wanted:  # V4-100
+        raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
+    has_stats = part.columns is None or STATS in part.columns
+    rows = conform_rows(facts, file.rows) if has_stats else located(facts, file.rows)
+    contents = set(rows["content"].unique().to_pylist())
+    if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
+        raise CorruptTable("a leaf names a manifest", rule="V4-102")
+    allowed = {Content.DATA} if wanted is TreeContent.DATA else set(FILES[1:])
+    if contents - allowed:  # V4-101
+        raise CorruptTable("a leaf has rows of another kind than its own", rule="V4-101")
+    if len(rows) != leaf.record_count:  # V4-103
+        message = f"it has {len(rows)} rows, the root says {leaf.record_count}"
+        raise CorruptTable(message, rule="V4-103")
+    return leaf_inherited(rows, leaf)
+
+
+def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
+    """Fill what rows leave null from the leaf's row in the root (sfc-1 4.6), in columns there."""
+    there = set(rows.column_names)
+    is_added = pc.equal(rows["status"], int(Status.ADDED))
+    if "snapshot_id" in there:
+        ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf.snapshot_id, pa.int64()))
+        rows = with_column(rows, "snapshot_id", ids)
+    for name in there & {"sequence_number", "file_sequence_number"}:
+        stored = rows[name]
+        if not stored.null_count:
+            continue
+        number = pa.scalar(getattr(leaf, name), pa.int64())
+        filled = pc.if_else(pc.and_(is_added, stored.is_null()), number, stored)
+        if filled.null_count:  # V4-105
+            message = f"a row that is not ADDED has no {name.replace('_', ' ')}"
+            raise CorruptTable(message, rule="V4-105")
+        rows = with_column(rows, name, filled)
+    first = leaf.first_row_id
+    if first is None or leaf.content != Content.DATA_MANIFEST or "first_row_id" not in there:
+        return rows
+    stored = whole(rows["first_row_id"])
+    takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
+    mask = mask_of(takes)
+    counts = np.where(mask, rows["record_count"].to_numpy(), 0)
+    ids = pa.array(number_of(first) + np.cumsum(counts) - counts, pa.int64())
+    return with_column(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
+
+
+def _legacy_rows(
+    facts: TreeFacts, content: bytes, leaf: ListedRow, part: LeafPart, *, carried: bool
+) -> pa.Table:
+    """Return rows of an Avro manifest of an older version, in the form of version 4 (sfc-1 3.4)."""
+    listed = manifest_file(leaf)
+    spec = facts.metadata.spec(listed.partition_spec_id)
+    columns = ALL_COLUMNS if part.stats is None else ALL_COLUMNS - FOR_STATS
+    header, raw = read_manifest(content, columns=columns, manifest=0, spec=spec)
+    # Tools that wrote manifests anew left the header bare; the list and the root say what it is.
+    if "content" in header.metadata and header.content is not listed.content:  # V4-111
+        raise CorruptTable("its content is not what the root says", rule="V4-111")
+    if carried:
+        check_known(header.unknown_field_ids)
+    entries = inherit(raw, [listed])
+    return tree_rows(facts, entries, listed.partition_spec_id)
+
+
+def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
+    """Entries of older versions as rows of version 4, metrics and tuples in statistics (sfc-1 5.7).
+
+    Entries may lack the columns FOR_STATS; statistics are null then.
+    """
+    table = entries.table
+    has_stats = set(table.column_names).issuperset(FOR_STATS)
+    stats = (
+        from_maps(entries, facts.columns)
+        if has_stats
+        else conform(None, facts.columns, len(entries))
+    )
+    spec = facts.metadata.spec(spec_id)
+    if spec is not None and has_stats:
+        stats = with_tuples(
+            stats,
+            whole(table["partition_key"]),
+            whole(table["record_count"]),
+            facts.tuple_fields(spec_id),
+            result_types(spec, facts.metadata.schemas),
+        )
+    is_data = pc.equal(table["content"], int(Content.DATA))
+    columns: list[pa.Array | pa.ChunkedArray] = []
+    for field in TREE_ROWS:
+        name = {"referenced_file": "referenced_data_file"}.get(field.name, field.name)
+        if name not in table.column_names:
+            columns.append(pa.nulls(len(table), field.type))
+        elif field.name in LOCATIONS:
+            columns.append(locations_with_scheme(scheme_of(facts.metadata), whole(table[name])))
+        elif name == "sort_order_id":  # sfc-1 C-29
+            columns.append(pc.if_else(is_data, table[name], pa.scalar(None, field.type)))
+        else:
+            columns.append(table[name].cast(field.type))
+    return pa.table([*columns, stats], schema=facts.rows_schema)
+
+
+def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
+    """Return whether rows of a leaf may be written into another one (sfc-1 7.6 step 6).
+
+    Position delete files of version 2 have no form of version 4, nor have tuples whose type is
+    not known (sfc-1 X6).
+    """
+    is_file = pc.and_(
+        pc.equal(rows["content"], int(Content.POSITION_DELETES)),
+        pc.not_equal(rows["file_format"], int(FileFormat.PUFFIN)),
+    )
+    is_live = pc.not_equal(rows["status"], int(Status.DELETED))
+    if pc.any(pc.and_(is_file, is_live), min_count=0).as_py():
+        return False
+    specs = [facts.metadata.spec(number) for number in rows["spec_id"].unique().to_pylist()]
+    schemas = facts.metadata.schemas
+    return all(spec is not None and None not in result_types(spec, schemas) for spec in specs)
+
+
+def with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return the rows with another column under a name."""
+    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)

@@ -1,0 +1,118 @@
+"""Calls of obstore, and the keys that it can name objects by.
+
+It is imported by the first of the calls; each takes the store last.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from icectl.storage import location as locations
+from icectl.storage.buckets.errors import Answered, Unexpected, obstore_failures
+from icectl.storage.failures import error_code
+from icectl.storage.range_reader import Tail
+
+_AT_ONCE_BYTES = 8 << 20
+"""Longer ranges are read by several requests at once."""
+
+_PAST_THE_END = {"416", "InvalidRange"}
+_INEXPRESSIBLE = re.compile(r"(?:\A|/)(?:\.{0,2})(?:/|\Z)|[\x00-\x1f\x7f]")
+"""An empty part, one of dots, a control character: obstore refuses these, or leaves parts out."""
+
+
+def key_of(location: str) -> str | None:
+    """Return the key of an object; None where obstore would not ask for that very one."""
+    key = location[len(locations.root(location)) + 1 :]
+    return None if _INEXPRESSIBLE.search(key) else key
+
+
+def prefix_of(location: str) -> str | None:
+    """What all keys below a location begin with, up to a slash; None where that is all of them, or
+    obstore would not list those very ones.
+    """
+    key = key_of(location.rstrip("/"))
+    return None if key is None else f"{key}/"
+
+
+def head(key: str, store: Any) -> Mapping[str, Any]:
+    """Return what is known of an object: size, last_modified, version."""
+    import obstore
+
+    return obstore.head(store, key)
+
+
+def attributes(key: str, store: Any) -> Mapping[str, Any]:
+    """Return what an object carries beside its bytes."""
+    import obstore
+
+    return obstore.get(store, key).attributes
+
+
+def whole(key: str, store: Any) -> bytes:
+    """Return all bytes of an object."""
+    import obstore
+
+    return bytes(obstore.get(store, key).bytes())
+
+
+def part(key: str, offset: int, length: int, store: Any) -> bytes:
+    """Return bytes of an object; fewer at its end, none behind that."""
+    import obstore
+
+    try:
+        return obstore_failures(
+            lambda: bytes(obstore.get_range(store, key, start=offset, length=length))
+        )
+    except Answered as error:
+        if error_code(error) in _PAST_THE_END:
+            return b""
+        raise
+
+
+def inside(key: str, offset: int, length: int, store: Any) -> bytes:
+    """Return bytes that all lie within an object, by several requests where they are many."""
+    import obstore
+
+    if length <= _AT_ONCE_BYTES:
+        return bytes(obstore.get_range(store, key, start=offset, length=length))
+    starts = list(range(offset, offset + length, _AT_ONCE_BYTES))
+    ends = [min(start + _AT_ONCE_BYTES, offset + length) for start in starts]
+    return b"".join(obstore.get_ranges(store, key, starts=starts, ends=ends, coalesce=0))
+
+
+def end(key: str, length: int, store: Any) -> Tail:
+    """Return the last bytes of an object; all of one that is empty, which has no ranges."""
+    import obstore
+
+    options: Any = {"range": {"suffix": length}}
+    try:
+        found = obstore_failures(lambda: obstore.get(store, key, options=options))
+        return Tail(int(found.meta["size"]), bytes(obstore_failures(found.bytes)))
+    except Unexpected:  # all of it was sent
+        content = whole(key, store)
+    except Answered as error:
+        if error_code(error) not in _PAST_THE_END:
+            raise
+        content = whole(key, store)
+    return Tail(len(content), content)
+
+
+def put(key: str, content: bytes, mode: Literal["create", "overwrite"], store: Any) -> None:
+    """Write an object by one request."""
+    import obstore
+
+    obstore.put(store, key, content, mode=mode, use_multipart=False)
+
+
+def copy(key: str, new_key: str, store: Any) -> None:
+    """Copy an object."""
+    import obstore
+
+    obstore.copy(store, key, new_key)
+
+
+def delete(keys: Sequence[str], store: Any) -> None:
+    """Delete objects, by as few requests as the storage takes."""
+    import obstore
+
+    obstore.delete(store, keys)

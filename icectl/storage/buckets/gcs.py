@@ -1,0 +1,158 @@
+"""Buckets of Google Cloud Storage by obstore, whose options are spelled as gcsfs spells them."""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from icectl.errors import StorageError, Unsupported
+from icectl.format.json_members import parse_json
+from icectl.storage.buckets.client import BucketAccess, ClientSource, client_options
+from icectl.storage.credentials import Renewed
+
+_EXPRESSED = {"token", "bearer_token", "anon", "project", "endpoint_url", "requester_pays"}
+_ONLY_GCSFS_KNOWS = {"cache", "browser"}
+"""Ways to log in that ask a person, or what gcsfs has kept of that."""
+
+_ENDPOINT = "https://storage.googleapis.com"
+_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
+_UNSIGNED = {"skip_signature": True, "bearer_token": "none"}
+"""obstore asks for a token to write with even so, and gets one that says nothing."""
+
+_FILES = {"service_account": "service_account", "authorized_user": "application_credentials"}
+"""Kinds of files that obstore reads, and what it calls them."""
+
+
+def gcs_source(bucket: str, renewed: Renewed) -> ClientSource | None:
+    """Return how obstore reaches a bucket; None where only gcsfs can, by its options.
+
+    Raises: what a refresher does.
+    """
+    options = renewed.current()
+    if not options.keys() <= _EXPRESSED or options.get("token") in _ONLY_GCSFS_KNOWS or not bucket:
+        return None
+    logins = _Logins()
+
+    def access(_: str | None) -> BucketAccess:
+        current = renewed.current()
+        endpoint = _endpoint(current)
+        settings = {"bucket": bucket, "base_url": endpoint, "project": _paying(current)}
+        return BucketAccess(
+            endpoint, f"{endpoint}/{bucket}", settings, _keys(current, logins.token)
+        )
+
+    return ClientSource("gcs", access, _connect, renewed.renew)
+
+
+def _endpoint(options: Mapping[str, str]) -> str:
+    """Return the address of the service.
+
+    Emulators are named as Google's own libraries have them named.
+    """
+    told = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT
+    return (told if "://" in told else f"http://{told}").rstrip("/")
+
+
+def _paying(options: Mapping[str, str]) -> str | None:
+    """Return the project that pays for requests in place of the bucket's owner."""
+    told = options.get("requester_pays", "")
+    if told.lower() in {"", "false"}:
+        return None
+    return options.get("project") if told.lower() == "true" else told
+
+
+def _keys(options: Mapping[str, str], login: Callable[[str], str]) -> Mapping[str, Any]:
+    """Credentials as obstore takes them; with none it asks the machine that it runs on.
+
+    Raises: StorageError; Unsupported, where only Google's own library knows their kind.
+    """
+    told = options.get("token", "google_default")
+    has_emulator = "endpoint_url" not in options and "STORAGE_EMULATOR_HOST" in os.environ
+    if options.get("anon", "").lower() == "true" or told == "anon":
+        return _UNSIGNED
+    if "bearer_token" in options:
+        return {"bearer_token": options["bearer_token"]}
+    if told == "cloud":
+        return {}
+    if told.lstrip().startswith("{"):
+        return {"service_account_key": told}
+    if told == "google_default":
+        if has_emulator:
+            return _UNSIGNED
+        file = default_credentials()
+        return {} if file is None else _from_file(file, login)
+    if os.path.exists(told) or told.endswith(".json"):
+        return _from_file(told, login)
+    return {"bearer_token": told}
+
+
+def default_credentials() -> str | None:
+    """Return the file of application default credentials, where there is one."""
+    told = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    if told:
+        return told
+    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
+    known = os.path.join(folder, "application_default_credentials.json")
+    return known if os.path.exists(known) else None
+
+
+def _from_file(path: str, login: Callable[[str], str]) -> Mapping[str, Any]:
+    """Return what a file of credentials makes obstore enter with."""
+    try:
+        kind = parse_json(Path(path).read_bytes()).get("type", "service_account")
+    except (OSError, ValueError, AttributeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not such a JSON file"
+        raise StorageError(
+            f"the credentials of {path} cannot be read: {reason}",
+            hint="`--storage-option token=...` or GOOGLE_APPLICATION_CREDENTIALS names the file of "
+            "a service account or of `gcloud auth application-default login`",
+        ) from error
+    if kind in _FILES:
+        return {_FILES[kind]: path}
+    return {"bearer_token": login(path)}
+
+
+class _Logins:
+    """Tokens by Google's own library, for federated identities and those that stand for others."""
+
+    def __init__(self) -> None:
+        self._credentials: Any = None
+        self._lock = Lock()
+
+    def token(self, path: str) -> str:
+        """Return the token that holds now.
+
+        Raises: Unsupported, without that library; what it does.
+        """
+        try:
+            import google.auth
+            import google.auth.transport.requests
+        except ImportError as error:
+            raise Unsupported(
+                f"the credentials of {path} are of a kind that needs google-auth ({error})",
+                hint="install it with icectl: `pip install 'icectl[gcs]'`",
+            ) from error
+        with self._lock:
+            if self._credentials is None:
+                with warnings.catch_warnings():  # it warns of files from untrusted sources
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    load: Any = google.auth.load_credentials_from_file
+                    self._credentials, _ = load(path, scopes=[_SCOPE])
+            if not self._credentials.valid:
+                self._credentials.refresh(google.auth.transport.requests.Request())
+            token: str = self._credentials.token
+            return token
+
+
+def _connect(access: BucketAccess, attempts: Any) -> Any:
+    from obstore.store import GCSStore
+
+    settings = dict(access.settings)
+    payer = settings.pop("project")
+    config: Any = {**settings, **access.keys}
+    client: Any = client_options(access)
+    if payer is not None:
+        client["default_headers"] = {"x-goog-user-project": payer}
+    return GCSStore(config=config, client_options=client, retry_config=attempts)

@@ -1,0 +1,284 @@
+"""Listings by obstore: ranges of one prefix at the same time, split at common prefixes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from icectl.errors import StorageError
+from icectl.storage import location as locations
+from icectl.storage.buckets import calls
+from icectl.storage.buckets.calls import prefix_of
+from icectl.storage.buckets.requests import Requests
+from icectl.storage.listing import ListingRows, ListingStep, run_steps
+from icectl.storage.store import FileStatus, ListingPart, ListingSplit, Store
+
+_PAGE = 1000
+_SPLIT_SECONDS = 2.0
+"""How long to look for common prefixes: a prefix with very many objects directly in it has few."""
+
+_SPLIT_LEVELS = 3
+_ENOUGH = 8
+_LOOKED_UP_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Up to 1000 keys behind `after`, of which those from `until` on do not count.
+
+    `stream` goes on where the last page ended, whose keys were `before`.
+    """
+
+    after: str = ""
+    until: str | None = None
+    stream: Any = field(default=None, compare=False)
+    before: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NativeListing:
+    """Listings of one bucket; `other` gives a store for keys that obstore cannot express."""
+
+    requests: Requests
+    concurrency: int
+    other: Callable[[], Store]
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """Yield all objects below a location, key ranges in parallel. Order: none."""
+        below = self._below(location, 4 * self.concurrency)
+        if below is None:
+            return self.other().list(location)
+        return run_steps([_Page()], below.step, self.concurrency)
+
+    def split(self, location: str, count: int) -> ListingSplit:
+        """Return the first page below a location, and ranges of the keys behind it."""
+        below = self._below(location, count)
+        if below is None:
+            return self.other().split(location, count)
+        first = below.step(_Page())
+        parts = [ListingPart(below.base, page.after, page.until) for page in first.next]
+        return ListingSplit(first.rows.take_all(), parts)
+
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
+        """Yield all objects in ranges of the keys below one location. Order: none."""
+        below = self._below(parts[0].location, 4 * self.concurrency)
+        if below is None:
+            return self.other().list_parts(parts)
+        pages = [_Page(part.after, part.until) for part in parts]
+        return run_steps(pages, below.step, self.concurrency)
+
+    def directory(self, location: str) -> Sequence[FileStatus]:
+        """Return the objects directly in one directory; empty where there is none."""
+        below = self._below(location, 1)
+        return self.other().list_directory(location) if below is None else below.directory()
+
+    def _below(self, location: str, ranges: int) -> "_Below | None":
+        prefix = prefix_of(location)
+        if prefix is None:
+            return None
+        return _Below(self.requests, location.rstrip("/"), prefix, ranges, self.other)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Below:
+    """The keys below one location."""
+
+    requests: Requests
+    base: str
+    prefix: str
+    ranges: int
+    other: Callable[[], Store]
+
+    def step(self, page: _Page) -> ListingStep[_Page]:
+        """Fetch one page; the first of many is followed by one page of every range."""
+        stream, entries = self._next(page)
+        if entries is None:  # a key that obstore cannot express
+            return ListingStep(self._by_other(page))
+        if not entries:
+            return ListingStep(ListingRows())
+        objects = self._objects(entries, page)
+        rows = ListingRows()
+        for entry in objects:
+            key = entry["path"]
+            if page.until is not None and key >= page.until:
+                return ListingStep(rows)
+            if key > page.after and key.startswith(self.prefix):
+                rows.add(self._location(key), entry["size"], _modified_ms(entry))
+        if len(entries) < _PAGE:
+            return ListingStep(rows)
+        last = entries[-1]["path"]
+        if page == _Page() and page.stream is None and self.requests.client.kind != "azure":
+            return ListingStep(rows, self._split(after=last))
+        keys = frozenset(entry["path"] for entry in entries)
+        return ListingStep(rows, (replace(page, after=last, stream=stream, before=keys),))
+
+    def directory(self) -> Sequence[FileStatus]:
+        """Return the objects directly below."""
+        found = self._make(partial(_directory, self.prefix))
+        if found is None:
+            return self.other().list_directory(self.base)
+        entries = [one for one in found["objects"] if one["path"].startswith(self.prefix)]
+        markers = self._markers([one["path"] for one in entries if one["size"] == 0])
+        files = [
+            FileStatus(self._location(one["path"]), int(one["size"]), _modified_ms(one))
+            for one in entries
+            if one["path"] not in markers
+        ]
+        return sorted(files, key=lambda file: file.location)
+
+    def _next(self, page: _Page) -> tuple[Any, Sequence[Mapping[str, Any]] | None]:
+        """The stream and its next page; where the stream breaks, a new one goes on behind `after`.
+
+        None in place of a page with keys that obstore cannot express.
+        """
+        streams = [page.stream]
+
+        def action(store: Any) -> Any:
+            stream = streams[0]
+            streams[0] = None  # one that has failed does not go on
+            if stream is None:
+                stream = _stream(self.prefix, page.after, store)
+            entries = _expressed(lambda: next(stream, ()))
+            streams[0] = stream
+            return entries
+
+        entries = self._make(action)
+        return streams[0], entries
+
+    def _make(self, action: Callable[[Any], Any]) -> Any:
+        return self.requests.make("list", self.base, action)
+
+    def _objects(
+        self, entries: Sequence[Mapping[str, Any]], page: _Page
+    ) -> Sequence[Mapping[str, Any]]:
+        """Those that are files. A name that ends in a slash, of a directory's marker, looks like
+        the file of the name without.
+
+        Raises: StorageError, where a page comes again, as the listing might then never end.
+        """
+        doubted = {one["path"] for one in entries if one["size"] == 0}
+        for one, following in pairwise(entries):
+            if following["path"].startswith(f"{one['path']}/"):
+                doubted.add(one["path"])
+        certain = [one["path"] for one in entries if one["path"] not in doubted]
+        is_behind = bool(page.after) and entries[-1]["path"] <= page.after.rstrip("/")
+        comes_again = any(key in page.before for key in certain)
+        if is_behind or comes_again or len(set(certain)) < len(certain):
+            raise StorageError(
+                f"cannot list {locations.shown(self.base)}: the storage tells the same names again",
+                hint="nothing was changed; the listing may be whole when it is run again",
+            )
+        markers = self._markers(sorted(doubted))
+        found = {one["path"]: one for one in entries if one["path"] not in markers}
+        return list(found.values())
+
+    def _markers(self, doubted: Sequence[str]) -> set[str]:
+        if not doubted:
+            return set()
+        with ThreadPoolExecutor(min(len(doubted), _LOOKED_UP_AT_ONCE)) as pool:
+            found = pool.map(self._is_marker, doubted)
+            return {key for key, is_marker in zip(doubted, found, strict=True) if is_marker}
+
+    def _is_marker(self, key: str) -> bool:
+        """Return whether there is no file of that name."""
+        place = self._location(key)
+        if self.requests.client.kind == "azure":
+            carried = self.requests.make("look up", place, partial(calls.attributes, key))
+            return str(carried.get("hdi_isfolder", "")).lower() == "true"
+        try:
+            self.requests.make("look up", place, partial(calls.head, key))
+        except FileNotFoundError:
+            return True
+        return False
+
+    def _by_other(self, page: _Page) -> ListingRows:
+        """Return what is left of a range, by a driver that knows every key."""
+        rows = ListingRows()
+        for batch in self.other().list_parts([ListingPart(self.base, page.after, page.until)]):
+            for row in batch.to_pylist():
+                key = self.prefix + row["location"][len(self.base) + 1 :]
+                if key > page.after and (page.until is None or key < page.until):
+                    rows.add(row["location"], row["size_bytes"], row["modified_ms"])
+        return rows
+
+    def _split(self, after: str) -> tuple[_Page, ...]:
+        """Ranges that together hold every key behind `after`."""
+        found = sorted(prefix for prefix in self._prefixes() if prefix > after)
+        stride = max(1, -(-len(found) // self.ranges))
+        bounds = found[::stride]
+        starts = [after, *bounds]
+        return tuple(_Page(start, end) for start, end in zip(starts, [*bounds, None], strict=True))
+
+    def _prefixes(self) -> list[str]:
+        """Common prefixes below the listed one, of a level that has about enough of them."""
+        level = [self.prefix]
+        with ThreadPoolExecutor(_LOOKED_UP_AT_ONCE) as pool:
+            for _ in range(_SPLIT_LEVELS):
+                deeper = [found for some in pool.map(self._children, level) for found in some]
+                if not deeper:
+                    break
+                level = deeper
+                if len(level) >= self.ranges // _ENOUGH:  # one more level may be the listing itself
+                    break
+        return [] if level == [self.prefix] else level
+
+    def _children(self, prefix: str) -> list[str]:
+        found = self._make(partial(_prefixes, prefix))
+        return [f"{child}/" for child in found]
+
+    def _location(self, key: str) -> str:
+        return f"{self.base}/{key[len(self.prefix) :]}"
+
+
+def _stream(prefix: str, after: str, store: Any) -> Any:
+    import obstore
+
+    offset = after or None
+    return iter(obstore.list(store, prefix, offset=offset, chunk_size=_PAGE))
+
+
+def _directory(prefix: str, store: Any) -> Any:
+    import obstore
+
+    return _expressed(lambda: obstore.list_with_delimiter(store, prefix))
+
+
+def _expressed(action: Callable[[], Any]) -> Any:
+    """Return what a call gives; None where it meets a key that obstore cannot express."""
+    from obstore.exceptions import InvalidPathError
+
+    try:
+        return action()
+    except InvalidPathError:
+        return None
+
+
+def _prefixes(prefix: str, store: Any) -> Sequence[str]:
+    """Return what common prefixes there are.
+
+    None, where to find them would take as long as to list.
+    """
+    import asyncio
+
+    import obstore
+
+    async def found() -> Any:
+        return await asyncio.wait_for(
+            obstore.list_with_delimiter_async(store, prefix), _SPLIT_SECONDS
+        )
+
+    try:
+        answer = _expressed(lambda: asyncio.run(found()))
+    except TimeoutError:
+        return ()
+    return list(answer["common_prefixes"]) if answer is not None else ()
+
+
+def _modified_ms(entry: Mapping[str, Any]) -> int:
+    modified: datetime = entry["last_modified"]
+    return round(modified.timestamp() * 1000)

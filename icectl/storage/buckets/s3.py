@@ -1,0 +1,249 @@
+"""Buckets of S3 by obstore: what of s3fs's options and of AWS's settings it can express."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from icectl.errors import StorageError
+from icectl.storage.buckets.client import BucketAccess, ClientSource, client_options
+from icectl.storage.credentials import AwsKeys, AwsSession, Renewed
+
+_EXPRESSED = {
+    "key",
+    "secret",
+    "token",
+    "anon",
+    "profile",
+    "endpoint_url",
+    "requester_pays",
+    "client_kwargs.region_name",
+    "client_kwargs.endpoint_url",
+    "config_kwargs.s3.addressing_style",
+    "s3_additional_kwargs.ServerSideEncryption",
+    "s3_additional_kwargs.SSEKMSKeyId",
+    "s3_additional_kwargs.BucketKeyEnabled",
+}
+_ENCRYPTION = {
+    "s3_additional_kwargs.ServerSideEncryption": "server_side_encryption",
+    "s3_additional_kwargs.SSEKMSKeyId": "sse_kms_key_id",
+    "s3_additional_kwargs.BucketKeyEnabled": "sse_bucket_key_enabled",
+}
+_BOOLEANS = {"true", "false"}
+_OTHER_WAYS_IN = {"use_fips_endpoint", "use_dualstack_endpoint", "services"}
+"""What a profile can say that only botocore understands."""
+
+_OTHER_WAYS_OF_S3 = {
+    "use_accelerate_endpoint",
+    "use_dualstack_endpoint",
+    "payload_signing_enabled",
+    "signature_version",
+}
+_OTHER_ENVIRONMENT = {"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "FSSPEC_CONFIG_DIR"}
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_HOST = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
+_UNORDERED_BUCKETS = "--x-s3"
+_OTHER_PARTITIONS = ("cn-", "us-iso", "eu-iso")
+
+
+def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
+    """How obstore reaches a bucket; None where only s3fs can, by its options or by AWS's settings.
+
+    Raises: what botocore does of a profile that is not there; what a refresher does.
+    """
+    options = renewed.current()
+    if not _is_expressed(bucket, options) or _has_other_settings():
+        return None
+    session = _session(options)
+    if session is not None and _has_other_ways(session.profile):
+        return None
+    region = _region(options, session)
+    if region.startswith(_OTHER_PARTITIONS):
+        return None
+
+    def access(other_region: str | None) -> BucketAccess:
+        current = renewed.current()
+        endpoint = _endpoint(bucket, current, session, other_region or region)
+        settings = {"bucket": bucket, **_settings(bucket, current, session)}
+        return BucketAccess(
+            endpoint,
+            endpoint if settings["virtual_hosted_style_request"] else f"{endpoint}/{bucket}",
+            settings,
+            _keys(current, session),
+            other_region or region,
+            _authorities(session),
+        )
+
+    def renew() -> bool:
+        if session is not None and "key" not in options:
+            session.forget()
+            return True
+        return renewed.renew()
+
+    return ClientSource("s3", access, _connect, renew)
+
+
+def _connect(access: BucketAccess, attempts: Any) -> Any:
+    from obstore.store import S3Store
+
+    keys = access.keys
+    signed = {"skip_signature": True} if not keys else {}
+
+    def given() -> Any:
+        return {**keys, "expires_at": None}
+
+    config: Any = {
+        **access.settings,
+        **signed,
+        "region": access.region,
+        "endpoint": access.endpoint,
+        "aws_endpoint_url_s3": access.endpoint,  # else those of the environment count
+        "conditional_put": "etag",
+        "unsigned_payload": False,
+    }
+    return S3Store(
+        config=config,
+        client_options=client_options(access),
+        retry_config=attempts,
+        credential_provider=given if keys else None,
+    )
+
+
+def _is_expressed(bucket: str, options: Mapping[str, str]) -> bool:
+    """Return whether obstore has all that the options say; what is strange is s3fs's to refuse."""
+    return (
+        options.keys() <= _EXPRESSED
+        and ("key" in options) == ("secret" in options)
+        and not ("token" in options and "key" not in options)
+        and all(
+            options.get(name, "true").lower() in _BOOLEANS for name in ("anon", "requester_pays")
+        )
+        and options.get("config_kwargs.s3.addressing_style", "auto") in {"auto", "path", "virtual"}
+        and _BUCKET.fullmatch(bucket) is not None
+        and not bucket.endswith(_UNORDERED_BUCKETS)
+    )
+
+
+def _has_other_settings() -> bool:
+    """Return whether the environment says something that only botocore and fsspec understand."""
+    if _OTHER_ENVIRONMENT & os.environ.keys():
+        return True
+    return (
+        any(name.upper().startswith("FSSPEC_S3") for name in os.environ)
+        or Path("~/.config/fsspec").expanduser().is_dir()
+    )
+
+
+def _has_other_ways(profile: Mapping[str, Any]) -> bool:
+    of_s3 = profile.get("s3")
+    names = set(of_s3) if isinstance(of_s3, dict) else set()
+    return bool(_OTHER_WAYS_IN & profile.keys() or _OTHER_WAYS_OF_S3 & names)
+
+
+def _session(options: Mapping[str, str]) -> AwsSession | None:
+    """AWS's own settings, where there are any, or where keys are wanted that only they have."""
+    profile = options.get("profile") or os.environ.get("AWS_PROFILE")
+    config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
+    is_needed = profile or Path(config).expanduser().is_file()
+    if not is_needed and (_is_anonymous(options) or "key" in options or _from_environment()):
+        return None
+    return AwsSession(options.get("profile"))
+
+
+def _from_environment() -> AwsKeys | None:
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    token = os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_SECURITY_TOKEN")
+    return AwsKeys(key, secret, token) if key and secret else None
+
+
+def _is_anonymous(options: Mapping[str, str]) -> bool:
+    return options.get("anon", "").lower() == "true"
+
+
+def _keys(options: Mapping[str, str], session: AwsSession | None) -> Mapping[str, Any]:
+    """Credentials as obstore takes them; empty for requests that are not signed."""
+    if _is_anonymous(options):
+        return {}
+    if "key" in options:
+        found = AwsKeys(options["key"], options["secret"], options.get("token"))
+    else:
+        known = _from_environment() if session is None else session.keys()
+        assert known is not None
+        found = known
+    return {
+        "access_key_id": found.key,
+        "secret_access_key": found.secret,
+        "token": found.token,
+    }
+
+
+def _region(options: Mapping[str, str], session: AwsSession | None) -> str:
+    """Return the region that is asked; botocore's default is the oldest one."""
+    told = options.get("client_kwargs.region_name") or os.environ.get("AWS_DEFAULT_REGION")
+    if not told and session is not None:
+        told = session.profile.get("region")
+    return told or "us-east-1"
+
+
+def _authorities(session: AwsSession | None) -> str | None:
+    """Return the file of certificates that servers are trusted by, beside the machine's own."""
+    told = os.environ.get("AWS_CA_BUNDLE")
+    if not told and session is not None:
+        told = session.profile.get("ca_bundle")
+    return told or None
+
+
+def _style(options: Mapping[str, str], session: AwsSession | None) -> str:
+    told = options.get("config_kwargs.s3.addressing_style")
+    if told is None and session is not None:
+        of_s3 = session.profile.get("s3")
+        told = of_s3.get("addressing_style") if isinstance(of_s3, dict) else None
+    return told or "auto"
+
+
+def _given_endpoint(options: Mapping[str, str], session: AwsSession | None) -> str | None:
+    """Return the address that someone names, by options, environment or profile."""
+    told = options.get("endpoint_url") or options.get("client_kwargs.endpoint_url")
+    if told or os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return told
+    told = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not told and session is not None:
+        told = session.profile.get("endpoint_url")
+    return told
+
+
+def _is_virtual(
+    bucket: str, options: Mapping[str, str], session: AwsSession | None, given: str | None
+) -> bool:
+    """Return whether the bucket's name is part of the host, as botocore decides."""
+    style = _style(options, session)
+    if given is not None:
+        return style == "virtual"
+    return style != "path" and _HOST.fullmatch(bucket) is not None
+
+
+def _endpoint(
+    bucket: str, options: Mapping[str, str], session: AwsSession | None, region: str
+) -> str:
+    given = _given_endpoint(options, session)
+    if not _REGION.fullmatch(region):
+        raise StorageError(f"`{region}` is no region of AWS")
+    base = (given or f"https://s3.{region}.amazonaws.com").rstrip("/")
+    if not _is_virtual(bucket, options, session, given):
+        return base
+    scheme, _, host = base.partition("://")
+    return f"{scheme}://{bucket}.{host}"
+
+
+def _settings(
+    bucket: str, options: Mapping[str, str], session: AwsSession | None
+) -> Mapping[str, Any]:
+    found: dict[str, Any] = {
+        ours: options[theirs] for theirs, ours in _ENCRYPTION.items() if theirs in options
+    }
+    given = _given_endpoint(options, session)
+    found["virtual_hosted_style_request"] = _is_virtual(bucket, options, session, given)
+    found["request_payer"] = options.get("requester_pays", "").lower() == "true"
+    return found

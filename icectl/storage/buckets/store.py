@@ -1,0 +1,149 @@
+"""Files in buckets of S3, GCS and Azure, by obstore: a native engine for many requests at once.
+
+What it cannot express, such as names with an empty part, an fsspec driver does instead.
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import IO
+
+import pyarrow as pa
+
+from icectl.storage import location as locations
+from icectl.storage.buckets import calls
+from icectl.storage.buckets.calls import key_of
+from icectl.storage.buckets.listing import NativeListing
+from icectl.storage.buckets.requests import Requests
+from icectl.storage.buckets.write import NativeWriter
+from icectl.storage.range_reader import Tail, range_reader
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
+
+_TAIL_BYTES = 64 << 10
+"""What readers of Parquet files ask for first."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NativeStore:
+    """A Store over one bucket; `other` gives what serves names that obstore cannot express."""
+
+    requests: Requests
+    writer: NativeWriter
+    listing: NativeListing
+    other: Callable[[], Store]
+
+    def read(self, location: str) -> bytes:
+        """Return all bytes of one file, by one request."""
+        key = key_of(location)
+        if key is None:
+            return self.other().read(location)
+        return self.requests.make("read", location, partial(calls.whole, key))
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        key = key_of(location)
+        if key is None:
+            return self.other().read_range(location, offset, length)
+        if offset < 0:
+            tail = self._tail(location, key, -offset)
+            return tail.content[:length]
+        if not length:
+            return b""
+        return self.requests.make("read", location, partial(calls.part, key, offset, length))
+
+    def open(self, location: str) -> IO[bytes]:
+        """A seekable reader, which has the end of the file, where a footer is, from the first."""
+        key = key_of(location)
+        if key is None:
+            return self.other().open(location)
+
+        def read(offset: int, length: int) -> bytes:
+            return self.requests.make("read", location, partial(calls.inside, key, offset, length))
+
+        return range_reader(self._tail(location, key, _TAIL_BYTES), read)
+
+    def stat(self, location: str) -> FileStatus | None:
+        """Size and time of one file; None where there is none."""
+        key = key_of(location)
+        if key is None:
+            return self.other().stat(location)
+        try:
+            found = self.requests.make("look up", location, partial(calls.head, key))
+        except FileNotFoundError:
+            return None
+        modified_ms = round(found["last_modified"].timestamp() * 1000)
+        return FileStatus(location, int(found["size"]), modified_ms)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """Yield all files below a location."""
+        return self.listing.list(location)
+
+    def split(self, location: str, count: int) -> ListingSplit:
+        """Begin to list a location; the parts are ranges of keys."""
+        return self.listing.split(location, count)
+
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
+        """Yield all files of some parts of one split."""
+        return self.listing.list_parts(parts)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        """Return the files directly in one directory; empty where there is none."""
+        return self.listing.directory(location)
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a whole new file, atomically; FileExistsError where one is there."""
+        if key_of(location) is None:
+            self.other().create(location, content)
+        else:
+            self.writer.create(location, content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite a whole file, atomically."""
+        if key_of(location) is None:
+            self.other().replace(location, content)
+        else:
+            self.writer.replace(location, content)
+
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        """A file to write, which is there, whole, once this is left without an error."""
+        made: AbstractContextManager[IO[bytes]]
+        if key_of(location) is None:
+            made = self.other().open_new(location)
+        elif self.stat(location) is not None:
+            raise FileExistsError(errno.EEXIST, "it is there already", location)
+        else:
+            made = self.writer.open_new(location)
+        with made as file:
+            yield file
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file, without its bytes passing through here."""
+        is_expressed = key_of(source) is not None and key_of(target) is not None
+        if is_expressed and locations.root(source) == locations.root(target):
+            self.writer.copy(source, target)
+        else:
+            self.other().copy(source, target)
+
+    def clock_ms(self, location: str) -> int | None:
+        """Return the time of the server; None where it does not tell."""
+        return self.requests.time_ms(location)
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Delete files; those already gone count as removed."""
+        doomed = list(removed)
+        failed = self.writer.remove([one for one in doomed if key_of(one) is not None])
+        inexpressible = [one for one in doomed if key_of(one) is None]
+        return [*failed, *(self.other().remove(inexpressible) if inexpressible else ())]
+
+    def _tail(self, location: str, key: str, length: int) -> Tail:
+        """The size of a file and its last bytes, by one request where the storage has that."""
+        if self.requests.client.kind == "azure":  # it serves no ranges from the end
+            status = self.stat(location)
+            if status is None:
+                raise FileNotFoundError(location)
+            start = max(0, status.size_bytes - length)
+            return Tail(status.size_bytes, self.read_range(location, start, length))
+        return self.requests.make("read", location, partial(calls.end, key, length))

@@ -1,0 +1,118 @@
+"""Folders of this machine by descriptors, so that no link leads out of a table's own place.
+
+The folders of a path are opened one after the other from the root of the file system, none of
+them through a link, and what is done to a file is done in the folder that was opened last. So it
+does not matter what another process makes of a folder's name meanwhile.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from icectl.errors import StorageError
+from icectl.storage import location as locations
+
+BEHIND_A_LINK = "behind-a-link"
+"""Id of the error where a folder below a table's place is a link."""
+
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Roots:
+    """Folders that may be reached through links, as whoever named them meant it.
+
+    Each is resolved once, when it is added: a link that is changed later changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._resolved: dict[str, str] = {}
+
+    def add(self, folder: str) -> None:
+        """Resolve a folder, unless it is known already."""
+        path = _absolute(folder)
+        if path not in self._resolved:
+            self._resolved[path] = os.path.realpath(path)
+
+    def resolved(self, path: str) -> str:
+        """Return the path with its deepest root, if there is one, replaced by what that led to."""
+        above = path = _absolute(path)
+        while above != "/":
+            above = os.path.dirname(above)
+            if above in self._resolved:
+                return os.path.join(self._resolved[above], path[len(above) :].lstrip("/"))
+        return path
+
+    def has_link(self, folder: str) -> bool:
+        """Return whether a folder lies behind a link, or is one, below its root."""
+        own = os.path.dirname(self.resolved(os.path.join(folder, "_")))
+        return os.path.realpath(own) != own
+
+    @contextmanager
+    def folders(self) -> Iterator["OpenFolder"]:
+        """What opens folders of files, one at a time; the last stays open until this is left."""
+        opened = OpenFolder(self)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+class OpenFolder:
+    """The folder of the file that was asked for last."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._path = ""
+        self._descriptor: int | None = None
+
+    def of(self, path: str, location: str) -> tuple[int, str]:
+        """Return the folder that a file lies in, as a descriptor, and the file's name there.
+
+        Raises: StorageError, where a folder below the root is a link; OSError.
+        """
+        folder, name = os.path.split(self._roots.resolved(path))
+        if self._descriptor is None or folder != self._path:
+            self.close()
+            self._descriptor, self._path = _opened(folder, location), folder
+        return self._descriptor, name
+
+    def close(self) -> None:
+        """Close the folder, if one is open."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+
+
+def _absolute(path: str) -> str:
+    return "/" + os.path.abspath(path).lstrip("/")
+
+
+def _opened(folder: str, location: str) -> int:
+    """Open a folder, none of its own through a link. Raises: StorageError; OSError."""
+    descriptor, path = os.open("/", _FOLDER), ""
+    for name in filter(None, folder.split("/")):
+        path, above = f"{path}/{name}", descriptor
+        try:
+            descriptor = os.open(name, _FOLDER, dir_fd=above)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP) and _is_link(name, above):
+                raise behind_a_link(location, path) from error
+            raise
+        finally:
+            os.close(above)
+    return descriptor
+
+
+def _is_link(name: str, folder: int) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def behind_a_link(location: str, link: str) -> StorageError:
+    """Make the error for a file that only a link leads to."""
+    return StorageError(
+        f"{locations.shown(location)} lies behind a link, {link}, and is left alone",
+        hint="icectl follows no link below the place of a table",
+        id=BEHIND_A_LINK,
+    )

@@ -1,0 +1,109 @@
+"""How many files come out of how many bytes: sizes and bins of a rewrite."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from icectl.errors import UsageError
+from icectl.table.binpack import pack
+from icectl.units import print_size
+
+SMALL, LARGE = 0.75, 1.8
+"""Parts of the target size below and above which a file does not have it."""
+
+_OVERHEAD = 5 * 1024
+"""What the reference implementation adds to a bin, so that rounding makes no further one."""
+
+_LOOKBACK = 10
+"""Bins that stay open, as in the scans of the reference implementation."""
+
+_SPREAD = 1.1
+"""A remainder is spread over the other files where they grow by no more than this."""
+
+_ROLL_ROOM = 1.05
+"""Room that the files of one large bin get beyond equal parts, lest a tiny one remain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes that data files should have, and below and above which one does not have them."""
+
+    target: int
+    smallest: int
+    largest: int
+
+    @property
+    def roll(self) -> int:
+        """Bytes a file may grow to before another begins: half way from the target to the largest.
+
+        Bins are estimates; what is written may be larger.
+        """
+        return self.target + (self.largest - self.target) // 2
+
+    def expected_files(self, size_bytes: int) -> int:
+        """Return files that some bytes should come to.
+
+        A small remainder is spread over the others.
+        """
+        if size_bytes < self.target:
+            return 1
+        whole, remainder = divmod(size_bytes, self.target)
+        spread = size_bytes // whole < min(_SPREAD * self.target, self.roll)
+        return whole if not remainder or (remainder <= self.smallest and spread) else whole + 1
+
+    def bin_bytes(self, size_bytes: int) -> int:
+        """Return bytes of one bin of so many in all."""
+        share = size_bytes // self.expected_files(size_bytes) + _OVERHEAD
+        return self.target if share < self.target else min(share, self.roll)
+
+    def bins(self, sizes: Sequence[int]) -> list[list[int]]:
+        """Put files together that become one each; as few small ones as can be remain.
+
+        Shape: positions in `sizes`, each in one bin.
+        """
+        bins = pack(sizes, self.bin_bytes(sum(sizes)), _LOOKBACK)
+        filled = [sum(sizes[at] for at in bin_) for bin_ in bins]
+        order = sorted(range(len(bins)), key=lambda at: (filled[at], at))
+        while len(order) > 1 and filled[order[0]] < self.smallest:
+            first, second = order[:2]
+            if filled[first] + filled[second] > self.roll:
+                break
+            bins[second] = sorted(bins[first] + bins[second])
+            filled[second] += filled[first]
+            bins[first] = []
+            order = sorted(order[1:], key=lambda at: (filled[at], at))
+        return [bin_ for bin_ in bins if bin_]
+
+    def parts(self, size_bytes: int) -> int:
+        """Return files that one too large a bin is cut into."""
+        return max(1, ceil(size_bytes / self.roll))
+
+    def roll_of(self, size_bytes: int) -> int:
+        """Return the bytes that files of one bin may grow to: of a large one, about equal parts."""
+        parts = self.parts(size_bytes)
+        return self.roll if parts == 1 else min(self.roll, ceil(size_bytes / parts * _ROLL_ROOM))
+
+
+def sizes_of(target: int, smallest: int | None, largest: int | None) -> Sizes:
+    """Return the sizes asked for, with the reference implementation's defaults.
+
+    Raises: UsageError, when new files would be too small or too large themselves.
+    """
+    sizes = Sizes(
+        target,
+        int(target * SMALL) if smallest is None else smallest,
+        int(target * LARGE) if largest is None else largest,
+    )
+    if sizes.smallest >= target:
+        message = (
+            f"`--min-file-size` ({print_size(sizes.smallest)}) is not below the target of "
+            f"{print_size(target)}: every new file would be too small"
+        )
+        raise UsageError(message, hint="lower it, or raise `--target-file-size`")
+    if sizes.largest <= target:
+        message = (
+            f"`--max-file-size` ({print_size(sizes.largest)}) is not above the target of "
+            f"{print_size(target)}: every new file would be too large"
+        )
+        raise UsageError(message, hint="raise it, or lower `--target-file-size`")
+    return sizes

@@ -1,0 +1,206 @@
+"""A loaded table, the means to read its files, and the schema that these are read by."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.checks.schemas import mapping_problem
+from icectl.entries.rows import (
+    EMPTY,
+    Entries,
+    concat,
+    with_manifests_moved,
+)
+from icectl.entries.schemes import listed_with_scheme
+from icectl.env import Deadline, Env
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.files.metadata_file import read_version_hint
+from icectl.files.parquet.schema import NameMapping
+from icectl.format.json_members import parse_json
+from icectl.format.manifest import ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.names import VERSION_HINT
+from icectl.format.properties import NAME_MAPPING
+from icectl.format.schema import Schema
+from icectl.format.snapshot import Snapshot
+from icectl.format.types import NestedField, StructType
+from icectl.progress import Progress
+from icectl.storage.location import join
+from icectl.storage.store import Store
+from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
+from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
+from icectl.table.reading import Problem, of_one_file
+
+Load = Callable[..., Entries]
+"""Reads manifests into one table."""
+
+
+@dataclass(slots=True)
+class Gaps:
+    """The parts of a view that could not be read and were left out, and `odd` ones that were not.
+
+    `has_listed` says that anything was read of what snapshots list, `has_read` that anything was
+    of what manifests do.
+    """
+
+    problems: dict[str, Problem] = field(default_factory=dict)
+    odd: dict[str, Problem] = field(default_factory=dict)
+    has_listed: bool = False
+    has_read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A loaded table and the means to read its files.
+
+    Without `gaps` what cannot be read is raised; with them it is left out.
+    """
+
+    store: Store
+    loaded: LoadedTable
+    env: Env
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+    gaps: Gaps | None = None
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata."""
+        return self.loaded.metadata
+
+    def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
+        """Return the manifests of a snapshot, to be shown; none without one."""
+        self.deadline.check()
+        if snapshot is None:
+            return ()
+        if self.gaps is None:
+            return read_snapshot_manifests(self.store, self.metadata, snapshot, sound=False)
+        return self.lists([snapshot])[snapshot.snapshot_id]
+
+    def lists(self, snapshots: Sequence[Snapshot]) -> Mapping[int, tuple[ManifestFile, ...]]:
+        """Return the manifests of snapshots by snapshot id, to be shown.
+
+        Order: that of `snapshots`.
+        """
+        read = try_manifest_lists(
+            self.store,
+            self.metadata,
+            snapshots,
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+        found: dict[int, tuple[ManifestFile, ...]] = {}
+        with closing(read):
+            for listed in read:
+                self.deadline.check()
+                for _, problem in listed.problems:
+                    self._leave_out(problem, is_shown=listed.is_odd)
+                if self.gaps is not None and (listed.manifests or not listed.problems):
+                    self.gaps.has_listed = True
+                manifests = listed.manifests
+                if listed.properties is not None:
+                    manifests = tuple(listed_with_scheme(self.metadata, one) for one in manifests)
+                found[listed.snapshot.snapshot_id] = manifests
+        return found
+
+    def hinted_version(self) -> int | str | None:
+        """Read the version hint of a file-system table; None where it names nothing (R-163).
+
+        Raises: FileNotFoundError; StorageError.
+        """
+        place = join(self.loaded.metadata_folder, VERSION_HINT)
+        return read_version_hint(self.store.read(place))
+
+    def _leave_out(self, problem: Problem, *, is_shown: bool = False) -> None:
+        if self.gaps is None:
+            raise problem
+        (self.gaps.odd if is_shown else self.gaps.problems).setdefault(problem.message, problem)
+
+    def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
+        """Yield the entries of manifests, a few MiB at a time.
+
+        What cannot be read is passed over.
+        """
+        scanned = scan_entries(
+            self.store,
+            self.metadata,
+            manifests,
+            columns=columns,
+            concurrency=self.concurrency,
+            progress=self.progress,
+            leave_out=self._leave_out,
+        )
+        for entries in scanned:
+            self.deadline.check()
+            if self.gaps is not None:
+                self.gaps.has_read = True
+            yield entries
+
+    def load(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
+        """Return the entries of manifests in one table."""
+        return self._load(load_entries, manifests, columns)
+
+    def load_to_match(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
+        """The entries of manifests in one table, ready for matching deletes with data files."""
+        return self._load(load_entries_to_match, manifests, columns)
+
+    def _load(
+        self, load: Load, manifests: Sequence[ManifestFile], columns: frozenset[str]
+    ) -> Entries:
+        """Return all that can be read; halves are tried where that is not all."""
+        self.deadline.check()
+        try:
+            return load(
+                self.store,
+                self.metadata,
+                manifests,
+                columns=columns,
+                concurrency=self.concurrency,
+                progress=self.progress,
+            )
+        except (CorruptTable, Unsupported, StorageError) as error:
+            of_one_file(error)
+            if len(manifests) <= 1 or self.gaps is None:
+                self._leave_out(error)
+                return EMPTY
+        half = len(manifests) // 2
+        first = self._load(load, manifests[:half], columns)
+        second = self._load(load, manifests[half:], columns)
+        return concat([part for part in (first, with_manifests_moved(second, half)) if len(part)])
+
+
+def every_column(metadata: TableMetadata) -> Schema:
+    """The current schema, with the fields that only older schemas have, those of structs too."""
+    current = metadata.current_schema
+    fields = current.fields
+    for schema in reversed(metadata.schemas):
+        fields = _with_dropped(fields, schema.fields)
+    return Schema(current.schema_id, fields)
+
+
+def _with_dropped(
+    fields: Sequence[NestedField], older: Sequence[NestedField]
+) -> tuple[NestedField, ...]:
+    left = {item.id: item for item in older}
+    found = []
+    for item in fields:
+        before = left.pop(item.id, item)
+        if isinstance(item.type, StructType) and isinstance(before.type, StructType):
+            inner = _with_dropped(item.type.fields, before.type.fields)
+            found.append(replace(item, type=StructType(inner)))
+        else:
+            found.append(item)
+    return (*found, *left.values())
+
+
+def name_mapping(metadata: TableMetadata) -> NameMapping:
+    """Return the table's mapping of names to ids; empty without a valid one (R-181)."""
+    text = metadata.properties.get(NAME_MAPPING.name)
+    try:
+        parsed: NameMapping = parse_json(text) if text else ()
+        is_valid = not text or mapping_problem(parsed) is None
+    except (ValueError, RecursionError):
+        return ()  # level metadata reports it
+    return parsed if is_valid else ()

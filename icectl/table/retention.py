@@ -1,0 +1,291 @@
+"""Which snapshots and refs stay, each with its reason (R-020 to R-023)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from icectl.errors import Refused, UsageError
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import (
+    FOREVER_MS,
+    MAX_REF_AGE_MS,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS_TO_KEEP,
+    read,
+)
+from icectl.format.snapshot import Snapshot, SnapshotRef, ancestors
+from icectl.units import print_duration, print_limit
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRetention:
+    """The retention that the caller asks for; None leaves it to the table's own properties.
+
+    `older_than_ms` is an instant: younger snapshots stay. Calendar keeps only ever add snapshots.
+    `expire_ids` names exactly what goes: no ageing of snapshots or refs then.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    keep_daily: int = 0
+    keep_weekly: int = 0
+    keep_monthly: int = 0
+    expire_unreferenced: bool = False
+    expire_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One snapshot, whether it stays, and why."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    kept: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRef:
+    """A branch or tag that goes, and why."""
+
+    name: str
+    snapshot_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Every snapshot with its fate, in the order of the metadata, and the refs that go."""
+
+    decisions: tuple[Decision, ...]
+    refs_removed: tuple[RemovedRef, ...]
+
+    @property
+    def expired(self) -> tuple[Decision, ...]:
+        """The snapshots that go."""
+        return tuple(decision for decision in self.decisions if not decision.kept)
+
+    @property
+    def kept(self) -> tuple[Decision, ...]:
+        """The snapshots that stay."""
+        return tuple(decision for decision in self.decisions if decision.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The policy with the table's properties filled in."""
+
+    metadata: TableMetadata
+    now_ms: int
+    cutoff_ms: int
+    min_snapshots: int
+    max_ref_age_ms: int
+    expire_unreferenced: bool
+    calendar: Mapping[str, int]
+
+    def of(self, ref: SnapshotRef) -> tuple[int, int]:
+        """Return the cutoff instant and the count of one branch; its own settings win (R-021)."""
+        age_ms = _positive(ref.max_snapshot_age_ms)
+        cutoff = self.cutoff_ms if age_ms is None else self.now_ms - age_ms  # R-021
+        return cutoff, _positive(ref.min_snapshots_to_keep) or self.min_snapshots  # R-021
+
+
+def decide(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> Retention:
+    """Decide which snapshots stay and which go.
+
+    Raises: Refused, when a snapshot named in `expire_ids` is the head of a ref (R-028);
+    UsageError, when it is not in the table.
+    """
+    if policy.expire_ids:
+        for snapshot_id in policy.expire_ids:
+            if metadata.snapshot(snapshot_id) is None:
+                raise UsageError(
+                    f"snapshot {snapshot_id} is not in the table",
+                    hint="`icectl inspect TABLE snapshots` lists them",
+                )
+        return _by_id(metadata, policy.expire_ids)
+    rules = _rules(metadata, policy, now_ms)
+    return _by_rules(rules, tuple(_aged_refs(rules)))
+
+
+def decide_again(
+    metadata: TableMetadata, policy: AskedRetention, now_ms: int, confirmed: Retention
+) -> Retention:
+    """Return the decision on newer metadata: nothing goes but what was confirmed, for the refs too.
+
+    Raises: Refused, as `decide`.
+    """
+    agreed = {decision.snapshot_id for decision in confirmed.expired}
+    if policy.expire_ids:
+        found = _by_id(metadata, policy.expire_ids)
+    else:
+        rules = _rules(metadata, policy, now_ms)
+        named = {(ref.name, ref.snapshot_id) for ref in confirmed.refs_removed}
+        aged = (ref for ref in _aged_refs(rules) if (ref.name, ref.snapshot_id) in named)
+        found = _by_rules(rules, tuple(aged))
+    decisions = tuple(
+        decision
+        if decision.kept or decision.snapshot_id in agreed
+        else replace(decision, kept=True, reason="not in the plan that was confirmed")
+        for decision in found.decisions
+    )
+    return replace(found, decisions=decisions)
+
+
+def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
+    """Return the decision where the refs in `removed` protect nothing any more."""
+    metadata = rules.metadata
+    gone = {ref.name for ref in removed}
+    refs = {name: ref for name, ref in metadata.refs.items() if name not in gone}
+    reasons = _kept_by_refs(rules, refs)
+    if not rules.expire_unreferenced:
+        reasons = _young_unreferenced(rules, refs) | reasons  # R-023
+    in_branches = _in_branches(metadata, refs)
+    return Retention(
+        tuple(_decision(item, reasons, in_branches) for item in metadata.snapshots), removed
+    )
+
+
+def _positive(setting: int | None) -> int | None:
+    """Return a setting of a ref that makes sense; others count as not given (R-027)."""
+    return setting if setting is not None and setting > 0 else None  # R-027
+
+
+def _rules(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> _Rules:
+    properties = metadata.properties
+    cutoff = policy.older_than_ms
+    if cutoff is None:
+        cutoff = now_ms - read(properties, MAX_SNAPSHOT_AGE_MS)
+    calendar = {
+        "daily": policy.keep_daily,
+        "weekly": policy.keep_weekly,
+        "monthly": policy.keep_monthly,
+    }
+    return _Rules(
+        metadata,
+        now_ms,
+        cutoff,
+        policy.retain_last or read(properties, MIN_SNAPSHOTS_TO_KEEP),
+        read(properties, MAX_REF_AGE_MS),
+        policy.expire_unreferenced,
+        {period: count for period, count in calendar.items() if count},
+    )
+
+
+def _aged_refs(rules: _Rules) -> Iterator[RemovedRef]:
+    """Refs but main that are past their age, or whose snapshot is gone (R-020, R-022)."""
+    for name, ref in rules.metadata.refs.items():
+        snapshot = rules.metadata.snapshot(ref.snapshot_id)
+        if name == "main":  # R-027
+            continue
+        if snapshot is None:  # R-022
+            yield RemovedRef(name, ref.snapshot_id, "its snapshot is not in the table")
+            continue
+        limit = _positive(ref.max_ref_age_ms) or rules.max_ref_age_ms  # R-021
+        if limit < FOREVER_MS and rules.now_ms - snapshot.timestamp_ms > limit:  # R-022
+            yield RemovedRef(name, ref.snapshot_id, f"older than {print_duration(limit)}")
+
+
+def _kept_by_refs(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
+    """Reasons to stay by snapshot id; the first reason that is found is told."""
+    reasons: dict[int, str] = {}
+    for name, ref in refs.items():
+        reasons.setdefault(ref.snapshot_id, f"head of {ref.type} {name}")  # R-020
+    for name, ref in refs.items():
+        if ref.type != "branch":
+            continue
+        history = list(ancestors(rules.metadata.snapshots_by_id, ref.snapshot_id))
+        for snapshot, reason in _kept_of_branch(rules, name, ref, history):
+            reasons.setdefault(snapshot.snapshot_id, reason)
+        for period, count in rules.calendar.items():
+            for snapshot, label in _newest_per_period(history, period, count):
+                reasons.setdefault(snapshot.snapshot_id, f"newest of {label} on branch {name}")
+    return reasons
+
+
+def _kept_of_branch(
+    rules: _Rules, name: str, ref: SnapshotRef, history: Sequence[Snapshot]
+) -> Iterator[tuple[Snapshot, str]]:
+    cutoff_ms, count = rules.of(ref)
+    for position, snapshot in enumerate(history):
+        if position < count:
+            yield snapshot, f"among the {count} newest snapshots of branch {name}"
+        elif snapshot.timestamp_ms >= cutoff_ms:  # R-022
+            yield snapshot, f"not older than {print_limit(cutoff_ms)} on branch {name}"
+        else:
+            return  # R-020: the first that is too old and beyond the count ends the walk
+
+
+def _newest_per_period(
+    history: Iterable[Snapshot], period: str, count: int
+) -> Iterator[tuple[Snapshot, str]]:
+    """The newest snapshot of each of the newest `count` days, weeks or months that have one."""
+    seen: dict[str, Snapshot] = {}
+    for snapshot in sorted(history, key=lambda item: -item.timestamp_ms):
+        seen.setdefault(_label(snapshot.timestamp_ms, period), snapshot)
+    for label, snapshot in list(seen.items())[:count]:
+        yield snapshot, label
+
+
+def _label(timestamp_ms: int, period: str) -> str:
+    moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    if period == "daily":
+        return moment.date().isoformat()
+    if period == "monthly":
+        return f"{moment:%Y-%m}"
+    year, week, _ = moment.isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def _in_branches(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set[int]:
+    """Return snapshots in the history of a branch."""
+    branches = (ref for ref in refs.values() if ref.type == "branch")
+    return {
+        item.snapshot_id
+        for ref in branches
+        for item in ancestors(metadata.snapshots_by_id, ref.snapshot_id)
+    }
+
+
+def _young_unreferenced(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
+    in_branches = _in_branches(rules.metadata, refs)
+    return {
+        item.snapshot_id: f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
+        for item in rules.metadata.snapshots
+        if item.snapshot_id not in in_branches and item.timestamp_ms >= rules.cutoff_ms  # R-023
+    }
+
+
+def _decision(snapshot: Snapshot, reasons: Mapping[int, str], in_branches: set[int]) -> Decision:
+    kept = reasons.get(snapshot.snapshot_id)
+    if kept is not None:
+        reason = kept
+    elif snapshot.snapshot_id not in in_branches:
+        reason = "in no branch, under no tag"
+    else:
+        reason = "past age and count to keep"
+    return Decision(snapshot.snapshot_id, snapshot.timestamp_ms, kept is not None, reason)
+
+
+def _by_id(metadata: TableMetadata, ids: Sequence[int]) -> Retention:
+    heads = {ref.snapshot_id: (name, ref.type) for name, ref in metadata.refs.items()}
+    for snapshot_id in ids:
+        if snapshot_id in heads:  # R-028
+            name, kind = heads[snapshot_id]
+            raise Refused(
+                f"snapshot {snapshot_id} is the head of {kind} {name}",
+                hint=f"drop or move {kind} {name} first",
+                id="snapshot-referenced",
+            )
+    wanted = set(ids)
+    return Retention(
+        tuple(
+            Decision(item.snapshot_id, item.timestamp_ms, kept=False, reason="named")
+            if item.snapshot_id in wanted
+            else Decision(item.snapshot_id, item.timestamp_ms, kept=True, reason="not named")
+            for item in metadata.snapshots
+        ),
+        (),
+    )

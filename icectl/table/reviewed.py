@@ -1,0 +1,112 @@
+"""What a plan that somebody has reviewed lets a run do: the run's own plan is held to it, pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from icectl.table.retention import Decision, RemovedRef, Retention
+
+DELETE_FILE = "delete-file"
+REMOVE_DELETE_FILE = "remove-delete-file"
+REWRITE_FILE = "rewrite-file"
+REWRITE_MANIFEST = "rewrite-manifest"
+EXPIRE_SNAPSHOT = "expire-snapshot"
+REMOVE_REF = "remove-ref"
+REMOVE_SCHEMA = "remove-schema"
+REMOVE_SPEC = "remove-spec"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedAct:
+    """One change that a plan names: what is done, and to what; in `to` what else must be so."""
+
+    kind: str
+    subject: str
+    to: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The changes that were reviewed: a run does no others."""
+
+    acts: frozenset[ReviewedAct]
+
+    def subjects(self, kind: str) -> frozenset[str]:
+        """Return what all changes of a kind are done to."""
+        return frozenset(act.subject for act in self.acts if act.kind == kind)
+
+    @property
+    def retention(self) -> Retention:
+        """The snapshots and refs that may go, as a decision that a newer one is held to."""
+        expired = (
+            Decision(int(text), 0, kept=False, reason="") for text in self.subjects(EXPIRE_SNAPSHOT)
+        )
+        refs = (
+            RemovedRef(act.subject, int(act.to), "") for act in self.acts if act.kind == REMOVE_REF
+        )
+        return Retention(tuple(expired), tuple(refs))
+
+
+def acts_of(command: str, result: Mapping[str, Any]) -> frozenset[ReviewedAct]:
+    """Return every change that the result of a plan of a command names."""
+    return frozenset(_ACTS[command](result))
+
+
+def listed_file(size_bytes: int, modified: str | None) -> str:
+    """What must be so of a file of a listing: another one in its place is not what was reviewed."""
+    return f"{size_bytes} bytes of {modified}"
+
+
+def _of_expiry(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    yield from (ReviewedAct(EXPIRE_SNAPSHOT, item["snapshot_id"]) for item in result["expired"])
+    for ref in result["refs_removed"]:
+        yield ReviewedAct(REMOVE_REF, ref["name"], ref["snapshot_id"])
+    yield from (ReviewedAct(REMOVE_SCHEMA, str(id_)) for id_ in result["schemas_removed"])
+    yield from (ReviewedAct(REMOVE_SPEC, str(id_)) for id_ in result["specs_removed"])
+    yield from (ReviewedAct(DELETE_FILE, file["path"]) for file in result["files"])
+
+
+def _of_manifests(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    for path in result["manifests_rewritten"]:
+        yield ReviewedAct(REWRITE_MANIFEST, path, result["branch"])
+
+
+def _of_compaction(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    for group in result["groups"]:
+        for file in group["files"]:
+            yield ReviewedAct(REWRITE_FILE, file["path"], result["branch"])
+    for path in result["dangling_delete_files"]:
+        yield ReviewedAct(REMOVE_DELETE_FILE, path, result["branch"])
+
+
+def _of_orphans(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    for file in (*result["orphans"], *result["outside"]):
+        yield ReviewedAct(
+            DELETE_FILE, file["path"], listed_file(file["size_bytes"], file["modified"])
+        )
+
+
+def _of_upgrade(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    yield from (ReviewedAct(item["step"], item["detail"]) for item in result["steps"])
+
+
+def _of_repair(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    target = str(result["to_snapshot"])
+    for item in result["repairs"]:
+        yield ReviewedAct(item["kind"], f"{item['subject']}: {item['what']}", target)
+
+
+_ACTS = {
+    "expire-snapshots": _of_expiry,
+    "rewrite-manifests": _of_manifests,
+    "compact": _of_compaction,
+    "remove-orphans": _of_orphans,
+    "migrate-v1-v2": _of_upgrade,
+    "upgrade-to-v4": _of_upgrade,
+    "repair": _of_repair,
+}
+PLANNED = frozenset(_ACTS)
+"""The commands whose plans can be kept and applied."""

@@ -1,0 +1,212 @@
+"""Bins of data files as tasks, with the deletes that apply to each file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from icectl.checks.searches.row_risks import live_twice
+from icectl.entries.deletes.by_file import Applied, DeleteIndex
+from icectl.entries.rows import Entries, by_row, take
+from icectl.errors import CorruptTable
+from icectl.format.manifest import FileFormat
+from icectl.format.rules import RULES
+from icectl.table.output_sizes import Sizes
+from icectl.table.rewrite_task import (
+    DeleteFile,
+    InputFile,
+    MergeDeletesTask,
+    RewriteTask,
+    TaskVector,
+    even_splits,
+)
+
+LOADED_COLUMNS = frozenset(
+    {
+        "content", "status", "location", "file_format", "spec_id", "partition_key", "record_count",
+        "file_size_in_bytes", "snapshot_id", "sequence_number", "file_sequence_number",
+        "first_row_id", "sort_order_id", "referenced_data_file", "content_offset",
+        "content_size_in_bytes", "split_offsets", "equality_ids", "key_metadata",
+    }
+)  # fmt: skip
+"""What a compaction is planned by, metrics aside."""
+
+_INPUT = (
+    "location", "file_format", "file_size_in_bytes", "record_count", "spec_id", "partition_key",
+    "sequence_number", "first_row_id",
+)  # fmt: skip
+_DELETE = (
+    "location", "file_format", "file_size_in_bytes", "record_count", "sequence_number", "spec_id",
+    "partition_key", "equality_ids", "referenced_data_file",
+)  # fmt: skip
+_VECTOR = (
+    "location", "content_offset", "content_size_in_bytes", "record_count", "sequence_number",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Rows of the data files that one task reads; `split` where it reads part of a single one."""
+
+    files: tuple[int, ...]
+    split: tuple[int, int] | None
+    expected_bytes: int
+
+
+def split_bins(data: Entries, row: int, live_bytes: int, sizes: Sizes) -> tuple[Bin, ...]:
+    """Cut a large file into bins of about equal parts, at the offsets that its entry names.
+
+    A Parquet file without such offsets is cut by bytes; another one is one bin, whose task writes
+    several files.
+    """
+    ((file_format, size, offsets),) = by_row(
+        take(data, [row]), "file_format", "file_size_in_bytes", "split_offsets"
+    )
+    count = sizes.parts(live_bytes)
+    if file_format != FileFormat.PARQUET:
+        return (Bin((row,), None, live_bytes),)
+    if not _are_splits(offsets, size):
+        shares = even_splits(live_bytes, count)
+        return tuple(
+            Bin((row,), split, stop - start)
+            for split, (start, stop) in zip(even_splits(size, count), shares, strict=True)
+        )
+    stored = size - offsets[0]
+    starts: dict[int, int] = {}
+    for start, stop in zip(offsets, [*offsets[1:], size], strict=True):
+        middle = (start + stop) / 2 - offsets[0]
+        starts.setdefault(min(count - 1, int(middle * count / stored)), start)
+    # From the first byte to the last, so that no row group is left out whatever offsets say.
+    bounds = [0, *list(starts.values())[1:], size]
+    if len(bounds) == 2:
+        return (Bin((row,), None, live_bytes),)
+    return tuple(
+        Bin((row,), (start, stop), live_bytes * (stop - max(start, offsets[0])) // stored)
+        for start, stop in pairwise(bounds)
+    )
+
+
+def _are_splits(offsets: list[int] | None, size: int) -> bool:
+    """Return whether offsets say where parts of a file begin (R-067)."""
+    if not offsets or None in offsets:
+        return False
+    return all(low < high for low, high in pairwise([0, *offsets, size]))  # R-067
+
+
+def check_once(data: Entries, rows: Sequence[int]) -> None:
+    """Refuse to rewrite data files that are live twice: both would go, and one come.
+
+    Raises: CorruptTable R-066.
+    """
+    again = live_twice(data, rows) if rows else 0
+    if again:
+        message = f"{again:,} of the data files to rewrite are live more than once"
+        raise CorruptTable(message, rule="R-066", hint=RULES["R-066"].fix)  # R-066
+
+
+class TaskMaker:
+    """A maker of tasks of the chosen data files of a snapshot; its columns are read once.
+
+    `index` is of `data` and `deletes`, row by row.
+    """
+
+    def __init__(
+        self, data: Entries, deletes: Entries, index: DeleteIndex, chosen: Sequence[int]
+    ) -> None:
+        self._deletes = deletes
+        self._index = index
+        of_inputs = Entries(data.table.select(list(_INPUT)))
+        self._values = dict(zip(chosen, by_row(take(of_inputs, chosen), *_INPUT), strict=True))
+
+    def rewrite(self, bin_: Bin, blank: RewriteTask) -> RewriteTask:
+        """Return the task of a bin, all else as `blank` has it."""
+        inputs, delete_files = self.inputs(bin_.files, bin_.split)
+        return replace(
+            blank, inputs=inputs, delete_files=delete_files, expected_bytes=bin_.expected_bytes
+        )
+
+    def row_count(self, rows: Sequence[int]) -> int:
+        """Return the rows that some of the chosen data files have."""
+        place = _INPUT.index("record_count")
+        return sum(self._values[row][place] for row in rows)
+
+    def merge(self, rows: Sequence[int], blank: MergeDeletesTask) -> MergeDeletesTask:
+        """Return the task that merges what deletes rows of data files by position, else as `blank`.
+
+        It names no equality deletes: what it names is replaced.
+        """
+        inputs, delete_files = self.inputs(rows, None)
+        kept = sorted({place for file in inputs for place in file.position_deletes})
+        places = {place: new for new, place in enumerate(kept)}
+        by_position = tuple(
+            replace(
+                file,
+                position_deletes=tuple(places[one] for one in file.position_deletes),
+                equality_deletes=(),
+            )
+            for file in inputs
+        )
+        deletes = tuple(delete_files[place] for place in kept)
+        return replace(blank, inputs=by_position, delete_files=deletes)
+
+    def inputs(
+        self, rows: Sequence[int], split: tuple[int, int] | None
+    ) -> tuple[tuple[InputFile, ...], tuple[DeleteFile, ...]]:
+        """Data files with the deletes that apply, and those of them that are files, each once."""
+        of_files = [self._index.of(row) for row in rows]
+        files = sorted(
+            {row for one in of_files for row in (*one.position_deletes, *one.equality_deletes)}
+        )
+        places = {row: place for place, row in enumerate(files)}
+        vectors = self._vectors([row for one in of_files for row in one.vectors])
+        delete_files = tuple(map(_delete_file, self._rows(files, _DELETE)))
+        return tuple(
+            self._input(row, found, split, places, vectors)
+            for row, found in zip(rows, of_files, strict=True)
+        ), delete_files
+
+    def _input(
+        self,
+        row: int,
+        found: Applied,
+        split: tuple[int, int] | None,
+        places: Mapping[int, int],
+        vectors: Mapping[int, TaskVector],
+    ) -> InputFile:
+        location, file_format, size, records, spec_id, key, sequence, row_id = self._values[row]
+        return InputFile(
+            location,
+            FileFormat(file_format),
+            size,
+            records,
+            spec_id,
+            key,
+            sequence,
+            row_id,
+            split=split,
+            vector=vectors[found.vectors[0]] if found.vectors else None,
+            position_deletes=tuple(places[at] for at in found.position_deletes),
+            equality_deletes=tuple(places[at] for at in found.equality_deletes),
+        )
+
+    def _vectors(self, rows: Sequence[int]) -> Mapping[int, TaskVector]:
+        values = self._rows(rows, _VECTOR)
+        return {row: TaskVector(*one) for row, one in zip(rows, values, strict=True)}
+
+    def _rows(self, rows: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        return by_row(take(self._deletes, rows), *columns) if rows else iter(())
+
+
+def _delete_file(values: Sequence[Any]) -> DeleteFile:
+    location, file_format, size, records, sequence, spec_id, key, ids, named = values
+    return DeleteFile(
+        location,
+        FileFormat(file_format),
+        size,
+        records,
+        sequence,
+        spec_id,
+        key,
+        tuple(ids or ()),
+        named,
+    )

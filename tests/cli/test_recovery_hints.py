@@ -1,0 +1,203 @@
+"""Hints of what is whole: a metadata file, a snapshot, and the command with the table named."""
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import pytest
+
+from icectl.cli import session
+from icectl.format.rule import RESTORE
+from icectl.storage.local.store import LocalStore
+from icectl.table import recovery_hint
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.cli.conftest import Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import WrappedStore
+
+COMPACT = ["--rewrite-all", "--engine", "local", "--yes"]
+
+
+@pytest.fixture
+def run(prepared: Callable[..., Run]) -> Run:
+    return prepared("inspect", FixedEnv(START_MS + 10**11))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    made = TableBuilder(tmp_path / "t")
+    for start in range(0, 12, 4):
+        made.append(range(start, start + 4))
+    return made
+
+
+def newest_manifest(table: TableBuilder) -> Path:
+    return max(Path(table.location, "metadata").glob("*-m0.avro"))
+
+
+def whole_snapshot(table: TableBuilder) -> str:
+    """What is said of the snapshot before the current one, a day into the builder's clock."""
+    before = table.metadata.snapshots[-2]
+    return (
+        f"the newest whole snapshot of branch main is {before.snapshot_id}, of "
+        "{instant}: "
+        f"`icectl repair {table.location} --to-snapshot {before.snapshot_id}` goes back to it"
+    )
+
+
+def is_told(told: str, expected: str) -> bool:
+    start, end = expected.split("{instant}")
+    at = told.find(start)
+    return at >= 0 and end in told[at:]
+
+
+def test_a_truncated_manifest_names_the_newest_whole_snapshot(
+    table: TableBuilder, run: Run
+) -> None:
+    broken = newest_manifest(table)
+    broken.write_bytes(broken.read_bytes()[:100])
+    ended = run(table.location, *COMPACT, command="compact")
+    assert ended.code == 15
+    assert is_told(ended.err, f"hint: {whole_snapshot(table)}\n")
+    assert "rewrite-manifests" not in ended.err
+
+
+def test_a_missing_manifest_list_names_the_newest_whole_snapshot(
+    table: TableBuilder, run: Run
+) -> None:
+    current = table.metadata.current_snapshot
+    assert current is not None
+    Path(current.manifest_list or "").unlink()
+    ended = run(table.location, "--yes", command="rewrite-manifests")
+    assert ended.code == 15
+    assert is_told(ended.err, f"; else {whole_snapshot(table)}\n")
+
+
+def test_where_no_snapshot_is_whole_that_is_told(table: TableBuilder, run: Run) -> None:
+    for manifest in Path(table.location, "metadata").glob("*-m0.avro"):
+        manifest.write_bytes(b"")
+    ended = run(table.location, *COMPACT, command="compact")
+    assert ended.err.endswith(
+        "hint: no snapshot of branch main is whole: "
+        f"`icectl repair {table.location} --dry-run` tells what can be rebuilt\n"
+    )
+
+
+def test_validate_names_the_newest_snapshot_whole_at_its_level(
+    table: TableBuilder, run: Run
+) -> None:
+    newest = max(Path(table.location, "data").rglob("*.parquet"), key=lambda one: one.name)
+    newest.unlink()
+    ended = run(table.location, "--level", "files", "--json", command="validate")
+    assert ended.code == 4
+    (found,) = [
+        one for one in checked_document(ended)["result"]["findings"] if one["severity"] == "error"
+    ]
+    assert found["rule"] == "R-034"
+    assert is_told(found["hint"], whole_snapshot(table))
+
+
+@pytest.mark.parametrize("level", ["footers", "data"])
+def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(
+    table: TableBuilder, run: Run, level: str
+) -> None:
+    def hint() -> str:
+        """Tell what is to be done about a file that has no footer any more."""
+        ended = run(table.location, "--level", level, "--json", command="validate")
+        found = checked_document(ended)["result"]["findings"]
+        return str(next(one["hint"] for one in found if one["rule"] == "R-099"))
+
+    oldest, *_, newest = sorted(Path(table.location, "data").rglob("*.parquet"))
+    newest.write_bytes(bytes(newest.stat().st_size))
+    assert is_told(hint(), whole_snapshot(table))
+    words = ("--to-snapshot", "whole", "--level", "footers", "--yes")
+    assert run(table.location, *words, "--dry-run", command="repair").code == 0
+    oldest.write_bytes(bytes(oldest.stat().st_size))
+    assert hint() == RESTORE
+    assert run(table.location, *words, command="repair").code == 5
+
+
+@pytest.mark.parametrize("command", ["inspect", "validate", "compact"])
+def test_a_truncated_metadata_file_names_the_whole_one_before_it(
+    table: TableBuilder, run: Run, command: str
+) -> None:
+    files = sorted(
+        Path(table.location, "metadata").glob("v*.metadata.json"),
+        key=lambda one: int(one.name[1:].split(".")[0]),
+    )
+    files[-1].write_text(files[-1].read_text()[:500])
+    files[-2].write_text("{}")
+    ended = run(table.location, *(COMPACT if command == "compact" else []), command=command)
+    assert ended.code == 15
+    assert ended.err.endswith(
+        f"hint: the newest whole metadata file before {files[-1].name} is `{files[-3]}`: "
+        f"`icectl inspect {files[-3]}` shows it, and `icectl repair {table.location}` goes back "
+        "to it where that is safe\n"
+    )
+    assert run(str(files[-3])).code == 0
+
+
+def test_repair_is_no_way_out_of_metadata_that_say_something_wrong(
+    table: TableBuilder, run: Run
+) -> None:
+    """It goes back only from what is cut off: these may be right for others."""
+    newest = Path(table.metadata_location)
+    newest.write_text(newest.read_text().replace('"last-column-id"', '"last-id"'))
+    ended = run(table.location, "--yes", command="repair")
+    assert ended.code == 15
+    assert "v3.metadata.json` shows it, and the engine that wrote v4.metadata.json" in ended.err
+    assert "icectl repair" not in ended.err
+
+
+def test_commands_of_hints_name_the_table(table: TableBuilder, run: Run) -> None:
+    ended = run(table.location, "files", "--snapshot", "5")
+    assert ended.err.endswith(f"hint: `icectl inspect {table.location} snapshots` lists them\n")
+
+
+def test_what_goes_wrong_in_looking_is_not_told(
+    table: TableBuilder, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest_manifest(table).write_bytes(b"")
+    monkeypatch.setattr(recovery_hint, "WholeSnapshots", None)
+    ended = run(table.location, *COMPACT, command="compact")
+    assert ended.code == 15
+    assert ended.err.count("hint: ") == 1
+    assert "Traceback" not in ended.err
+
+
+class StuckStore(WrappedStore):
+    """Does not answer a second time for one file, until it is let go."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(LocalStore())
+        self.location = location
+        self.times = 0
+        self.let_go = Event()
+
+    def read(self, location: str) -> bytes:
+        if location == self.location:
+            self.times += 1
+            if self.times > 1:
+                self.let_go.wait(60)
+        return super().read(location)
+
+
+def test_a_store_that_does_not_answer_holds_up_no_run_that_has_failed(
+    table: TableBuilder, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = newest_manifest(table)
+    broken.write_bytes(b"")
+    stuck = StuckStore(str(broken))
+    monkeypatch.setattr(session, "open_store", lambda *_: stuck)
+    monkeypatch.setattr(recovery_hint, "_MOST_SECONDS", 0.2)
+    began = monotonic()
+    try:
+        ended = run(table.location, *COMPACT, command="compact")
+    finally:
+        stuck.let_go.set()
+    assert monotonic() - began < 20
+    assert stuck.times == 2
+    assert ended.code == 15
+    assert "hint: " in ended.err
+    assert "--to-snapshot" not in ended.err

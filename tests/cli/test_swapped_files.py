@@ -1,0 +1,149 @@
+"""A file of the table under the name of another: it is named, nothing builds on it, and no hint
+leads to where the damage stays."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.env import Env
+from tests.builders.broken import Broken, read_records
+from tests.builders.lost_lists import grown, tell
+from tests.builders.rows import current_metadata, head, read_metadata, read_rows
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.cli.conftest import Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+CHANGING = (
+    ("compact", "--engine", "local", "--rewrite-all", "--yes"),
+    ("rewrite-manifests", "--yes"),
+    ("expire-snapshots", "--older-than", "0s", "--yes"),
+    ("remove-orphans", "--older-than", "0s", "--allow-recent", "--max-fraction", "1", "--yes"),
+)
+
+
+@pytest.fixture
+def run(prepared: Callable[[str, Env], Run]) -> Run:
+    """Run a command, a year after the builder's tables begin."""
+    env = FixedEnv(START_MS + 365 * 86_400_000, uuids=5_000, snapshot_ids=5_000)
+    return prepared("validate", env)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "t", partitioning="identity")
+    for start in (0, 15, 30):
+        built.append(range(start, start + 15))
+    built.delete_rows([1, 2, 16])
+    return built
+
+
+def rows(directory: Path) -> Any:
+    return read_rows(read_metadata(current_metadata(directory)))
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def errors(run: Run, directory: Path) -> list[dict[str, str]]:
+    ended = run(str(directory), "--json")
+    assert ended.code == 4
+    found = checked_document(ended)["result"]["findings"]
+    return [one for one in found if one["severity"] == "error"]
+
+
+def check_refused(run: Run, directory: Path) -> None:
+    before = contents(directory)
+    for command, *words in CHANGING:
+        ended = run(str(directory), *words, command=command)
+        assert (command, ended.code) == (command, 15)
+    assert contents(directory) == before
+
+
+def check_hints(found: list[dict[str, str]]) -> None:
+    for one in found:
+        assert not {"rewrite-manifests", "compact"} & set(one["hint"].replace("`", " ").split())
+
+
+def test_r054_an_older_list_under_the_name_of_the_newest(run: Run, table: TableBuilder) -> None:
+    newest, older = (Path(one.manifest_list or "") for one in table.metadata.snapshots[:1:-1])
+    newest.write_bytes(older.read_bytes())
+    found = errors(run, table.directory)
+    assert [(one["rule"], one["subject"]) for one in found] == [("R-054", str(newest))]
+    assert found[0]["message"].startswith("it is not the list of snapshot ")
+    check_hints(found)
+    check_refused(run, table.directory)
+    before = contents(table.directory)
+    assert run(str(table.directory), "--yes", command="repair").code == 5
+    assert run(str(table.directory), "--dry-run", command="repair").code == 5
+    assert contents(table.directory) == before
+
+
+def test_r054_a_list_that_is_another_s_is_made_anew_where_it_is_proved(
+    run: Run, tmp_path: Path
+) -> None:
+    table = grown(tmp_path / "t", 2)
+    table.append(range(60, 70))
+    tell(table.directory)
+    before = rows(table.directory)
+    newest, older = (Path(one.manifest_list or "") for one in table.metadata.snapshots[:-3:-1])
+    newest.write_bytes(older.read_bytes())
+    ended = run(str(table.directory), "--yes", "--json", command="repair")
+    assert ended.code == 0, ended.out
+    assert rows(table.directory) == before
+    assert head(table.directory)["snapshot-id"] != table.metadata.current_snapshot_id
+
+
+@pytest.mark.parametrize("over", [0, -1])
+def test_r064_a_manifest_under_the_name_of_another(
+    run: Run, table: TableBuilder, over: int
+) -> None:
+    manifests = Broken(table.directory).manifests(0)
+    paths = [Path(one["manifest_path"]) for one in manifests]
+    paths[over].write_bytes(paths[1].read_bytes())
+    found = errors(run, table.directory)
+    (own,) = (one for one in found if one["subject"] == str(paths[over]))
+    assert own["rule"] == "R-064"
+    assert own["message"].startswith("it is not the manifest that the list describes: ")
+    check_hints(found)
+    check_refused(run, table.directory)
+    ended = run(str(table.directory), "--yes", "--json", command="repair")
+    assert ended.code == 5
+    assert len(read_records(paths[over])) == len(read_records(paths[1]))
+
+
+def test_r024_an_older_metadata_file_under_the_newest_name(run: Run, table: TableBuilder) -> None:
+    newest = current_metadata(table.directory)
+    folder = newest.parent
+    before = read_rows(read_metadata(folder / "v4.metadata.json"))
+    assert newest.name == "v5.metadata.json"
+    newest.write_bytes((folder / "v3.metadata.json").read_bytes())
+    os.utime(newest, (START_MS / 1000, START_MS / 1000))
+    found = errors(run, table.directory)
+    assert [(one["rule"], one["subject"]) for one in found] == [("R-024", str(newest))]
+    assert "its log ends with v2.metadata.json" in found[0]["message"]
+    check_refused(run, table.directory)
+    planned = run(str(table.directory), "--dry-run", "--json", command="repair")
+    kinds = [one["kind"] for one in checked_document(planned)["result"]["repairs"]]
+    assert (planned.code, kinds[0]) == (0, "metadata-file")
+    assert run(str(table.directory), "--yes", command="repair").code == 0
+    assert current_metadata(table.directory).name == "v4.metadata.json"
+    assert rows(table.directory) == before
+
+
+def test_what_a_plan_leaves_is_told_before_and_after_it_ran(run: Run, table: TableBuilder) -> None:
+    broken = Broken(table.directory)
+    broken.edit_head_list(lambda listed: listed[-1].update({"manifest_length": 5}))
+    lost = Path(broken.entries(0)[0]["data_file"]["file_path"])
+    lost.unlink()
+    planned = run(str(table.directory), "--dry-run", "--json", command="repair")
+    result = checked_document(planned)["result"]
+    assert [one["kind"] for one in result["repairs"]] == ["list-row"]
+    assert [one["rule"] for one in result["left"]] == ["R-034"]
+    assert planned.code == 4
+    ended = run(str(table.directory), "--yes", command="repair")
+    assert ended.code == 3
+    assert "no errors are left" not in ended.out

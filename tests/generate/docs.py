@@ -1,0 +1,406 @@
+"""The manual, the completion scripts and the list of rules, printed from what the program has.
+
+`python -m tests.generate.docs` writes `man/`, `completions/` and
+`docs/rules.md`; `--check` only compares, and exits 1 where a file is not what would be written.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperArgument
+
+from icectl import __version__
+from icectl.cli.app import COMMANDS, load_command, parser_of
+from icectl.cli.env_vars import ENV_VARS
+from icectl.cli.help import GROUPS, ROOT_SUMMARY, choices, is_flag, is_in_group, option_row
+from icectl.cli.options import Command
+from icectl.cli.settings import CATALOG_TABLE, SETTINGS, STORAGE_TABLE, Setting
+from icectl.commands.maintain.policy_keys import KEYS, Key
+from icectl.errors import EXIT_CODES
+from icectl.format.rule import Rule
+from icectl.format.rules import RULES
+from tests.generate import completions
+
+_THRESHOLDS = frozenset(
+    {
+        "compact.small-files", "compact.delete-ratio", "compact.deletes-per-file",
+        "compact.dangling-deletes", "rewrite-manifests.manifests", "expire-snapshots.snapshots",
+        "expire-snapshots.reclaimable", "remove-orphans.metadata-files", "remove-orphans.every",
+    }
+)  # fmt: skip
+"""Keys that call for a step, from their value on."""
+
+_ORDER = """\
+A value comes from the first of these that has one: an option, an environment variable, the
+settings file, a property of the table, icectl itself. `--verbose` prints where each came from."""
+
+_UNITS = """\
+Durations are written `90s`, `15m`, `24h`, `7d` or `2w`; instants in ISO 8601, UTC where they say
+nothing else, or as a duration meaning that long ago; sizes `64MB` (millions of bytes) or `64MiB`
+(2^20)."""
+
+
+_CREDENTIALS = """\
+Credentials come from where the storage's own library looks for them (for S3 `AWS_PROFILE`,
+`AWS_ACCESS_KEY_ID` and the like), or from `--storage-option`."""
+
+
+def pages() -> Mapping[str, str]:
+    """Print every generated file, by its path in the repository."""
+    commands = [load_command(name) for name in COMMANDS]
+    completed = [_completed(command) for command in commands]
+    manual = {f"man/icectl-{command.name}.1": command_page(command) for command in commands}
+    return {
+        "man/icectl.1": root_page(),
+        **manual,
+        "man/icectl.toml.5": settings_page(),
+        "man/maintain.toml.5": policy_page(),
+        "completions/icectl.bash": completions.bash(completed),
+        "completions/_icectl": completions.zsh(completed),
+        "completions/icectl.fish": completions.fish(completed),
+        "completions/icectl.ps1": completions.powershell(completed),
+        "docs/rules.md": rules_page(),
+    }
+
+
+def parameters_of(command: Command) -> Sequence[Any]:
+    """List a command's arguments and options as its parser has them."""
+    parser = parser_of(command)
+    return parser.get_params(typer.Context(parser))
+
+
+def _completed(command: Command) -> completions.CompletedCommand:
+    parameters = parameters_of(command)
+    arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
+    return completions.CompletedCommand(
+        name=command.name,
+        summary=COMMANDS[command.name],
+        options=[
+            completions.CompletedOption(
+                names=option.opts,
+                help=option.help or "",
+                metavar=None if is_flag(option) else f"{option.metavar}",
+                choices=choices(command, option),
+                repeatable=bool(option.multiple or option.count),
+            )
+            for option in parameters
+            if any(is_in_group(option, group) for group in GROUPS)
+        ],
+        second=choices(command, arguments[1]) if len(arguments) > 1 else (),
+    )
+
+
+def root_page() -> str:
+    """Print icectl(1)."""
+    lines = _head("icectl", 1, "inspect, validate and maintain Apache Iceberg tables")
+    lines += [".SH SYNOPSIS", r"\fBicectl\fR \fICOMMAND\fR \fITABLE\fR [\fIOPTIONS\fR]"]
+    lines += [".br", r"\fBicectl\fR \fB\-\-help\fR | \fB\-\-version\fR | \fB\-\-spark\-script\fR"]
+    lines += [".SH DESCRIPTION", roff(ROOT_SUMMARY), ".PP"]
+    lines.append(
+        roff(
+            "TABLE is a table directory (path or URI), one of its metadata files, or a name such as"
+            " CATALOG.NAMESPACE.TABLE in a catalog that icectl.toml(5) or PyIceberg's configuration"
+            " names. What holds a `/` is a location; parts of a name that hold a dot stand in"
+            " quotes or backticks."
+        )
+    )
+    lines += [".PP", roff(_UNITS)]
+    lines.append(".SH COMMANDS")
+    lines += _list((rf"\fBicectl\-{roff(name)}\fR(1)", text) for name, text in COMMANDS.items())
+    lines.append(".SH OPTIONS")
+    lines += _list(
+        [
+            (_bold("--version"), "print the version"),
+            (_bold("--spark-script"), "print the path of the script for spark-submit"),
+            (_bold("--help"), "print help"),
+        ]
+    )
+    lines.append(".PP")
+    lines.append(roff("All other options stand after the command; its page lists them."))
+    lines += _exit_status(EXIT_CODES)
+    lines += [".SH ENVIRONMENT", roff(_CREDENTIALS)]
+    lines += _list((_bold(name), text) for name, text in ENV_VARS.items())
+    lines += [".SH FILES", ".TP", _bold("~/.config/icectl/icectl.toml")]
+    lines.append(r"settings; see \fBicectl.toml\fR(5)")
+    pages = [f"icectl-{name}(1)" for name in COMMANDS]
+    return _page([*lines, *_see_also([*pages, "icectl.toml(5)", "maintain.toml(5)"])])
+
+
+def command_page(command: Command) -> str:
+    """Print the page of one command."""
+    parameters = parameters_of(command)
+    lines = _head(f"icectl-{command.name}", 1, COMMANDS[command.name])
+    arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
+    names = [
+        _italic(f"{entry.metavar}") if entry.required else f"[{_italic(f'{entry.metavar}')}]"
+        for entry in arguments
+    ]
+    synopsis = " ".join([_bold(f"icectl {command.name}"), *names, r"[\fIOPTIONS\fR]"])
+    lines += [".SH SYNOPSIS", synopsis, ".SH DESCRIPTION"]
+    for number, paragraph in enumerate(command.help.split("\n\n")):
+        lines += [".PP"] * (number > 0) + [roff(" ".join(paragraph.split()))]
+    lines.append(".SH ARGUMENTS")
+    lines += _list((_italic(f"{entry.metavar}"), entry.help or "") for entry in arguments)
+    lines.append(".SH OPTIONS")
+    for group in GROUPS:
+        rows = [option_row(entry) for entry in parameters if is_in_group(entry, group)]
+        if rows:
+            lines.append(f'.SS "{roff(group)}"')
+            lines += _list((_option(names), text) for names, text in rows)
+    lines += _exit_status({code: EXIT_CODES[code] for code in command.exit_codes})
+    lines.append(".SH EXAMPLES")
+    for example, purpose in command.examples:
+        lines += [".TP", roff(purpose), ".nf", _bold(example), ".fi"]
+    return _page([*lines, *_see_also(["icectl(1)", "icectl.toml(5)"])])
+
+
+def settings_page() -> str:
+    """Print icectl.toml(5)."""
+    lines = _head("icectl.toml", 5, "settings of icectl")
+    lines += [".SH DESCRIPTION", roff(_ORDER), ".PP"]
+    lines.append(
+        roff(
+            "The file is `$XDG_CONFIG_HOME/icectl/icectl.toml`, or `~/.config/icectl/icectl.toml`;"
+            " `--config` and `ICECTL_CONFIG` name another. An unknown key is an error."
+        )
+    )
+    sections: dict[str, list[Setting[Any]]] = {}
+    for setting in SETTINGS:
+        sections.setdefault(setting.key.rpartition(".")[0], []).append(setting)
+    for section, settings in sections.items():
+        lines.append(f'.SH "{roff(f"[{section}]" if section else "KEYS AT THE TOP")}"')
+        for setting in settings:
+            name = setting.key.rpartition(".")[2]
+            lines += [".TP", f"{_bold(name)} = {_italic(setting.metavar)}", roff(_about(setting))]
+    lines.append(f'.SH "[{roff(STORAGE_TABLE)}]"')
+    lines.append(
+        roff(
+            "Options for the storage, as `--storage-option` takes them. No secret may stand in the"
+            ' file: `key = "env:NAME"` takes the value from the environment variable NAME.'
+        )
+    )
+    lines.append(f'.SH "[{roff(f"{CATALOG_TABLE}.NAME")}]"')
+    lines += [roff(_CATALOGS), ".PP", roff(_CATALOG_SECRETS)]
+    lines += [".SH EXAMPLE", ".nf", *map(roff, _EXAMPLE.splitlines()), ".fi"]
+    return _page([*lines, *_see_also(["icectl(1)"])])
+
+
+def policy_page() -> str:
+    """Print maintain.toml(5)."""
+    lines = _head("maintain.toml", 5, "policy of icectl maintain")
+    lines += [".SH DESCRIPTION", roff(_POLICY), ".PP", roff(_POLICY_RULES), ".PP"]
+    lines += [roff(_POLICY_BOUNDS), ".PP", roff(_UNITS)]
+    for section, keys in _policy_sections().items():
+        lines.append(f'.SH "{roff(f"[{section}]" if section else "KEYS AT THE TOP")}"')
+        for key in sorted(keys, key=lambda one: one.name not in _THRESHOLDS):
+            name = key.name.rpartition(".")[2]
+            lines += [".TP", f"{_bold(name)} = {_italic(key.metavar)}", roff(_about_key(key))]
+    lines += [".SH EXAMPLE", ".nf", *map(roff, _POLICY_EXAMPLE.splitlines()), ".fi"]
+    return _page([*lines, *_see_also(["icectl-maintain(1)", "icectl.toml(5)"])])
+
+
+def _policy_sections() -> Mapping[str, Sequence[Key]]:
+    """Return keys by the table of the file that they stand in. Order: those at the top first."""
+    found: dict[str, list[Key]] = {}
+    for key in KEYS.values():
+        found.setdefault(key.section, []).append(key)
+    return found
+
+
+def _about_key(key: Key) -> str:
+    default = "" if key.default is None else f"; `{key.default}` where nothing says otherwise"
+    calls = f"calls for `{key.section}` from here on: " if key.name in _THRESHOLDS else ""
+    return f"{calls}{key.help}{default}."
+
+
+_POLICY = """\
+The file that `icectl maintain --policy` names says which steps are run on which tables, from which
+values on, and how. Keys at the top are for all tables. Each `[[rule]]` is for the tables whose
+name, or location, one of its `tables` stands for: in `prod.sales.*` and `/wh/*/*` a `*` stands for
+a part of one name, and `**` for any number of names."""
+
+_POLICY_RULES = """\
+Of one key the last rule counts that is for the table, the others not; keys that no rule has are
+those at the top, then those of the environment and icectl.toml(5), then icectl's own. An unknown
+key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the origin of
+each value. `master`, `remote` and `spark-conf` can start programs: they count only in a file that
+the caller or root owns and no one else may write, and never with `--untrusted-policy`."""
+
+_POLICY_BOUNDS = """\
+A table's own word counts where it says that less may go: `icectl.maintain.enabled=false`,
+`gc.enabled=false`, `history.expire.max-snapshot-age-ms`, `history.expire.min-snapshots-to-keep` and
+the retention of each branch and tag."""
+
+_POLICY_EXAMPLE = """\
+steps = ["compact", "rewrite-manifests", "expire-snapshots", "remove-orphans"]
+window = "22:00-06:00 Europe/Berlin"
+
+[budget]
+rewrite-bytes = "200GiB"
+time = "30m"
+
+[expire-snapshots]
+older-than = "7d"
+retain-last = 5
+
+[[rule]]
+tables = ["prod.events.*"]
+compact.target-file-size = "256MiB"
+compact.small-files = 50
+expire-snapshots.older-than = "2d"
+
+[[rule]]
+tables = ["prod.audit.**", "prod.*.*_raw"]
+steps = ["rewrite-manifests"]"""
+
+
+def rules_page() -> str:
+    """Print the rules of the format in Markdown, section by section of each kind."""
+    lines = ["<!-- generated by `python -m tests.generate.docs`; do not edit -->", _RULES_HEAD]
+    for prefix, title in _RULE_KINDS.items():
+        rules = [rule for id_, rule in RULES.items() if id_.startswith(prefix)]
+        lines += ["", f"## {title}"]
+        for section in dict.fromkeys(rule.section for rule in rules):
+            lines += ["", f"### {section}", "", _RULES_COLUMNS]
+            lines += [_rule_row(rule) for rule in rules if rule.section == section]
+    return _page(lines)
+
+
+def _rule_row(rule: Rule) -> str:
+    breach = f"{rule.severity}: {rule.fix}"
+    if rule.not_enforced is not None:
+        breach = f"not checked: {rule.not_enforced}"
+    return f"| {rule.id} | {rule.title} | {breach} |"
+
+
+_RULE_KINDS = {"R-": "Versions 1 to 3", "V4-": "Version 4, layout sfc-1"}
+
+_RULES_COLUMNS = "| rule | what holds | breach |\n| --- | --- | --- |"
+
+_RULES_HEAD = """\
+# The rules of the format
+
+`icectl validate` names these ids, and so does the code where it follows one. A rule with `R-` is
+of format versions 1 to 3, in sections of the format's specification; one with `V4-` is of layout
+`sfc-1` of the version 4 proposal. An id never changes its meaning. A breach is an error where rows
+would be wrong, unreadable or unsafe to maintain, a warning where it is harmless, an info where it
+is worth knowing; behind it stands the next step."""
+
+
+_CATALOGS = """\
+A catalog, by the properties that PyIceberg has for it: `type` (`rest`, `sql`, `hive` or `glue`;
+otherwise told from the `uri`), `uri`, `warehouse`, `s3.endpoint` and the like. Catalogs in
+PyIceberg's `.pyiceberg.yaml` (in the folder that `PYICEBERG_HOME` names, or the home directory; not
+in the working directory) and in `PYICEBERG_CATALOG__NAME__KEY` are known too. Of one key the first
+of these counts: `--catalog-option`, the environment, this file. PyIceberg's file adds nothing to a
+catalog that this file has."""
+
+_CATALOG_SECRETS = """\
+Tokens, secrets and passwords, those of a `uri` too, may not stand in this file: `key = "env:NAME"`
+takes the value from the environment variable NAME."""
+
+_EXAMPLE = """\
+concurrency = 16
+metrics-file = "/var/lib/node_exporter/icectl.prom"
+
+[expire-snapshots]
+older-than = "30d"
+retain-last = 20
+
+[storage-options]
+endpoint_url = "https://minio.example:9000"
+key = "env:MINIO_KEY"
+secret = "env:MINIO_SECRET"
+
+[catalog.prod]
+type = "rest"
+uri = "https://catalog.example/api"
+credential = "env:CATALOG_CREDENTIAL"
+warehouse = "prod"
+
+[catalog.local]
+uri = "sqlite:////var/lib/iceberg/catalog.db\""""
+
+
+def _about(setting: Setting[Any]) -> str:
+    built_in = setting.built_in
+    shown = str(built_in).lower() if isinstance(built_in, bool) else built_in
+    default = "" if built_in is None else f"; `{shown}` where nothing says otherwise"
+    return f"{setting.help}{default}. Environment: `{setting.variable}`."
+
+
+def _head(name: str, section: int, summary: str) -> list[str]:
+    title = roff(name.upper())
+    return [
+        r".\" generated by `python -m tests.generate.docs`; do not edit",
+        f'.TH "{title}" {section} "" "icectl {__version__}" "icectl manual"',
+        ".nh",
+        ".ad l",
+        ".SH NAME",
+        rf"{roff(name)} \- {roff(summary)}",
+    ]
+
+
+def _exit_status(codes: Mapping[int, str]) -> list[str]:
+    rows = ((_bold(str(code)), meaning) for code, meaning in codes.items())
+    return [".SH EXIT STATUS", *_list(rows)]
+
+
+def _see_also(names: Iterable[str]) -> list[str]:
+    linked = (_bold(name[:-3]) + name[-3:] for name in names)
+    return [".SH SEE ALSO", ", ".join(linked)]
+
+
+def _list(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, text in rows:
+        yield from (".TP", name, roff(text))
+
+
+def _option(names: str) -> str:
+    """Set an option's names bold and its value's name in italics."""
+    words = re.split(r"(?<=[a-z]) (?=[A-Z])", names.strip(), maxsplit=1)
+    value = f" {_italic(words[1])}" if len(words) > 1 else ""
+    return ", ".join(_bold(name) for name in words[0].split(", ")) + value
+
+
+def _bold(text: str) -> str:
+    return rf"\fB{roff(text)}\fR"
+
+
+def _italic(text: str) -> str:
+    return rf"\fI{roff(text)}\fR"
+
+
+def roff(text: str) -> str:
+    """Escape a text for troff, with what stands in backticks in bold."""
+    text = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq")
+    text = re.sub(r"`([^`]*)`", r"\\fB\1\\fR", text)
+    return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in text.split("\n"))
+
+
+def _page(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str], root: Path) -> int:
+    """Write the files below `root`, or compare them; return the exit code."""
+    stale = []
+    for name, text in pages().items():
+        file = root / name
+        if file.is_file() and file.read_text("utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+    for name in stale:
+        sys.stdout.write(f"{'stale' if '--check' in arguments else 'written'}: {name}\n")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path(__file__).parents[2]))

@@ -1,0 +1,157 @@
+"""What tells that a file is another than its manifest entry describes."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.checks.file_identity import (
+    MOST_COLUMNS,
+    StatedFile,
+    check_own_file,
+    is_outside,
+    stated_files,
+)
+from icectl.entries.rows import entries_from
+from icectl.errors import OtherFile
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.format import single_value
+from icectl.format.types import ListType, NestedField, PrimitiveType, Type
+from tests.builders.table_builder import TableBuilder
+
+LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
+ID, NAME = NestedField(1, "id", LONG, required=True), NestedField(2, "name", TEXT, required=False)
+
+
+def bounds(**values: int | str) -> dict[int, bytes]:
+    of = {"id": ID, "name": NAME}
+    return {of[name].id: single_value.encode(of[name].type, one) for name, one in values.items()}
+
+
+OWN = FileMetrics(
+    3,
+    column_sizes={1: 50, 2: 60},
+    value_counts={1: 3, 2: 3},
+    null_value_counts={1: 0, 2: 1},
+    lower_bounds=bounds(id=1, name="b"),
+    upper_bounds=bounds(id=9, name="d"),
+    exact_bounds=frozenset({1}),
+    split_offsets=(4, 90),
+)
+STATED = StatedFile(100, OWN, (ID, NAME))
+SIGNS: dict[str, dict[str, Any]] = {
+    "has 100 bytes": {"size_bytes": 101},
+    "begin at other bytes": {"split_offsets": (4, 91)},
+    "`name` has 60 bytes, not 61": {"column_sizes": {1: 50, 2: 61}},
+    "`id` has 3 values, not 4": {"value_counts": {1: 4, 2: 3}},
+    "`name` has 1 nulls, not 0": {"null_value_counts": {2: 0}},
+    "`id` are outside": {"lower_bounds": bounds(id=2, name="b")},
+    "`name` are outside": {
+        "lower_bounds": bounds(id=1, name="a"),
+        "upper_bounds": bounds(id=9, name="a"),
+    },
+}
+OF_BYTES = list(SIGNS)[:3]
+
+
+def stated(*signs: str, has_deletes: bool = False) -> StatedFile:
+    changes = {key: value for sign in signs for key, value in SIGNS[sign].items()}
+    size_bytes = changes.pop("size_bytes", 100)
+    return StatedFile(size_bytes, replace(OWN, **changes), (ID, NAME), has_deletes)
+
+
+def check(one: StatedFile, *signs: str, found: FileMetrics = OWN) -> None:
+    check_own_file("f", one, 100, found, signs)
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_r063_one_sign_is_a_mistake_and_two_are_another_file(sign: str) -> None:
+    check(STATED)
+    check(stated(sign))
+    with pytest.raises(OtherFile, match=f"f is not the file .*wrong part; .*{sign}") as raised:
+        check(stated(sign), "wrong part")
+    assert raised.value.rule == "R-063"
+    assert "restore it from a copy" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_of_delete_files_one_sign_is_enough_and_bytes_are_none(sign: str) -> None:
+    check(stated(has_deletes=True))
+    if sign in OF_BYTES:
+        check(stated(*OF_BYTES, has_deletes=True))
+    else:
+        with pytest.raises(OtherFile, match=sign):
+            check(stated(sign, has_deletes=True))
+
+
+def test_a_file_that_was_stored_anew_has_other_bytes_in_every_way() -> None:
+    check(stated(*OF_BYTES))
+
+
+def test_what_either_side_does_not_say_is_no_sign() -> None:
+    check(StatedFile(100, FileMetrics(3), (ID, NAME)), "one")
+    check(STATED, "one", found=FileMetrics(3))
+
+
+@pytest.mark.parametrize(
+    ("type_", "own", "found", "is_exact", "expected"),
+    [
+        (LONG, (1, 9), (1, 9), True, False),
+        (LONG, (0, 10), (1, 9), True, False),
+        (LONG, (2, 9), (1, 9), True, True),
+        (LONG, (1, 8), (1, 9), True, True),
+        (LONG, (1, 8), (1, 9), False, False),
+        (LONG, (2, 9), (1, 9), False, True),
+        (LONG, (1, 4), (5, 9), False, True),
+        (LONG, (6, 9), (1, 5), False, True),
+        (TEXT, ("abc", "x"), ("ab", "x"), False, False),
+        (TEXT, ("abc", "x"), ("aa", "x"), False, True),
+        (TEXT, ("a", "b"), ("a", "c"), False, False),
+        (TEXT, ("a", "b"), ("c", "d"), False, True),
+    ],
+)
+def test_bounds_exclude_values_only_where_that_is_sure(
+    type_: Type, own: tuple[object, object], found: tuple[object, object], *, is_exact: bool,
+    expected: bool,
+) -> None:  # fmt: skip
+    column = NestedField(7, "c", type_, required=False)
+    sides = [
+        FileMetrics(
+            3,
+            lower_bounds={7: single_value.encode(type_, low)},
+            upper_bounds={7: single_value.encode(type_, high)},
+            exact_bounds=frozenset({7} if is_exact else ()),
+        )
+        for low, high in (own, found)
+    ]
+    assert is_outside(column, *sides) is expected
+
+
+def test_bounds_that_cannot_be_read_exclude_nothing() -> None:
+    odd = replace(OWN, lower_bounds={1: b"odd"})
+    assert not is_outside(ID, odd, OWN)
+    uuid = NestedField(1, "u", PrimitiveType("uuid"), required=False)
+    own, other = (
+        FileMetrics(1, lower_bounds={1: one * 16}, upper_bounds={1: one * 16})
+        for one in (b"\x01", b"\x02")
+    )
+    assert not is_outside(uuid, own, other)
+
+
+def test_entries_state_the_first_plain_columns(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(1, 9))
+    (row,) = table.live()
+    nested = NestedField(90, "l", ListType(91, LONG, element_required=True), required=False)
+    many = [nested, *(NestedField(id_, f"c{id_}", LONG, required=False) for id_ in range(1, 40))]
+    ((location, found),) = stated_files(entries_from([row]), many)
+    assert location == row["location"]
+    assert (found.size_bytes, found.has_deletes) == (row["file_size_in_bytes"], False)
+    assert [one.id for one in found.columns] == list(range(1, MOST_COLUMNS + 1))
+    assert found.metrics.record_count == 8
+    assert found.metrics.lower_bounds == dict(row["lower_bounds"])
+    assert found.metrics.column_sizes == dict(row["column_sizes"])
+    assert found.metrics.split_offsets == tuple(row["split_offsets"])
+    ((_, fewer),) = stated_files(entries_from([row]), many[1:2])
+    assert set(fewer.metrics.upper_bounds) == {1}

@@ -1,0 +1,173 @@
+"""Manifest lists and manifests that are others of the table, and the mistakes of writers."""
+
+from typing import Any
+
+import pytest
+
+from icectl.checks.identity import check_own_list, check_own_manifest, doubtful_manifests
+from icectl.entries.rows import RawEntries
+from icectl.errors import OtherFile
+from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, ManifestHeader
+from icectl.format.single_value import encode
+from icectl.format.types import PrimitiveType
+from tests.builders.checked import header, manifest, snapshot, stored, table
+
+OWN = {"snapshot-id": "70", "sequence-number": "5"}
+TOTALS = {"total-data-files": "1", "total-delete-files": "0", "total-records": "10"}
+
+
+def is_other_list(
+    properties: dict[str, str],
+    *listed: ManifestFile,
+    summary: dict[str, str] | None = None,
+    snapshots: tuple[int, ...] = (60, 70),
+    version: int = 2,
+) -> bool:
+    """Whether a list is taken for that of another snapshot than 70."""
+    known = tuple(snapshot(version, snapshot_id=id_) for id_ in snapshots)
+    own = snapshot(version, summary=summary)
+    metadata = table(version, snapshots=known)
+    try:
+        check_own_list(metadata, own, properties, listed or (manifest(),))
+    except OtherFile as error:
+        return error.message.startswith("it is not the list of snapshot 70: ")
+    return False
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_other"),
+    [
+        (OWN, False),
+        ({}, False),
+        ({"snapshot-id": "70"}, False),
+        ({"snapshot-id": "60"}, True),
+        (OWN | {"snapshot-id": "60"}, True),
+        (OWN | {"snapshot-id": "61"}, False),  # a tool has rounded the ids in the metadata
+        ({"snapshot-id": "61", "sequence-number": "4"}, True),
+        (OWN | {"sequence-number": "4"}, False),
+        ({"sequence-number": "4"}, False),
+    ],
+)
+def test_a_list_is_told_by_its_header(properties: dict[str, str], is_other: bool) -> None:
+    assert is_other_list(properties) is is_other
+
+
+@pytest.mark.parametrize("name", sorted(TOTALS))
+@pytest.mark.parametrize("properties", [{"snapshot-id": "61"}, {"sequence-number": "4"}])
+def test_totals_that_differ_too_tell_of_another_list(name: str, properties: dict[str, str]) -> None:
+    assert not is_other_list(properties, summary=TOTALS)
+    assert is_other_list(properties, summary=TOTALS | {name: "7"})
+    assert not is_other_list(OWN, summary=TOTALS | {name: "7"})
+    unknown = manifest(added_files_count=None, added_rows_count=None)
+    told = name == "total-delete-files"
+    assert is_other_list(properties, unknown, summary=TOTALS | {name: "7"}) is told
+
+
+@pytest.mark.parametrize(
+    ("added", "by", "total", "is_other"),
+    [
+        ("1", 60, "7", True),
+        ("1", 60, "1", False),
+        ("1", 70, "7", False),
+        ("1", None, "7", False),
+        ("0", 60, "7", False),
+    ],
+)
+def test_a_list_without_a_header_is_told_by_what_its_snapshot_added(
+    added: str, by: int | None, total: str, is_other: bool
+) -> None:
+    summary = {"added-data-files": added, "total-data-files": total}
+    listed = manifest(added_snapshot_id=by)
+    assert is_other_list({}, listed, summary=summary) is is_other
+    deletes = {"added-delete-files": added, "total-data-files": total}
+    assert is_other_list({}, listed, summary=deletes) is is_other
+
+
+FILE: dict[str, Any] = {"status": 1, "record_count": 10}
+PARTITION = FieldSummary(
+    False, None, encode(PrimitiveType("string"), "a"), encode(PrimitiveType("string"), "b")
+)
+
+
+def found(
+    row: ManifestFile, rows: RawEntries, said: ManifestHeader | None = None, size: int = 1234
+) -> str | None:
+    """The rule by which a manifest is another one; None where it may be the one."""
+    metadata, own = table(), said or header()
+    try:
+        check_own_manifest(metadata, row, own, size, rows)
+    except OtherFile as error:
+        is_doubted = list(doubtful_manifests([row], [own], [size], rows, 0)) == [0]
+        return error.rule if is_doubted else "in no doubt"
+    return None
+
+
+def test_a_manifest_that_is_as_its_list_says_is_in_no_doubt() -> None:
+    rows = stored(FILE)
+    assert found(manifest(), rows) is None
+    assert list(doubtful_manifests([manifest()], [header()], [1234], rows, 0)) == []
+    unknown = manifest(added_files_count=None, added_rows_count=None, added_snapshot_id=None)
+    assert list(doubtful_manifests([unknown], [header()], [1234], rows, 0)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"manifest_length": 5},
+        {"added_files_count": 2, "added_rows_count": 9},
+        {"min_sequence_number": 6, "sequence_number": 6},
+    ],
+)
+def test_one_mistake_is_that_of_a_writer(changes: dict[str, Any]) -> None:
+    assert found(manifest(**changes), stored(FILE)) is None
+
+
+@pytest.mark.parametrize("name", ["added", "existing", "deleted"])
+@pytest.mark.parametrize("kind", ["files", "rows"])
+def test_a_length_and_a_count_tell_of_another_manifest(name: str, kind: str) -> None:
+    wrong = manifest(manifest_length=5, **{f"{name}_{kind}_count": 7})
+    assert found(wrong, stored(FILE)) == "R-051"
+
+
+def test_a_header_and_entries_of_the_other_content_tell_of_another_manifest() -> None:
+    listed = manifest(content=ManifestContent.DELETES)
+    assert found(listed, stored(FILE)) == "R-061"
+    assert found(listed, stored(FILE | {"content": 1})) is None  # the header alone
+    bare = header(metadata={})
+    assert found(listed, stored(FILE | {"content": 1}), bare) is None
+
+
+def test_a_spec_and_a_length_tell_of_another_manifest() -> None:
+    said = header(spec_id=0)
+    assert found(manifest(), stored(FILE), said) is None
+    assert found(manifest(), stored(FILE), said, size=9) == "R-061"
+    assert list(doubtful_manifests([manifest()], [said], [1234], stored(FILE), 0)) == [0]
+
+
+@pytest.mark.parametrize("status", [1, 2])
+def test_what_another_snapshot_added_or_removed_tells_of_another_manifest(status: int) -> None:
+    counts = {"added_files_count": None, "added_rows_count": None, "deleted_files_count": None,
+              "deleted_rows_count": None}  # fmt: skip
+    listed = manifest(**counts)
+    numbered = FILE | {"status": status, "sequence_number": 5}
+    assert found(listed, stored(numbered | {"snapshot_id": 60})) == "R-064"
+    assert found(listed, stored(numbered | {"snapshot_id": 60}, numbered)) is None
+    assert found(listed, stored(numbered | {"snapshot_id": None})) is None
+    old = numbered | {"status": 0, "snapshot_id": 60}
+    assert found(manifest(**counts, existing_files_count=None, existing_rows_count=None),
+                 stored(old)) is None  # fmt: skip
+    assert found(manifest(**counts, added_snapshot_id=None), stored(numbered)) is None
+
+
+def test_nothing_is_told_of_a_manifest_of_an_unknown_spec() -> None:
+    wrong = manifest(partition_spec_id=7, manifest_length=5, added_files_count=9)
+    assert found(wrong, stored(FILE)) is None
+
+
+def test_each_of_several_manifests_is_looked_at_by_itself() -> None:
+    rows = stored(FILE, FILE | {"manifest": 1}, FILE | {"manifest": 2}, FILE | {"manifest": 3})
+    right = manifest()
+    listed = [right, manifest(added_rows_count=9), right, manifest(added_snapshot_id=60)]
+    assert list(doubtful_manifests(listed, [header()] * 4, [1234] * 4, rows, 0)) == [1, 3]
+    later = stored(FILE | {"manifest": 5}, FILE | {"manifest": 6})
+    assert list(doubtful_manifests([right, right], [header()] * 2, [1234, 9], later, 5)) == [1]

@@ -1,0 +1,220 @@
+"""The console: streams, colour, questions, control characters, and progress."""
+
+import io
+import time
+
+import pytest
+
+from icectl.cli import progress_bar as live
+from icectl.cli.console import Console, ConsoleOptions
+from icectl.env import SystemEnv
+from icectl.errors import Refused, UsageError
+from tests.stores.fixed_env import FixedEnv
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def make(
+    *, terminal: bool = False, answer: str = "", real_clock: bool = False, **options: object
+) -> tuple[Console, io.StringIO, io.StringIO]:
+    stream = Terminal if terminal else io.StringIO
+    out, err = stream(), stream()
+    env = SystemEnv() if real_clock else FixedEnv()
+    console = Console(out, err, stream(answer), env, ConsoleOptions(**options))  # type: ignore[arg-type]
+    return console, out, err
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_style_paints_on_a_terminal_only() -> None:
+    console, out, _ = make(terminal=True)
+    console.print(f"a {console.style('x', 'bold', 'red')}")
+    assert out.getvalue() == "a \x1b[1;31mx\x1b[0m\n"
+    assert make()[0].style("x", "bold") == "x"
+    assert make(terminal=True, color="never")[0].style("x", "bold") == "x"
+
+
+def test_a_dumb_terminal_has_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert make(terminal=True)[0].style("x", "bold") == "x"
+
+
+def test_control_characters_of_names_are_shown_and_own_colors_pass() -> None:
+    console, out, _ = make(terminal=True)
+    console.print(console.style("t\x1b[2J\x1b[8m\x07\x9bm\r\n", "bold"))
+    assert out.getvalue() == "\x1b[1mt\\x1b[2J\\x1b[8m\\x07\\x9bm\\x0d\\n\x1b[0m\n"
+
+
+def test_width_is_that_of_the_terminal_and_none_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
+    assert make(terminal=True)[0].width == 72
+    assert make()[0].width is None
+    assert make()[0].prose_width == 100
+    assert make(terminal=True)[0].prose_width == 72
+
+
+@pytest.mark.parametrize(
+    ("answer", "meant"),
+    [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", False), ("yep\n", False)],
+)
+def test_only_yes_is_yes(answer: str, meant: bool) -> None:
+    console, out, err = make(terminal=True, answer=answer, color="never")
+    assert console.ask("expire 3 snapshots of /wh/t?") is meant
+    assert err.getvalue().rstrip("\n") == "expire 3 snapshots of /wh/t? [y/N] "
+    assert out.getvalue() == ""
+
+
+def test_ctrl_c_instead_of_an_answer_ends_the_line_of_the_question() -> None:
+    class Interrupted(Terminal):
+        def readline(self, _size: int = -1, /) -> str:
+            raise KeyboardInterrupt
+
+    err = Terminal()
+    console = Console(Terminal(), err, Interrupted(), FixedEnv(), ConsoleOptions(color="never"))
+    with pytest.raises(KeyboardInterrupt):
+        console.ask("sure?")
+    assert err.getvalue() == "sure? [y/N] \n"
+
+
+def test_nobody_is_asked_without_a_terminal_or_with_json() -> None:
+    for console, _, err in (make(answer="y\n"), make(terminal=True, answer="y\n", json=True)):
+        with pytest.raises(UsageError) as caught:
+            console.ask("sure?")
+        assert caught.value.hint == "`--yes` confirms beforehand, `--dry-run` shows the plan"
+        assert err.getvalue() == ""
+
+
+def test_verbosity_decides_what_is_said() -> None:
+    said = {}
+    for verbosity in (-1, 0, 1, 2):
+        console, out, err = make(verbosity=verbosity)
+        console.print("data")
+        console.say("report")
+        console.note("note")
+        console.detail("detail")
+        console.debug("debug")
+        console.warn("warning")
+        console.hint("hint")
+        said[verbosity] = (out.getvalue().split(), err.getvalue().split("\n")[:-1])
+    tail = ["warning: warning", "hint: hint"]
+    assert said == {
+        -1: (["data"], tail[:1]),
+        0: (["data", "report"], ["note", *tail]),
+        1: (["data", "report"], ["note", "detail", *tail]),
+        2: (["data", "report"], ["note", "detail", "debug", *tail]),
+    }
+
+
+def test_hidden_values_never_reach_stderr() -> None:
+    console, _, err = make()
+    console.hide("abc")
+    console.hide("abcdef")
+    console.hide("")
+    console.warn("got abcdef and abc")
+    console.error(Refused("no abc", hint="abcdef"))
+    assert err.getvalue() == "warning: got *** and ***\nerror: no ***\nhint: ***\n"
+    assert console.warnings == ("got *** and ***",)
+
+
+def test_a_closed_stderr_is_no_error() -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    console = Console(io.StringIO(), Closed(), io.StringIO(), FixedEnv(), ConsoleOptions())
+    console.warn("nobody listens")
+    assert console.warnings == ("nobody listens",)
+
+
+def wait_for(text: str, stream: io.StringIO) -> None:
+    for _ in range(200):
+        if text in stream.getvalue():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{text!r} never came: {stream.getvalue()!r}")
+
+
+def test_a_bar_shows_after_a_while_and_goes_for_other_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "_BAR_AFTER_SECONDS", 0.1)
+    monkeypatch.setattr(live, "_REFRESH_SECONDS", 0.02)
+    monkeypatch.setenv("COLUMNS", "80")
+    console, out, err = make(terminal=True, real_clock=True)
+    console.progress.phase("reading manifests", total=40)
+    console.progress.advance(10)
+    wait_for("reading manifests [#####...............] 10 of 40", err)
+    console.progress.advance(10)
+    wait_for("[##########..........] 20 of 40", err)
+    console.warn("a stale hint")
+    console.progress.phase("reading files", total=None, unit="bytes")
+    console.progress.advance(2048)
+    wait_for("reading files 2.0 KiB", err)
+    console.print("data")
+    ended = err.getvalue()
+    time.sleep(0.1)
+    assert err.getvalue() == ended
+    assert out.getvalue() == "data\n"
+
+
+def test_nothing_shows_for_what_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_REFRESH_SECONDS", 0.02)
+    console, _, err = make(terminal=True, real_clock=True)
+    console.progress.phase("reading manifests", total=2)
+    console.progress.advance(2)
+    time.sleep(0.1)
+    console.progress.stop()
+    assert err.getvalue() == ""
+
+
+@pytest.mark.parametrize("options", [{"progress": False}, {"verbosity": -1}])
+def test_progress_can_be_switched_off(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
+) -> None:
+    monkeypatch.setattr(live, "_LINE_EVERY_SECONDS", 0.01)
+    console, _, err = make(**options)  # type: ignore[arg-type]
+    console.progress.phase("reading manifests", total=2)
+    console.progress.advance(1)
+    time.sleep(0.1)
+    console.progress.stop()
+    assert err.getvalue() == ""
+
+
+def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_LINE_EVERY_SECONDS", 0.05)
+    console, _, err = make()
+    console.progress.phase("reading manifests", total=4)
+    console.progress.advance(1)
+    wait_for("progress: reading manifests, 1 of 4\n", err)
+    console.progress.phase("removing files")
+    wait_for("progress: removing files\n", err)
+    console.progress.stop()
+
+
+def test_the_time_left_goes_by_the_share_done() -> None:
+    phase = live._Phase("reading", total=100, unit="count", started_seconds=10.0, done=25)
+    assert phase.time_left(20.0) == "30s left"
+    assert phase.time_left(10.5) == ""
+    assert live._Phase("reading", None, "count", 0.0, 5).time_left(9.0) == ""
+
+
+def test_sentences_fit_a_terminal_and_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    text = "159 files of 372.8 KiB would become about 1 of 372.8 KiB"
+    console, out, _ = make(terminal=True)
+    console.say(text)
+    assert out.getvalue().splitlines() == [
+        "159 files of 372.8 KiB would", "  become about 1 of 372.8 KiB",
+    ]  # fmt: skip
+    console, out, _ = make()
+    console.say(text)
+    assert out.getvalue() == f"{text}\n"

@@ -1,0 +1,104 @@
+"""Documents: what JSON, CSV and the schemas say."""
+
+import json
+import math
+from typing import Any
+
+import jsonschema
+import pytest
+
+from icectl.cli import document as documents
+from icectl.cli.document import (
+    Outcome,
+    clean,
+    csv_text,
+    document,
+    document_schema,
+    failure,
+    id_text,
+    json_line,
+    json_text,
+)
+from icectl.errors import CommitUnknown, Refused, StorageError
+
+
+def silent(console: object) -> None:
+    """Render nothing."""
+
+
+def test_values_that_json_lacks_become_names_and_lists() -> None:
+    value = {1: (1, 2), "nan": math.nan, "up": math.inf, "down": -math.inf, "half": 0.5, "no": None}
+    assert clean(value) == {
+        "1": [1, 2],
+        "nan": "NaN",
+        "up": "Infinity",
+        "down": "-Infinity",
+        "half": 0.5,
+        "no": None,
+    }
+
+
+def test_snapshot_ids_are_text_because_doubles_round_them() -> None:
+    assert id_text(9007199254740993) == "9007199254740993"
+    assert id_text(None) is None
+
+
+def test_json_is_ascii_on_one_line_or_indented() -> None:
+    assert json_text({"name": "größe", "n": 1}) == '{"name": "gr\\u00f6\\u00dfe", "n": 1}'
+    assert json_text({"n": 1}, indent=2) == '{\n  "n": 1\n}'
+
+
+def test_a_row_is_one_line() -> None:
+    assert json_line({"a": math.nan, "b": (1,)}) == '{"a": "NaN", "b": [1]}'
+
+
+def test_csv_quotes_and_writes_nested_values_as_json() -> None:
+    rows: list[dict[str, Any]] = [
+        {"path": 'a,"b"', "count": 3, "live": True, "bounds": {"1": math.nan}, "ids": [1, 2]},
+        {"path": None, "count": 0, "live": False, "bounds": None},
+    ]
+    assert csv_text(["path", "count", "live", "bounds", "ids"], rows) == (
+        'path,count,live,bounds,ids\n"a,""b""",3,true,"{""1"": ""NaN""}","[1, 2]"\n,0,false,,\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(Refused("r"), "refused"), (CommitUnknown("u"), "unknown"), (StorageError("s"), "failed")],
+)
+def test_failures_have_a_status_by_exit_code(error: Refused, status: str) -> None:
+    built = failure(error, error.exit_code, "inspect")
+    assert built["status"] == status
+    assert built["error"]["exit"] == error.exit_code
+
+
+def test_the_schema_of_a_command_joins_envelope_and_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    envelope = documents.load_schema("envelope")
+    result = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"count": {"type": "integer"}},
+        "type": "object",
+        "required": ["rows"],
+        "properties": {"rows": {"$ref": "#/$defs/count"}},
+        "additionalProperties": False,
+    }
+    several = documents.load_schema("several-tables")
+    loaded = {"envelope": envelope, "count": result, "several-tables": several}
+    monkeypatch.setattr(documents, "load_schema", lambda name: loaded[name])
+    schema = document_schema("count")
+    jsonschema.Draft202012Validator.check_schema(schema)
+    good = document(Outcome("count", {"rows": 1}, silent))
+    jsonschema.validate(json.loads(json_text(good)), schema)
+    for broken in ({"rows": "1"}, {}, {"rows": 1, "more": 2}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**good, "result": broken}, schema)
+    jsonschema.validate(failure(Refused("no"), 5, "count"), schema)
+
+
+def test_the_envelope_refuses_what_it_does_not_know() -> None:
+    built = document(Outcome("inspect", {}, silent))
+    for broken in ({"status": "ok"}, {"exit": 6}, {"more": 1}, {"table": {}}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**built, **broken}, documents.load_schema("envelope"))

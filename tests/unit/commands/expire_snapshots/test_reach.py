@@ -1,0 +1,208 @@
+"""What goes and what stays of an expiry: what stays has to be read, what goes may be lost."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.catalog.files import FileSystemCatalog
+from icectl.commands.expire_snapshots.reach import reached_beside, read_reached
+from icectl.entries.files import Files, distinct, rows
+from icectl.env import SystemEnv
+from icectl.errors import CorruptTable, MissingFile, StorageError
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import StatisticsFile
+from icectl.progress import SilentProgress
+from icectl.storage.local.store import LocalStore
+from icectl.storage.store import Store
+from icectl.table.reachable import ReachReader, all_manifests, manifest_lists
+from icectl.table.retention import AskedRetention, Retention, decide
+from tests.builders.broken_tree import (
+    TREE_TABLES,
+    BrokenTree,
+    v4_122_a_vector_of_a_lost_file,
+)
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import remove_data_files, upgrade
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import WrappedStore
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Three snapshots: two appends, and the removal of the second's file."""
+    built = TableBuilder(tmp_path / "t")
+    built.append(range(4))
+    built.append(range(4, 8))
+    built.remove_data_files(1)
+    return built
+
+
+def reader(store: Store | None = None) -> ReachReader:
+    return ReachReader(store or LocalStore(), 1, SilentProgress())
+
+
+def expiring(table: TableBuilder, *places: int) -> Retention:
+    """The snapshots at some places of the history go."""
+    ids = tuple(table.metadata.snapshots[at].snapshot_id for at in places)
+    return decide(table.metadata, AskedRetention(expire_ids=ids), 0)
+
+
+def names(found: Files) -> set[str]:
+    return {Path(location).name for location, _, _ in rows(distinct(found))}
+
+
+def own_manifest(table: TableBuilder, place: int) -> Path:
+    snapshot = table.metadata.snapshots[place]
+    lists = manifest_lists(reader(), table.metadata, [snapshot])
+    (found,) = [
+        one
+        for one in all_manifests(lists, [snapshot])
+        if one.added_snapshot_id == snapshot.snapshot_id
+    ]
+    return Path(found.manifest_path)
+
+
+def data_files(table: TableBuilder) -> list[str]:
+    return sorted(path.name for path in (table.directory / "data").iterdir())
+
+
+def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table: TableBuilder) -> None:
+    first, second = data_files(table)
+    manifests = [own_manifest(table, place).name for place in range(3)]
+    found = read_reached(reader(), table.metadata, expiring(table, 0, 1), {})
+    assert found.unread == ()
+    assert names(found.staying) >= {first, manifests[0], manifests[2]}
+    assert names(found.staying).isdisjoint({second, manifests[1]})
+    assert names(found.going) >= {second, manifests[1]}
+    assert names(found.going).isdisjoint({first, manifests[0]})
+    assert found.spec_ids == found.schema_ids == {0}
+
+
+def test_nothing_goes_where_no_snapshot_does(table: TableBuilder) -> None:
+    found = read_reached(reader(), table.metadata, decide(table.metadata, AskedRetention(), 0), {})
+    assert len(found.going) == 0
+    assert names(found.staying) >= set(data_files(table))
+
+
+@pytest.mark.parametrize("of_list", [True, False])
+def test_r192_what_stays_has_to_be_read(table: TableBuilder, of_list: bool) -> None:
+    kept = Path(str(table.metadata.snapshots[2].manifest_list))
+    (kept if of_list else own_manifest(table, 2)).unlink()
+    with pytest.raises(MissingFile):
+        read_reached(reader(), table.metadata, expiring(table, 0), {})
+
+
+def test_a_lost_manifest_of_what_goes_hides_its_files_and_is_named(table: TableBuilder) -> None:
+    _, second = data_files(table)
+    lost = own_manifest(table, 1)
+    lost.unlink()
+    found = read_reached(reader(), table.metadata, expiring(table, 1), {})
+    assert [one.subject for one in found.unread] == [f"manifest {lost}"]
+    assert second not in names(found.going)
+    assert lost.name in names(found.going)
+
+
+def test_a_lost_list_of_what_goes_is_named_and_the_others_are_read(table: TableBuilder) -> None:
+    _, second = data_files(table)
+    snapshot = table.metadata.snapshots[0]
+    Path(str(snapshot.manifest_list)).unlink()
+    found = read_reached(reader(), table.metadata, expiring(table, 0, 1), {})
+    assert [one.subject for one in found.unread] == [f"snapshot {snapshot.snapshot_id}"]
+    assert second in names(found.going)
+
+
+def of_tree(directory: Path) -> TableMetadata:
+    return FileSystemCatalog(LocalStore(), str(directory), SystemEnv()).load().metadata
+
+
+def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path: Path) -> None:
+    TREE_TABLES["grown"](tmp_path / "t")
+    metadata = of_tree(tmp_path / "t")
+    assert len(read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {}).staying)
+    v4_122_a_vector_of_a_lost_file(BrokenTree(tmp_path / "t"))
+    metadata = of_tree(tmp_path / "t")
+    with pytest.raises(CorruptTable) as raised:
+        read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {})
+    assert raised.value.rule == "V4-122"
+
+
+def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    table.append(range(3))
+    table.respec("none")
+    found = read_reached(reader(), table.metadata, decide(table.metadata, AskedRetention(), 0), {})
+    assert found.spec_ids == {0}
+
+
+@pytest.mark.parametrize("are_dead", [False, True])
+def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(
+    tmp_path: Path, are_dead: bool
+) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
+    table.append(range(3))
+    table.respec("none")
+    table.append(range(3, 6))
+    env = FixedEnv(START_MS + 10**8)
+    partitioned = [row["location"] for row in table.live() if row["spec_id"] == 0]
+    upgrade(tmp_path / "t", env, "--eager")
+    if are_dead:
+        remove_data_files(tmp_path / "t", env, partitioned)
+    metadata = of_tree(tmp_path / "t")
+    ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
+    found = read_reached(
+        reader(), metadata, decide(metadata, AskedRetention(expire_ids=(*ids,)), 0), {}
+    )
+    assert found.spec_ids == {0, 1}
+
+
+ILL = StorageError("the network is down")
+
+
+@pytest.mark.parametrize("of_list", [True, False])
+@pytest.mark.parametrize("answers", [[ILL], [FileNotFoundError(), ILL]])
+def test_a_store_that_is_ill_even_for_once_is_no_loss(
+    table: TableBuilder, answers: list[Exception], of_list: bool
+) -> None:
+    lost = str(table.metadata.snapshots[1].manifest_list if of_list else own_manifest(table, 1))
+    left = list(answers)
+
+    class Ill(WrappedStore):
+        def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+            if method == "read" and location == lost and left:
+                raise left.pop(0)
+            return action()
+
+    with pytest.raises(StorageError, match="the network is down"):
+        read_reached(reader(Ill(LocalStore())), table.metadata, expiring(table, 1), {})
+
+
+def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(
+    table: TableBuilder,
+) -> None:
+    metadata = replace(table.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
+    ids = (table.metadata.snapshots[0].snapshot_id,)
+    found = read_reached(
+        reader(), metadata, decide(metadata, AskedRetention(expire_ids=ids), 0), {}
+    )
+    assert "s99" in names(found.going)
+    nothing = read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {})
+    assert names(nothing.going) == set()
+
+
+def test_what_came_meanwhile_is_reached_beside_what_was_read(table: TableBuilder) -> None:
+    catalog = FileSystemCatalog(LocalStore(), str(table.directory), SystemEnv())
+    newest = catalog.load()
+    newest = replace(
+        newest, metadata=replace(newest.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
+    )
+    read = [one.snapshot_id for one in table.metadata.snapshots[:2]]
+    found = [names(part) for part in reached_beside(reader(), newest, read)]
+    live, described, statistics, logged = found
+    assert live == {data_files(table)[0]}
+    assert own_manifest(table, 2).name in described
+    assert described >= {Path(str(s.manifest_list)).name for s in table.metadata.snapshots}
+    assert statistics == {"s99"}
+    assert logged == {f"v{version}.metadata.json" for version in range(1, 5)}

@@ -1,0 +1,278 @@
+"""What maintaining many tables decides: patterns, windows, needs, whose turn it is."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from icectl.cli.patterns import fixed_part, matches
+from icectl.commands.maintain.needs_plan import Facts, Need, Thresholds, needs
+from icectl.commands.maintain.schedule_plan import (
+    VALIDATE,
+    WORKER_ENDED,
+    AssessedTable,
+    Schedule,
+    Status,
+    StepEnd,
+    TableRun,
+    exit_code_of,
+)
+from icectl.commands.maintain.window import parse_window
+from icectl.errors import UsageError
+
+DAY_MS = 86_400_000
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "holds"),
+    [
+        ("prod.sales.*", "prod.sales.orders", True),
+        ("prod.sales.*", "prod.sales.eu.orders", False),
+        ("prod.**", "prod.sales.eu.orders", True),
+        ("prod.**", "prod", True),
+        ("prod.**", "test.sales", False),
+        ("**", "prod.sales.orders", True),
+        ("prod.**.orders", "prod.orders", True),
+        ("prod.**.orders", "prod.a.b.orders", True),
+        ("prod.**.orders", "prod.a.b.order", False),
+        ("prod.*.o?d[ae]rs", "prod.sales.orders", True),
+        ("prod.*.o?d[ae]rs", "prod.sales.ordirs", False),
+        ("prod.Sales.*", "prod.sales.orders", False),
+    ],
+)
+def test_a_star_is_within_one_name_and_two_are_any_number_of_names(
+    pattern: str, name: str, holds: bool
+) -> None:
+    assert matches(pattern.split("."), name.split(".")) is holds
+
+
+def test_what_is_in_front_of_a_pattern_is_fixed() -> None:
+    assert fixed_part(("prod", "sales", "*", "x")) == ("prod", "sales")
+    assert fixed_part(("prod",)) == ("prod",)
+
+
+@pytest.mark.parametrize(
+    ("text", "instant_ms", "left_minutes"),
+    [
+        # 2027-01-15T08:00:00Z, which is 09:00 in Berlin
+        ("08:00-09:00", NOW_MS, 60),
+        ("07:00-08:00", NOW_MS, None),
+        ("22:00-08:30", NOW_MS, 30),
+        ("22:00-06:00 Europe/Berlin", NOW_MS, None),
+        ("22:00-06:00 Europe/Berlin", NOW_MS + 14 * 3_600_000, 7 * 60),
+        ("08:30-10:00 Europe/Berlin", NOW_MS, 60),
+        ("00:00-24:00", NOW_MS, 16 * 60),
+    ],
+)
+def test_a_window_is_open_by_the_clock_of_its_zone(
+    text: str, instant_ms: int, left_minutes: int | None
+) -> None:
+    left = parse_window(text).left_ms(instant_ms)
+    assert left == (None if left_minutes is None else left_minutes * 60_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("at night", "`at night` is no window"),
+        ("25:00-06:00", "`25:00-06:00` is no window: there is no such time of day"),
+        ("22:00-06:60", "`22:00-06:60` is no window: there is no such time of day"),
+        ("22:00-06:00 Mars/Base", "there is no time zone `Mars/Base` on this machine"),
+    ],
+)
+def test_what_is_no_window_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_window(text)
+    assert caught.value.message == message
+
+
+FINE = Facts(
+    data_file_count=10, data_file_bytes=1_000_000, delete_file_count=0, delete_file_bytes=0,
+    surplus_file_count=0, deleted_ratio=0.0, most_deletes_on_one_file=0, dangling_delete_count=0,
+    manifest_count=2, manifest_bytes=10_000, surplus_manifest_count=0, snapshot_count=3,
+    expirable_snapshot_count=0, reclaimable_bytes=0, metadata_file_count=4,
+    metadata_file_bytes=4_000, untracked_metadata_file_count=0, looked_ms=NOW_MS - DAY_MS,
+)  # fmt: skip
+LIMITS = Thresholds(
+    small_files=5, delete_ratio=0.1, deletes_per_file=5, dangling_deletes=1, manifests=20,
+    snapshots=10, reclaimable=0.25, metadata_files=20, every_ms=7 * DAY_MS,
+)  # fmt: skip
+ALL = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
+
+
+def judged(*steps: str, **facts: Any) -> list[tuple[str, str]]:
+    found, _ = needs(replace(FINE, **facts), LIMITS, steps or ALL, NOW_MS)
+    return [(need.step, need.reason) for need in found]
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({}, []),
+        ({"surplus_file_count": 4}, []),
+        ({"surplus_file_count": 5}, [("compact", "merging saves 5 files")]),
+        ({"deleted_ratio": 0.1}, [("compact", "10% of the rows are deleted")]),
+        ({"most_deletes_on_one_file": 5}, [("compact", "5 delete files on one data file")]),
+        ({"dangling_delete_count": 1}, [("compact", "1 delete file of no effect")]),
+        ({"surplus_manifest_count": 20}, [("rewrite-manifests", "20 manifests too many")]),
+        ({"expirable_snapshot_count": 9}, []),
+        ({"expirable_snapshot_count": 10}, [("expire-snapshots", "10 snapshots past retention")]),
+        (
+            {"expirable_snapshot_count": 1, "reclaimable_bytes": 250_000},
+            [("expire-snapshots", "about 244.1 KiB to be freed")],
+        ),
+        ({"looked_ms": NOW_MS - 7 * DAY_MS}, [("remove-orphans", "last looked for 7d ago")]),
+        ({"untracked_metadata_file_count": 99}, []),
+        (
+            {"looked_ms": None, "untracked_metadata_file_count": 20},
+            [("remove-orphans", "never looked for, 20 metadata files off the log")],
+        ),
+    ],
+)
+def test_a_step_is_called_for_from_its_threshold_on(
+    facts: dict[str, Any], found: list[tuple[str, str]]
+) -> None:
+    assert judged(**facts) == found
+
+
+def test_steps_come_in_one_order_and_only_those_that_may_be_run() -> None:
+    facts = {"looked_ms": None, "surplus_file_count": 9, "surplus_manifest_count": 50,
+             "expirable_snapshot_count": 50}  # fmt: skip
+    assert [step for step, _ in judged(**facts)] == list(ALL)
+    assert [step for step, _ in judged("remove-orphans", "compact", **facts)] == [
+        "compact", "remove-orphans",
+    ]  # fmt: skip
+
+
+def test_no_step_deletes_files_of_a_table_that_keeps_them() -> None:
+    facts = replace(
+        FINE, looked_ms=None, surplus_file_count=9, expirable_snapshot_count=50, keeps_files="no"
+    )
+    found, withheld = needs(facts, LIMITS, ALL, NOW_MS)
+    assert [need.step for need in found] == ["compact"]
+    assert [(one.step, one.reason) for one in withheld] == [
+        ("expire-snapshots", "no"),
+        ("remove-orphans", "no"),
+    ]
+
+
+def table(name: str, *steps: str, benefit: int = 1) -> TableRun:
+    return TableRun(name, AssessedTable(FINE, tuple(Need(step, "", benefit) for step in steps)))
+
+
+def ended(one: TableRun, step: str, status: Status = "done", code: int = 0, **more: Any) -> None:
+    one.ended(StepEnd(step, status, code, **more), None)
+
+
+def test_tables_with_most_to_gain_come_first() -> None:
+    schedule = Schedule([table("a", "compact"), table("b", "compact", benefit=9), table("c")])
+    first = schedule.next()
+    assert first is not None
+    assert (first.name, first.next_step) == ("b", VALIDATE)
+    first.is_running = True
+    second = schedule.next()
+    assert second is not None
+    assert second.name == "a"
+    second.is_running = True
+    assert schedule.next() is None
+
+
+def test_a_step_that_lost_is_tried_again_once_when_the_others_had_their_turn() -> None:
+    lost, other = table("a", "compact", "expire-snapshots", benefit=9), table("b", "compact")
+    schedule = Schedule([lost, other])
+    ended(lost, VALIDATE)
+    ended(lost, "compact", "conflict", 11)
+    assert schedule.next() is other
+    ended(other, VALIDATE)
+    ended(other, "compact")
+    assert schedule.next() is lost
+    assert lost.next_step == "compact"
+    ended(lost, "compact", "conflict", 11)
+    assert lost.next_step == "expire-snapshots"
+    ended(lost, "expire-snapshots")
+    assert (schedule.next(), lost.status, lost.exit_code) == (None, "conflict", 11)
+
+
+def test_a_second_try_that_succeeds_is_what_counts() -> None:
+    lost = table("a", "compact")
+    ended(lost, VALIDATE)
+    ended(lost, "compact", "conflict", 11)
+    ended(lost, "compact")
+    assert (lost.status, lost.exit_code, len(lost.ends)) == ("done", 0, 1)
+
+
+def test_after_an_unknown_outcome_no_step_touches_the_table() -> None:
+    one = table("a", "compact", "expire-snapshots")
+    ended(one, VALIDATE)
+    ended(one, "compact", "unknown", 12)
+    assert (one.next_step, one.status, one.exit_code) == (None, "unknown", 12)
+
+
+def test_a_refused_or_failed_step_does_not_keep_the_next_from_its_turn() -> None:
+    one = table("a", "compact", "expire-snapshots")
+    ended(one, VALIDATE)
+    ended(one, "compact", "failed", 16)
+    assert one.next_step == "expire-snapshots"
+    ended(one, "expire-snapshots", "refused", 5)
+    assert (one.next_step, one.status, one.exit_code) == (None, "failed", 16)
+
+
+def test_after_a_step_whose_process_died_no_other_one_follows() -> None:
+    one = table("a", "compact", "expire-snapshots")
+    ended(one, VALIDATE)
+    ended(one, "compact", "failed", 16, error_id=WORKER_ENDED)
+    assert (one.next_step, one.status, one.exit_code) == (None, "failed", 16)
+
+
+def test_an_unhealthy_table_is_skipped() -> None:
+    one = table("a", "compact")
+    ended(one, VALIDATE, "skipped", 4, reason="bad")
+    assert (one.next_step, one.status, one.exit_code) == (None, "skipped", 4)
+
+
+def test_what_was_not_reached_is_incomplete() -> None:
+    one = table("a", "compact", "expire-snapshots")
+    assert (one.status, one.exit_code) == ("incomplete", 3)
+    ended(one, VALIDATE)
+    ended(one, "compact")
+    assert (one.status, one.exit_code) == ("incomplete", 3)
+    ended(one, "expire-snapshots", "incomplete", 3, error_id="time-limit")
+    assert (one.next_step, one.status) == (None, "incomplete")
+
+
+def test_what_a_step_brings_about_is_dealt_with_in_the_same_run() -> None:
+    one = table("a", "compact", "expire-snapshots")
+    ended(one, VALIDATE)
+    after = AssessedTable(FINE, (Need("compact", "", 1), Need("rewrite-manifests", "", 1)))
+    one.ended(StepEnd("compact", "done"), after)
+    assert [need.step for need in one.left] == ["rewrite-manifests"]
+
+
+def test_of_steps_that_stand_alone_one_runs_at_a_time() -> None:
+    tables = [table(name, "compact") for name in "abc"]
+    for one in tables:
+        ended(one, VALIDATE)
+    schedule = Schedule(tables, alone=frozenset({("a", "compact"), ("b", "compact")}))
+    first = schedule.next()
+    assert first is tables[0]
+    first.is_running = True
+    assert schedule.next() is tables[2]
+
+
+@pytest.mark.parametrize(
+    ("codes", "check", "code"),
+    [
+        ([0, 0], False, 0),
+        ([0, 5], False, 3),
+        ([4, 0], False, 3),
+        ([16, 12, 0], False, 12),
+        ([4, 0], True, 4),
+        ([4, 13], True, 4),
+        ([13, 0], True, 3),
+        ([4, 12], True, 12),
+        ([], False, 0),
+    ],
+)
+def test_the_exit_code_is_the_worst_of_all(codes: list[int], check: bool, code: int) -> None:
+    assert exit_code_of(codes, check=check) == code

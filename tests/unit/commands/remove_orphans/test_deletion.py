@@ -1,0 +1,323 @@
+"""Orphans of a plan, looked at once more: those that are still as they were go, and no others."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.catalog.files import FileSystemCatalog
+from icectl.commands.remove_orphans import deletion as orphan_deletion
+from icectl.commands.remove_orphans.deletion import OrphansGone, execute, failures
+from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval, prepare
+from icectl.commit.access import TableAccess
+from icectl.entries.listed import listed_files
+from icectl.env import Deadline
+from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
+from icectl.rows.orphan_search import LocalOrphanSearch
+from icectl.storage.local.store import LocalStore
+from icectl.storage.store import FailedRemoval, FileStatus, Store
+from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.orphans import DAY_SECONDS, OTHER_UUID, age, edit_metadata, stray
+from tests.builders.table_builder import TableBuilder
+from tests.stores.wrapped import WrappedStore
+from tests.unit.commit.test_deletion_journal import Warnings
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "wh" / "t")
+    built.append(range(4))
+    age(built.directory, 7)
+    return built
+
+
+class Removal:
+    """A plan to remove all orphans of a table, and its execution."""
+
+    def __init__(self, table: TableBuilder, store: Store | None = None, **chosen: Any) -> None:
+        self.table = table
+        self.env = Clock(NOW_MS)
+        self.progress = Warnings()
+        self.deadline = Deadline(self.env, chosen.pop("ends_at", None))
+        self.prepared = self.means(chosen.pop("planned_with", LocalStore())).prepared(**chosen)
+        self.means(store or LocalStore())
+
+    def means(self, store: Store) -> "Removal":
+        self.access = TableAccess(
+            store=store,
+            catalog=FileSystemCatalog(store, self.table.location, self.env),
+            env=self.env,
+            progress=self.progress,
+            deadline=self.deadline,
+            concurrency=1,
+            shield=contextlib.nullcontext,
+        )
+        self.search = LocalOrphanSearch(store.list, self.progress, self.deadline)
+        return self
+
+    def prepared(self, **chosen: Any) -> PreparedRemoval:
+        older_than = NOW_MS - 3 * DAY_SECONDS * 1000
+        options = OrphanOptions(older_than=lambda _: older_than, max_fraction=1.0, **chosen)
+        return prepare(self.access, self.search, options)
+
+    def done(self) -> OrphansGone:
+        return execute(self.access, self.prepared)
+
+
+def names(done: OrphansGone) -> list[str]:
+    return [Path(file.location).name for file in listed_files(done.removed)]
+
+
+def spared(done: OrphansGone) -> dict[str, int]:
+    return {why: count for why, count in done.spared.items() if count}
+
+
+def touch(path: Path, seconds: float) -> None:
+    modified = path.stat().st_mtime + seconds
+    os.utime(path, (modified, modified))
+
+
+def test_what_is_as_it_was_goes(table: TableBuilder) -> None:
+    lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(2)]
+    done = Removal(table).done()
+    assert names(done) == ["lost-0.parquet", "lost-1.parquet"]
+    assert not any(path.exists() for path in lost)
+    assert (done.failed, spared(done), done.stopped) == ([], {}, False)
+    assert done.quarantine is None
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda path: path.unlink(), "gone"),
+        (lambda path: (path.write_bytes(b"." * 101), age(path, 7)), "changed"),
+        (lambda path: touch(path, 2), "changed"),
+        (lambda path: touch(path, -2), "changed"),
+        (lambda path: touch(path, 0.4), None),
+    ],
+    ids=["gone", "another size", "newer", "older", "rounded"],
+)
+def test_what_has_changed_since_the_plan_stays(
+    table: TableBuilder, change: Callable[[Path], object], why: str | None
+) -> None:
+    lost = stray(table.directory, "data/lost.parquet")
+    other = stray(table.directory, "data/other.parquet")
+    os.utime(lost, (NOW_MS // 1000 - 7 * DAY_SECONDS,) * 2)
+    removal = Removal(table)
+    change(lost)
+    done = removal.done()
+    assert names(done) == (["lost.parquet"] if why is None else []) + ["other.parquet"]
+    assert spared(done) == ({} if why is None else {why: 1})
+    assert lost.exists() == (why == "changed")
+    assert not other.exists()
+
+
+def test_a_file_whose_time_is_not_told_stays(table: TableBuilder) -> None:
+    class Timeless(WrappedStore):
+        def stat(self, location: str) -> FileStatus | None:
+            found = self.store.stat(location)
+            return None if found is None else FileStatus(location, found.size_bytes, None)
+
+    lost = stray(table.directory, "data/lost.parquet")
+    done = Removal(table, Timeless(LocalStore())).done()
+    assert (names(done), spared(done), lost.exists()) == ([], {"changed": 1}, True)
+
+
+def test_a_check_sum_stays_where_its_file_does(table: TableBuilder) -> None:
+    sums = [stray(table.directory, f"data/.{name}.parquet.crc", size=12) for name in "ab"]
+    own = [stray(table.directory, f"data/{name}.parquet") for name in "ab"]
+    removal = Removal(table)
+    own[0].write_bytes(b"written anew")
+    done = removal.done()
+    assert names(done) == ["b.parquet", ".b.parquet.crc"]
+    assert spared(done) == {"changed": 1, "with_its_file": 1}
+    assert [path.exists() for path in (*sums, *own)] == [True, False, True, False]
+
+
+def test_a_file_that_cannot_be_looked_at_is_told_and_the_rest_goes(table: TableBuilder) -> None:
+    class Denying(WrappedStore):
+        def stat(self, location: str) -> FileStatus | None:
+            if location.endswith("lost-0.parquet"):
+                raise StorageError("denied")
+            return self.store.stat(location)
+
+    for at in range(2):
+        stray(table.directory, f"data/lost-{at}.parquet")
+    done = Removal(table, Denying(LocalStore())).done()
+    assert names(done) == ["lost-1.parquet"]
+    ((location, why),) = failures(done)
+    assert (Path(location).name, why) == ("lost-0.parquet", "denied")
+    assert spared(done) == {}
+
+
+def test_r157_what_the_newest_metadata_refers_to_stays(table: TableBuilder, tmp_path: Path) -> None:
+    stray(table.directory, "data/lost.parquet")
+    table.append(range(4, 8))
+    newest = table.directory / "metadata" / Path(table.metadata_location).name
+    age(table.directory, 7)
+    shutil.move(newest, tmp_path / newest.name)
+    (table.directory / "metadata" / "version-hint.text").unlink()
+    removal = Removal(table)
+    assert len(removal.prepared.doomed) == 4  # a data file, its manifest and its list
+    shutil.move(tmp_path / newest.name, newest)
+    done = removal.done()
+    assert (names(done), spared(done)) == (["lost.parquet"], {"referenced": 3})
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file is a batch."""
+    monkeypatch.setattr(orphan_deletion, "BATCH", 1)
+
+
+class Hooked(WrappedStore):
+    """Does something after so many files were removed."""
+
+    def __init__(self, count: int, hook: Callable[[], object]) -> None:
+        super().__init__(LocalStore())
+        self.count, self.hook = count, hook
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        if method == "remove":
+            self.count -= 1
+            if not self.count:
+                self.hook()
+        return done
+
+
+def test_a_table_that_is_another_one_by_now_keeps_everything(table: TableBuilder) -> None:
+    lost = stray(table.directory, "data/lost.parquet")
+    removal = Removal(table)
+    edit_metadata(table.directory, table_uuid=OTHER_UUID)
+    with pytest.raises(Refused, match="another table is at "):
+        removal.done()
+    assert lost.exists()
+
+
+def test_a_table_that_becomes_another_one_ends_the_run(table: TableBuilder, one_by_one) -> None:
+    lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(3)]
+    hook = lambda: edit_metadata(table.directory, table_uuid=OTHER_UUID)  # noqa: E731
+    removal = Removal(table, Hooked(2, hook))
+    done = removal.done()
+    assert (names(done), done.stopped) == (["lost-0.parquet", "lost-1.parquet"], True)
+    (told,) = removal.progress.told
+    assert told.startswith("nothing more is deleted: another table is at ")
+    assert [path.exists() for path in lost] == [False, False, True]
+
+
+def test_a_commit_meanwhile_is_read_once(table: TableBuilder, one_by_one) -> None:
+    class Reading(Hooked):
+        seen: list[str] = []  # noqa: RUF012 - one store a test
+
+        def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+            if method in ("read", "open", "read_range"):
+                self.seen.append(Path(location).name)
+            return super().call(method, location, action)
+
+    for at in range(4):
+        stray(table.directory, f"data/lost-{at}.parquet")
+    store = Reading(1, lambda: table.append(range(4, 8)))
+    done = Removal(table, store, planned_with=store).done()
+    assert len(names(done)) == 4
+    newest = table.metadata.current_snapshot
+    assert newest is not None
+    assert newest.manifest_list is not None
+    assert store.seen.count(Path(newest.manifest_list).name) == 1
+
+
+def test_at_the_time_limit_it_stops_between_batches(table: TableBuilder, one_by_one) -> None:
+    lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(3)]
+    env_seconds: list[float] = []
+    removal = Removal(table, ends_at=10.0)
+    removal.means(Hooked(2, lambda: env_seconds.append(removal.env.sleep(20) or 0)))
+    done = removal.done()
+    assert (names(done), done.stopped) == (["lost-0.parquet", "lost-1.parquet"], True)
+    assert [path.exists() for path in lost] == [False, False, True]
+    with pytest.raises(Incomplete):
+        removal.done()
+
+
+def test_moved_files_are_those_whose_copies_are_whole(table: TableBuilder, tmp_path: Path) -> None:
+    class Shortening(WrappedStore):
+        def copy(self, source: str, target: str) -> None:
+            if source.endswith("lost-1.parquet"):
+                Path(source).unlink()
+            self.store.copy(source, target)
+            if source.endswith("lost-0.parquet"):
+                Path(target).write_bytes(b".")
+
+    lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(3)]
+    away = str(tmp_path / "away")
+    done = Removal(table, Shortening(LocalStore()), quarantine=away).done()
+    assert names(done) == ["lost-2.parquet"]
+    assert [(Path(one.location).name, one.error) for one in done.failed] == [
+        ("lost-0.parquet", "its copy has another size")
+    ]
+    assert spared(done) == {"gone": 1}
+    assert [path.exists() for path in lost] == [True, False, False]
+    assert done.quarantine is not None
+    (kept,) = Path(away).rglob("lost-2.parquet")
+    assert kept.read_bytes() == b"." * 100
+
+
+def test_nothing_goes_while_another_writer_commits(table: TableBuilder) -> None:
+    """Its metadata file waits for the name of a version: what it refers to, nobody has read yet."""
+    lost = stray(table.directory, "data/lost.parquet")
+    removal = Removal(table)
+    newest = table.directory / "metadata" / "v2.metadata.json"
+    waiting = newest.with_name(f"{OTHER_UUID}.metadata.json")
+    shutil.copyfile(newest, waiting)
+    os.utime(waiting, (NOW_MS / 1000, NOW_MS / 1000))
+    with pytest.raises(CommitConflict, match="in the middle of a commit"):
+        removal.done()
+    assert lost.exists()
+
+
+def test_an_error_ends_it_though_it_may_be_the_only_one(table: TableBuilder, one_by_one) -> None:
+    class Faltering(WrappedStore):
+        fails = False
+
+        def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+            if method == "read" and self.fails:
+                self.fails = False
+                raise StorageError("for once")
+            self.fails |= method == "remove"
+            return action()
+
+    lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(3)]
+    done = Removal(table, Faltering(LocalStore())).done()
+    assert (names(done), done.stopped) == (["lost-0.parquet"], True)
+    assert [path.exists() for path in lost] == [False, True, True]
+
+
+def test_what_cannot_be_deleted_is_told_and_is_not_among_what_was(table: TableBuilder) -> None:
+    class Keeping(WrappedStore):
+        def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+            every = list(removed)
+            self.store.remove(every[1:])
+            return [FailedRemoval(every[0], "denied")]
+
+    for at in range(2):
+        stray(table.directory, f"data/lost-{at}.parquet")
+    done = Removal(table, Keeping(LocalStore())).done()
+    assert names(done) == ["lost-1.parquet"]
+    assert [(Path(place).name, why) for place, why in failures(done)] == [
+        ("lost-0.parquet", "denied")
+    ]
+
+
+def test_progress_is_told_of_all_files(table: TableBuilder, one_by_one) -> None:
+    stray(table.directory, "data/.a.parquet.crc")
+    for name in "abc":
+        stray(table.directory, f"data/{name}.parquet")
+    removal = Removal(table)
+    told: list[object] = []
+    removal.progress.phase = lambda name, *, total=None, unit="count": told.append((name, total))  # type: ignore[method-assign]
+    removal.progress.advance = told.append  # type: ignore[method-assign]
+    removal.done()
+    assert told == [("deleting files", 4), 1, 1, 1, 1]

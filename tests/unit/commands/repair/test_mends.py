@@ -1,0 +1,792 @@
+"""What a repair would change of the head of a branch, and why it leaves the rest."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.checks.finding import Finding
+from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, read_head
+from icectl.commands.repair.plan import RemainingFinding
+from icectl.commands.repair.repairs import Accepted, find_mends
+from icectl.entries.rows import with_values
+from icectl.errors import Incomplete, MissingFile, StorageError
+from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.storage.failures import ACCESS_DENIED
+from icectl.storage.store import Store
+from tests.builders.broken import Broken, in_first, r042_an_entry_without_any_snapshot_id
+from tests.builders.lost_manifests import (
+    Failing,
+    date_files,
+    listed,
+    lose,
+    reader_of,
+    relist,
+    snapshot_of,
+)
+from tests.builders.table_builder import TableBuilder
+
+NOTHING = Accepted(drop_missing=False, accept_undeleted=False)
+DROP = Accepted(drop_missing=True, accept_undeleted=False)
+UNDELETE = Accepted(drop_missing=False, accept_undeleted=True)
+ALL = Accepted(drop_missing=True, accept_undeleted=True)
+
+NOTHING_ELSE = (
+    "nothing else has its {} rows: bring the file back, or `--drop-missing` lists it no more"
+)
+BRING_DELETES_BACK = (
+    "without it deleted rows would come back: bring the file back, go back with `--to-snapshot`, "
+    "or take these rows by `--accept-undeleted`"
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Appends of 4 and 3 rows and deletes of two of these, a manifest each."""
+    built = TableBuilder(tmp_path / "t")
+    built.append(range(4))
+    built.append(range(4, 7))
+    built.delete_rows([1, 5])
+    return built
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> TableBuilder:
+    """The same in version 3: a vector for each data file, in one manifest."""
+    built = TableBuilder(tmp_path / "t", format_version=3)
+    built.append(range(4))
+    built.append(range(4, 7))
+    built.delete_rows([1, 5])
+    return built
+
+
+def last(table: TableBuilder) -> int:
+    return table.metadata.snapshots[-1].snapshot_id
+
+
+def manifests(table: TableBuilder) -> list[ManifestFile]:
+    return listed(table, last(table))
+
+
+def place(table: TableBuilder, rows: int, content: ManifestContent = ManifestContent.DATA) -> int:
+    """Where the list has the manifest that added so many rows."""
+    (found,) = [
+        at
+        for at, one in enumerate(manifests(table))
+        if one.added_rows_count == rows and one.content is content
+    ]
+    return found
+
+
+def file_of(table: TableBuilder, rows: int, content: int = 0) -> str:
+    (found,) = [
+        str(row["location"])
+        for row in table.live()
+        if (row["record_count"], row["content"]) == (rows, content)
+    ]
+    return found
+
+
+def head_of(table: TableBuilder, store: Store | None = None) -> ReadHead:
+    return read_head(reader_of(table, store=store), snapshot_of(table, last(table)))
+
+
+def mends(
+    table: TableBuilder,
+    *findings: Finding,
+    asked: Accepted = NOTHING,
+    head: ReadHead | None = None,
+    store: Store | None = None,
+) -> tuple[list[Mend], list[RemainingFinding]]:
+    reader = reader_of(table, store=store)
+    return find_mends(reader, head or head_of(table, store), findings, asked)
+
+
+def wrong(rule: str, subject: str, severity: Any = "error") -> Finding:
+    return Finding(rule, severity, subject, "it is wrong", "hint")
+
+
+def one(found: tuple[list[Mend], list[RemainingFinding]]) -> Mend:
+    """The only mend, where nothing is left."""
+    (mend,), left = found
+    assert left == []
+    return mend
+
+
+def told(mend: Mend) -> tuple[str, str, str, str, int, int]:
+    remedy = mend.remedy
+    return (
+        remedy.id, remedy.subject, remedy.what, remedy.proof, remedy.rows_lost, remedy.rows_back,
+    )  # fmt: skip
+
+
+def test_a_whole_head_needs_no_mend(table: TableBuilder) -> None:
+    assert mends(table, asked=ALL) == ([], [])
+
+
+# -- a lost list --------------------------------------------------------------------------------
+
+
+def without_list(table: TableBuilder, **told: Any) -> ReadHead:
+    """A head whose list is lost, with what stands in for it."""
+    head = head_of(table)
+    location = str(head.snapshot.manifest_list)
+    problem = (location, MissingFile(location))
+    return replace(head, listed=replace(head.listed, problems=(problem,)), **told)
+
+
+def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(
+    table: TableBuilder,
+) -> None:
+    head = without_list(table)
+    lost = wrong("R-034", str(head.snapshot.manifest_list))
+    found = mends(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
+    reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
+    assert found == ([], [RemainingFinding(lost, reason)])
+
+
+def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuilder) -> None:
+    changes = (ManifestChange(0, dropped=frozenset({3})),)
+    head = without_list(table, is_proven=True, changes=changes)
+    location = str(head.snapshot.manifest_list)
+    lost, other = wrong("R-034", location), wrong("R-050", head.listed.manifests[0].manifest_path)
+    mend = one(mends(table, lost, other, head=head))
+    assert told(mend) == (
+        "manifest-list",
+        location,
+        "commit a snapshot of the same 3 files, with a list of its own",
+        (
+            "the snapshot before it and the manifests that it wrote have just the files and rows "
+            "that its summary tells of"
+        ),
+        0,
+        0,
+    )  # fmt: skip
+    assert mend.remedy.answers == {lost}
+    assert mend.changes == changes
+
+
+def test_what_stands_in_for_a_list_may_lack_a_manifest_in_the_count(table: TableBuilder) -> None:
+    head = without_list(table, is_proven=True)
+    head = replace(head, entries=(None, *head.entries[1:]))
+    assert "of the same 2 files" in one(mends(table, head=head)).remedy.what
+
+
+def numbered_high(head: ReadHead) -> ReadHead:
+    """A file of the future, in the last manifest (R-044)."""
+    *others, entries = head.entries
+    assert entries is not None
+    high = with_values(entries, "sequence_number", [99])
+    return replace(head, entries=(*others, high))
+
+
+def test_nothing_is_built_on_rows_that_are_not_sure(table: TableBuilder) -> None:
+    lost = lose(manifests(table)[0]).manifest_path
+    head = numbered_high(head_of(table))
+    unsure, missing = wrong("R-044", "snapshot"), wrong("R-034", lost)
+    found = mends(table, missing, unsure, head=head, asked=ALL)
+    reason = "which rows live is not sure while this is so (R-044)"
+    assert found == ([], [RemainingFinding(unsure, reason)])
+
+
+def test_a_list_is_not_proved_by_files_of_which_it_is_not_sure_that_they_live(
+    table: TableBuilder,
+) -> None:
+    head = numbered_high(without_list(table, is_proven=True))
+    lost = wrong("R-034", str(head.snapshot.manifest_list))
+    found, left = mends(table, lost, wrong("R-044", "snapshot"), head=head)
+    assert (found, [each.finding for each in left]) == ([], [lost])
+
+
+# -- lost manifests -----------------------------------------------------------------------------
+
+
+def rebuilt(tmp_path: Path) -> tuple[TableBuilder, ManifestFile]:
+    """A table with a lost manifest of two merged ones, which older snapshots have."""
+    table = TableBuilder(tmp_path / "t", merge_manifests_above=1)
+    for first in (0, 4, 8):
+        table.append(range(first, first + 4))
+    (lost,) = [each for each in manifests(table) if each.existing_files_count == 2]
+    return table, lose(lost)
+
+
+def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_path: Path) -> None:
+    table, lost = rebuilt(tmp_path)
+    missing = wrong("R-034", lost.manifest_path)
+    mend = one(mends(table, missing, wrong("R-163", "version-hint.text")))
+    name = Path(lost.manifest_path).name
+    assert told(mend) == (
+        f"manifest:{name}",
+        lost.manifest_path,
+        "write it anew, with 2 files",
+        "other snapshots list these files, as many files and rows as were in it",
+        0,
+        0,
+    )
+    assert mend.remedy.answers == {missing}
+    (change,) = mend.changes
+    assert change.place == manifests(table).index(lost)
+    assert change.rebuilt is not None
+    assert change.rebuilt.table["record_count"].to_pylist() == [4, 4]
+    assert change == ManifestChange(change.place, rebuilt=change.rebuilt)
+
+
+def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4))
+    size = Path(file_of(table, 4)).stat().st_size
+    (snapshot,) = table.metadata.snapshots
+    summary = {
+        **(snapshot.summary or {}),
+        "added-data-files": "1",
+        "added-records": "4",
+        "added-files-size": str(size),
+    }
+    table.metadata = replace(table.metadata, snapshots=(replace(snapshot, summary=summary),))
+    lost = lose(manifests(table)[0])
+    assert mends(table, wrong("R-034", lost.manifest_path))[0] == []  # the file is of today
+    date_files(table)
+    mend = one(mends(table, wrong("R-034", lost.manifest_path)))
+    assert mend.remedy.what == "write it anew, with 1 file"
+    assert mend.remedy.proof == (
+        "no other manifest lists these files, which have the rows and bytes that its snapshot added"
+    )
+
+
+def test_a_manifest_that_may_not_be_read_is_not_lost(table: TableBuilder) -> None:
+    path = manifests(table)[0].manifest_path
+    denied = Failing("read", path, StorageError("may not be read", id=ACCESS_DENIED))
+    assert mends(table, wrong("R-034", path), asked=ALL, store=denied) == ([], [])
+
+
+def test_r042_a_manifest_that_others_may_read_is_not_dropped(table: TableBuilder) -> None:
+    """Its entries have no snapshot id, which is not the same as being lost."""
+    broken = Broken(table.directory)
+    r042_an_entry_without_any_snapshot_id(broken)
+    (at,) = [number for number, each in enumerate(head_of(table).entries) if each is None]
+    missing = wrong("R-042", manifests(table)[at].manifest_path)
+    assert mends(table, missing, asked=ALL) == ([], [])
+
+
+@pytest.mark.parametrize("content", [None, b"Obj\x01"])
+@pytest.mark.parametrize(
+    ("rows", "kind", "asked", "reason"),
+    [
+        (4, ManifestContent.DATA, DROP, NOTHING_ELSE.format(4)),
+        (2, ManifestContent.DELETES, UNDELETE, BRING_DELETES_BACK),
+    ],
+)
+def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
+    table: TableBuilder,
+    content: bytes | None,
+    rows: int,
+    kind: ManifestContent,
+    asked: Accepted,
+    reason: str,
+) -> None:
+    at = place(table, rows, kind)
+    lost = lose(manifests(table)[at])
+    path = Path(lost.manifest_path)
+    if content is not None:
+        path.write_bytes(content)
+    Path(str(table.metadata.snapshots[0].manifest_list)).unlink()
+    missing = wrong("R-034", lost.manifest_path)
+    other = DROP if asked is UNDELETE else UNDELETE
+    for refused in (NOTHING, other):
+        assert mends(table, missing, asked=refused) == ([], [RemainingFinding(missing, reason)])
+    mend = one(mends(table, missing, asked=asked))
+    is_data = kind is ManifestContent.DATA
+    assert told(mend) == (
+        f"{'lost-data' if is_data else 'lost-deletes'}:{path.name}",
+        lost.manifest_path,
+        "list it no more",
+        "you accept by `--drop-missing` that its rows are lost"
+        if is_data
+        else "you accept by `--accept-undeleted` that rows it deleted come back",
+        4 if is_data else 0,
+        0 if is_data else 2,
+    )  # fmt: skip
+    assert mend.remedy.answers == {missing}
+    assert mend.changes == (ManifestChange(at, gone=True),)
+
+
+@pytest.mark.parametrize("name", ["added_rows_count", "existing_rows_count"])
+def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
+    tmp_path: Path, name: str
+) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=1)
+    table.append(range(4))
+    (lost,) = manifests(table)
+    relist(table, last(table), [replace(lost, **{name: None})])
+    missing = wrong("R-034", lose(lost).manifest_path)
+    reason = "nothing else has its rows: bring the file back, or `--drop-missing` lists it no more"
+    assert mends(table, missing) == ([], [RemainingFinding(missing, reason)])
+    mend = one(mends(table, missing, asked=DROP))
+    assert mend.remedy.what == "list it no more, with rows that nobody has counted"
+    assert mend.remedy.rows_lost == 0
+
+
+def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> None:
+    at = place(table, 2, ManifestContent.DELETES)
+    path = lose(manifests(table)[at]).manifest_path
+    head = head_of(table)
+    rows = [*head.listed.manifests]
+    rows[at] = replace(rows[at], added_rows_count=None)
+    head = replace(head, listed=replace(head.listed, manifests=tuple(rows)))
+    mend = one(mends(table, wrong("R-034", path), head=head, asked=UNDELETE))
+    assert mend.remedy.what == "list it no more, with rows that nobody has counted"
+    assert mend.remedy.rows_back == 0
+
+
+def test_rows_that_were_kept_are_lost_with_a_manifest_too(table: TableBuilder) -> None:
+    at = place(table, 4)
+    rows = manifests(table)
+    relist(table, last(table), [
+        replace(each, existing_files_count=1, existing_rows_count=5) if number == at else each
+        for number, each in enumerate(rows)
+    ])  # fmt: skip
+    lost = lose(rows[at])
+    mend = one(mends(table, wrong("R-034", lost.manifest_path), asked=DROP))
+    assert mend.remedy.rows_lost == 9
+
+
+# -- lost files ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "content", "asked", "reason"),
+    [
+        (3, 0, DROP, NOTHING_ELSE.format(3)),
+        (2, 1, UNDELETE, BRING_DELETES_BACK),
+    ],
+)
+def test_a_lost_file_is_listed_no_more_only_where_that_is_asked_for(
+    table: TableBuilder, rows: int, content: int, asked: Accepted, reason: str
+) -> None:
+    path = Path(file_of(table, rows, content))
+    path.unlink()
+    missing = wrong("R-034", str(path))
+    findings = (wrong("R-130", str(path)), missing, wrong("R-034", file_of(table, 4)))
+    for refused in (NOTHING, DROP if asked is UNDELETE else UNDELETE):
+        assert mends(table, *findings, asked=refused) == ([], [RemainingFinding(missing, reason)])
+    mend = one(mends(table, *findings, asked=asked))
+    assert told(mend)[:3] == (
+        f"{'lost-deletes' if content else 'lost-data'}:{path.name}", str(path), "list it no more",
+    )  # fmt: skip
+    assert told(mend)[4:] == ((0, 2) if content else (3, 0))
+    assert mend.remedy.answers == {missing}
+    at = place(table, rows, ManifestContent.DELETES if content else ManifestContent.DATA)
+    assert mend.changes == (ManifestChange(at, dropped=frozenset({0})),)
+
+
+def test_lost_files_are_found_beside_a_lost_manifest(table: TableBuilder) -> None:
+    """The manifest is the first in the list."""
+    lost = lose(manifests(table)[0])
+    path = file_of(table, 4)
+    Path(path).unlink()
+    found, left = mends(table, wrong("R-034", path), wrong("R-034", lost.manifest_path), asked=DROP)
+    assert [mend.remedy.kind for mend in found] == ["lost-data"]
+    assert [each.finding.subject for each in left] == [lost.manifest_path]
+
+
+def test_a_lost_file_that_lives_no_more_is_no_concern(table: TableBuilder) -> None:
+    path = file_of(table, 4)
+    table.remove_data_files(2)
+    Path(path).unlink()
+    assert mends(table, wrong("R-034", path), asked=ALL) == ([], [])
+
+
+def test_the_vector_of_a_lost_data_file_goes_with_it(vectors: TableBuilder) -> None:
+    path = file_of(vectors, 3)
+    Path(path).unlink()
+    mend = one(mends(vectors, wrong("R-034", path), asked=DROP))
+    of_deletes = [each["referenced_data_file"] for each in vectors.live() if each["content"] == 1]
+    assert mend.changes == (
+        ManifestChange(place(vectors, 3), dropped=frozenset({0})),
+        ManifestChange(
+            place(vectors, 2, ManifestContent.DELETES),
+            dropped=frozenset({of_deletes.index(path)}),
+        ),
+    )
+    assert mend.remedy.rows_back == 0
+
+
+def test_a_vector_that_names_no_file_is_that_of_none(vectors: TableBuilder) -> None:
+    path = file_of(vectors, 3)
+    Path(path).unlink()
+    head = head_of(vectors)
+    at = place(vectors, 2, ManifestContent.DELETES)
+    entries = [*head.entries]
+    deletes = entries[at]
+    assert deletes is not None
+    entries[at] = with_values(deletes, "referenced_data_file", [None, path])
+    mend = one(
+        mends(vectors, wrong("R-034", path), asked=DROP, head=replace(head, entries=(*entries,)))
+    )
+    assert mend.changes[1:] == (ManifestChange(at, dropped=frozenset({1})),)
+
+
+def test_a_lost_data_file_goes_where_its_vectors_are_lost_too(vectors: TableBuilder) -> None:
+    path = file_of(vectors, 3)
+    Path(path).unlink()
+    lose(manifests(vectors)[place(vectors, 2, ManifestContent.DELETES)])
+    found, _ = mends(vectors, wrong("R-034", path), asked=DROP)
+    assert [mend.changes for mend in found] == [
+        (ManifestChange(place(vectors, 3), dropped=frozenset({0})),)
+    ]
+
+
+# -- metrics ------------------------------------------------------------------------------------
+
+METRICS = "write it anew with lower_bounds of 1 file as their footers have them"
+
+
+def narrow(table: TableBuilder, rows: int = 4) -> tuple[str, str]:
+    """Let the lower bound of a file leave rows out; its manifest, and the file."""
+    path = file_of(table, rows)
+
+    def change(entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            if entry["data_file"]["file_path"] == path:
+                for bound in entry["data_file"]["lower_bounds"]:
+                    if bound["key"] == 1:
+                        bound["value"] = (100).to_bytes(8, "little")
+
+    Broken(table.directory).edit_manifest(
+        change, holding=lambda entry: entry["data_file"]["file_path"] == path
+    )
+    (manifest,) = [
+        each.manifest_path
+        for number, each in enumerate(manifests(table))
+        if path in _locations(head_of(table), number)
+    ]
+    return manifest, path
+
+
+def _locations(head: ReadHead, number: int) -> Sequence[str]:
+    entries = head.entries[number]
+    return [] if entries is None else entries.table["location"].to_pylist()
+
+
+@pytest.mark.parametrize("of_manifest", [True, False])
+@pytest.mark.parametrize("rule", ["R-092", "R-130"])
+def test_metrics_are_taken_from_the_footer_where_they_are_wrong(
+    table: TableBuilder, of_manifest: bool, rule: str
+) -> None:
+    manifest, path = narrow(table)
+    finding = wrong(rule, manifest if of_manifest else path)
+    mend = one(mends(table, finding, wrong("R-071", manifest), wrong(rule, "elsewhere")))
+    assert told(mend) == (
+        f"metrics:{Path(manifest).name}",
+        manifest,
+        METRICS,
+        "the footers of the files say so",
+        0,
+        0,
+    )
+    assert mend.remedy.answers == {finding}
+    (change,) = mend.changes
+    assert change.place == [each.manifest_path for each in manifests(table)].index(manifest)
+    assert {at: list(columns) for at, columns in change.restated.items()} == {0: ["lower_bounds"]}
+    assert dict(change.restated[0]["lower_bounds"])[1] == bytes(8)
+    assert change == ManifestChange(change.place, restated=change.restated)
+
+
+def test_only_the_files_that_are_named_are_looked_at(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(7), files=2)
+    _, first = narrow(table, 4)
+    manifest, second = narrow(table, 3)
+    for finding, places in (
+        (wrong("R-092", first), {0}),
+        (wrong("R-092", second), {1}),
+        (wrong("R-092", manifest), {0, 1}),
+    ):
+        (change,) = one(mends(table, finding)).changes
+        assert set(change.restated) == places
+    both = one(mends(table, wrong("R-092", first), wrong("R-092", second)))
+    assert (
+        both.remedy.what == "write it anew with lower_bounds of 2 files as their footers have them"
+    )
+    assert {each.subject for each in both.remedy.answers} == {first, second}
+
+
+def test_metrics_that_are_right_or_of_deletes_stay(table: TableBuilder) -> None:
+    _, path = narrow(table)
+    manifest = manifests(table)[place(table, 2, ManifestContent.DELETES)].manifest_path
+    others = (wrong("R-092", file_of(table, 3)), wrong("R-092", file_of(table, 2, 1)))
+    assert mends(table, *others, wrong("R-092", manifest)) == ([], [])
+    assert mends(table, wrong("R-047", path)) == ([], [])
+
+
+def test_r063_counts_of_deletes_are_not_taken_from_footers(table: TableBuilder) -> None:
+    path = file_of(table, 2, 1)
+    Broken(table.directory).edit_manifest(
+        in_first(lambda entry: entry["data_file"].update(record_count=9)), content=1
+    )
+    assert mends(table, wrong("R-063", path)) == ([], [])
+
+
+def test_metrics_are_found_behind_a_lost_manifest(table: TableBuilder) -> None:
+    manifest, path = narrow(table)
+    lost = lose(manifests(table)[0]).manifest_path
+    assert lost != manifest
+    found, _ = mends(table, wrong("R-092", path))
+    assert [mend.remedy.subject for mend in found] == [manifest]
+
+
+def test_what_a_rewrite_would_lose_is_not_written_anew(table: TableBuilder) -> None:
+    _, path = narrow(table)
+    head = with_unknown_fields(head_of(table), place(table, 4))
+    assert mends(table, wrong("R-092", path), head=head) == ([], [])
+
+
+def with_unknown_fields(head: ReadHead, at: int) -> ReadHead:
+    """A head, a manifest of which has a field that icectl doesn't know."""
+    read = [*head.read]
+    header, _ = read[at].content
+    read[at] = replace(read[at], header=replace(header, unknown_field_ids=(999,)))
+    return replace(head, read=tuple(read))
+
+
+FIELDS_LOST = "its manifest has fields that writing it anew would lose"
+
+
+@pytest.mark.parametrize("rows", [3, 2])
+def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(
+    vectors: TableBuilder, rows: int
+) -> None:
+    """Neither the data file from its manifest, nor its vector from the other."""
+    path = file_of(vectors, 3)
+    Path(path).unlink()
+    kind = ManifestContent.DATA if rows == 3 else ManifestContent.DELETES
+    missing = wrong("R-034", path)
+    head = with_unknown_fields(head_of(vectors), place(vectors, rows, kind))
+    assert mends(vectors, missing, asked=ALL, head=head) == (
+        [],
+        [RemainingFinding(missing, FIELDS_LOST)],
+    )
+    head = with_unknown_fields(head_of(vectors), place(vectors, 4))
+    assert one(mends(vectors, missing, asked=ALL, head=head)).remedy.kind == "lost-data"
+
+
+def test_vectors_are_not_dropped_from_what_a_rewrite_would_spoil(vectors: TableBuilder) -> None:
+    dangle(vectors, 3)
+    head = with_unknown_fields(head_of(vectors), place(vectors, 2, ManifestContent.DELETES))
+    assert mends(vectors, DANGLING, head=head) == ([], [RemainingFinding(DANGLING, FIELDS_LOST)])
+
+
+def test_the_time_limit_ends_the_search_for_metrics(table: TableBuilder) -> None:
+    _, path = narrow(table)
+    head = head_of(table)
+    reader = reader_of(table, ends_at_seconds=0)
+    with pytest.raises(Incomplete):
+        find_mends(reader, head, [wrong("R-092", path)], NOTHING)
+
+
+# -- the list -----------------------------------------------------------------------------------
+
+
+def relisted(table: TableBuilder, at: int, **told: Any) -> str:
+    """Let the list say something else of one manifest; which."""
+    rows = manifests(table)
+    relist(table, last(table), [
+        replace(each, **told) if number == at else each for number, each in enumerate(rows)
+    ])  # fmt: skip
+    return rows[at].manifest_path
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("R-050", {"manifest_length": 5}),
+        ("R-051", {"added_files_count": 9}),
+        ("R-047", {"min_sequence_number": 9}),
+    ],
+)
+def test_a_row_of_the_list_is_counted_anew(
+    table: TableBuilder, at: int, rule: str, told: dict[str, Any]
+) -> None:
+    path = relisted(table, at, **told)
+    finding = wrong(rule, path)
+    mend = one(mends(table, finding, wrong("R-130", path, "warning"), wrong(rule, "other")))
+    remedy = mend.remedy
+    assert (remedy.id, remedy.subject) == (f"list-row:{Path(path).name}", path)
+    assert remedy.what == "list its length, counts and ranges as they are"
+    assert remedy.proof == "the manifest is whole, and counted anew"
+    assert remedy.answers == {finding}
+    assert mend.changes == (ManifestChange(at, described=True),)
+
+
+def test_a_row_is_counted_only_where_something_is_wrong_of_it(table: TableBuilder) -> None:
+    path = relisted(table, 1, manifest_length=5)
+    assert mends(table, wrong("R-130", path), wrong("R-050", "other")) == ([], [])
+
+
+@pytest.mark.parametrize("spec_id", [1, 9])
+def test_r061_a_row_that_names_another_spec_is_not_counted_anew(
+    table: TableBuilder, spec_id: int
+) -> None:
+    """Not of which spec it is, and not even the others would be repaired."""
+    table.respec("none")
+    path = relisted(table, 1, manifest_length=5, partition_spec_id=spec_id)
+    other = relisted(table, 0, manifest_length=5)
+    (mend,), _ = mends(table, wrong("R-050", path), wrong("R-050", other))
+    assert mend.remedy.subject == other
+
+
+def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(
+    table: TableBuilder,
+) -> None:
+    path = relisted(table, 0, manifest_length=5)
+    head = head_of(table)
+    unsized = tuple(replace(each, size_bytes=None) for each in head.read)
+    finding = wrong("R-050", path)
+    assert mends(table, finding, head=replace(head, read=unsized)) == ([], [])
+    for damage in (lambda: Path(path).write_bytes(b"Obj\x01"), Path(path).unlink):
+        damage()
+        assert mends(table, finding)[0] == []
+
+
+def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table: TableBuilder) -> None:
+    rows = manifests(table)
+    relist(table, last(table), [*rows, rows[1]])
+    answered = [
+        wrong(rule, subject)
+        for rule, subject in (("R-050", "list"), ("R-066", "b"), ("R-103", "c"), ("R-114", "d"))
+    ]
+    mend = one(mends(table, *answered, wrong("R-140", "e")))
+    path = rows[1].manifest_path
+    assert told(mend) == (
+        f"list-row:{Path(path).name}",
+        path,
+        "list it once",
+        "both rows of the list are the same, and a file lives once",
+        0,
+        0,
+    )
+    assert mend.remedy.answers == set(answered)
+    assert mend.changes == (ManifestChange(3, gone=True),)
+
+
+def test_r050_a_manifest_that_is_listed_twice_is_counted_once(table: TableBuilder) -> None:
+    path = relisted(table, 1, manifest_length=5)
+    rows = manifests(table)
+    relist(table, last(table), [*rows, rows[1]])
+    found, _ = mends(table, wrong("R-050", path))
+    assert [mend.changes for mend in found] == [
+        (ManifestChange(1, described=True),), (ManifestChange(3, gone=True),),
+    ]  # fmt: skip
+
+
+def test_r050_of_two_rows_that_differ_none_is_taken(table: TableBuilder) -> None:
+    rows = manifests(table)
+    relist(table, last(table), [*rows, replace(rows[1], manifest_length=5)])
+    assert mends(table, wrong("R-066", "a file")) == ([], [])
+
+
+ONLY = "commit a snapshot of the same files, with a list and totals of its own"
+
+
+@pytest.mark.parametrize("rule", ["R-031", "R-054"])
+def test_a_new_list_is_a_mend_by_itself(table: TableBuilder, rule: str) -> None:
+    finding = wrong(rule, f"snapshot {last(table)}")
+    others = (wrong("R-140", "statistics", "warning"), wrong("R-163", "hint", "info"))
+    mend = one(mends(table, finding, *others))
+    assert told(mend) == (
+        "manifest-list",
+        f"snapshot {last(table)}",
+        ONLY,
+        "all that it lists can be read, and was counted",
+        0,
+        0,
+    )
+    assert (mend.remedy.answers, mend.changes) == ({finding}, ())
+    assert mends(table, *others) == ([], [])
+
+
+def test_a_new_list_is_made_with_other_mends_and_not_beside_an_error(table: TableBuilder) -> None:
+    path = relisted(table, 1, manifest_length=5)
+    totals, length = wrong("R-031", "snapshot"), wrong("R-050", path)
+    found, _ = mends(table, totals, length)
+    assert [mend.remedy.id for mend in found] == [f"list-row:{Path(path).name}", "manifest-list"]
+    found, _ = mends(table, totals, length, wrong("R-099", "file"))
+    assert [mend.remedy.kind for mend in found] == ["list-row"]
+    lose(manifests(table)[0])
+    assert mends(table, totals)[0] == []
+
+
+# -- dangling vectors ---------------------------------------------------------------------------
+
+DANGLING = wrong("R-116", "a vector", "warning")
+
+
+def dangle(table: TableBuilder, rows: int) -> None:
+    """Let a data file be removed, and its vector stay."""
+    path = file_of(table, rows)
+    Broken(table.directory).edit_manifest(
+        in_first(lambda entry: entry.update(status=2)),
+        holding=lambda entry: entry["data_file"]["file_path"] == path,
+    )
+
+
+def test_r116_vectors_of_removed_files_are_listed_no_more(vectors: TableBuilder) -> None:
+    referenced = [each["referenced_data_file"] for each in vectors.live() if each["content"] == 1]
+    at = referenced.index(file_of(vectors, 3))
+    dangle(vectors, 3)
+    mend = one(mends(vectors, DANGLING, wrong("R-111", "other", "info")))
+    assert told(mend) == (
+        "dangling-deletes",
+        f"snapshot {last(vectors)}",
+        "list 1 deletion vector no more",
+        "their data files were removed, as other entries tell",
+        0,
+        0,
+    )
+    assert mend.remedy.answers == {DANGLING}
+    deletes = place(vectors, 2, ManifestContent.DELETES)
+    assert mend.changes == (ManifestChange(deletes, dropped=frozenset({at})),)
+    dangle(vectors, 4)
+    mend = one(mends(vectors, DANGLING))
+    assert mend.remedy.what == "list 2 deletion vectors no more"
+    assert mend.changes == (ManifestChange(deletes, dropped=frozenset({0, 1})),)
+
+
+def test_vectors_are_looked_at_only_where_one_is_said_to_dangle(vectors: TableBuilder) -> None:
+    dangle(vectors, 3)
+    assert mends(vectors, wrong("R-111", "other", "info")) == ([], [])
+    lose(manifests(vectors)[place(vectors, 4)])
+    found, left = mends(vectors, DANGLING)
+    assert (found, left) == ([], [])
+
+
+REASON = "no snapshot has the data file that it names: rows of another may be back"
+
+
+def test_vectors_of_files_that_nobody_knows_stay(vectors: TableBuilder) -> None:
+    """They may be those of live files, by another name."""
+    assert mends(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
+    dangle(vectors, 3)
+
+    def elsewhere(entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            referenced = entry["data_file"]["referenced_data_file"]
+            if referenced == file_of(vectors, 4):
+                entry["data_file"]["referenced_data_file"] = "/elsewhere.parquet"
+
+    Broken(vectors.directory).edit_manifest(elsewhere, content=1)
+    assert mends(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
+
+
+def test_files_of_other_snapshots_are_known_though_some_cannot_be_read(
+    vectors: TableBuilder,
+) -> None:
+    first, second, _ = vectors.metadata.snapshots
+    (manifest,) = listed(vectors, first.snapshot_id)
+    dangle(vectors, 3)
+    relist(vectors, second.snapshot_id, [replace(manifest, manifest_path="/gone.avro")])
+    Path(str(first.manifest_list)).unlink()
+    assert one(mends(vectors, DANGLING)).remedy.kind == "dangling-deletes"

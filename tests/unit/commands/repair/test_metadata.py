@@ -1,0 +1,401 @@
+"""What leads to the current metadata: what of it is broken, and what a repair does about that."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from icectl.catalog.given_file import GivenFileCatalog
+from icectl.catalog.pinned import PinnedCatalog
+from icectl.commands.repair.metadata import WholeTable, find, restore
+from icectl.commit.access import TableAccess
+from icectl.errors import CommitConflict, CorruptTable, Refused, StorageError
+from icectl.storage.local.store import LocalStore
+from icectl.storage.store import FailedRemoval, FileStatus
+from tests.builders.expiry import NOW_MS, access_to
+from tests.builders.table_builder import TableBuilder
+from tests.stores.wrapped import WrappedStore
+
+BOTH = frozenset({"metadata-file", "version-hint"})
+MINUTE_MS = 60_000
+NEWEST = ".metadata.json is the newest file there is"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Versions 1 to 4, as old as can be; the hint says 4."""
+    built = TableBuilder(tmp_path / "t")
+    for start in (0, 4, 8):
+        built.append(range(start, start + 4))
+    for version in range(1, 5):
+        age(file_of(built, version))
+    return built
+
+
+def age(path: Path, ms: int = 24 * 60 * MINUTE_MS) -> Path:
+    at = (NOW_MS - ms) * 1_000_000
+    os.utime(path, ns=(at, at))
+    return path
+
+
+def file_of(table: TableBuilder, version: int) -> Path:
+    return table.directory / "metadata" / f"v{version}.metadata.json"
+
+
+def cut(table: TableBuilder, version: int = 4) -> Path:
+    """Cut a metadata file off; it stays old."""
+    path = file_of(table, version)
+    path.write_bytes(path.read_bytes()[:-200])
+    return age(path)
+
+
+def hint(table: TableBuilder, says: str | None = None) -> Path:
+    path = table.directory / "metadata" / "version-hint.text"
+    if says is not None:
+        path.write_text(says)
+    return path
+
+
+def told(found: WholeTable) -> list[tuple[str, str, str, str]]:
+    return [(one.id, one.subject, one.what, one.proof) for one in found.remedies]
+
+
+def version(found: WholeTable) -> int | None:
+    return found.loaded.version
+
+
+def contents(table: TableBuilder) -> dict[str, bytes]:
+    folder = table.directory / "metadata"
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+# -- a broken metadata file ---------------------------------------------------------------------
+
+
+def test_a_whole_table_needs_nothing(table: TableBuilder) -> None:
+    found = find(access_to(table.directory))
+    assert (version(found), found.remedies, found.broken, found.hint) == (4, (), None, None)
+    assert not found.is_ahead
+
+
+def test_the_file_before_a_broken_one_takes_its_place(table: TableBuilder) -> None:
+    path = cut(table)
+    found = find(access_to(table.directory))
+    assert version(found) == 3
+    assert found.loaded.metadata_location == str(file_of(table, 3))
+    assert found.loaded.capabilities.publishes
+    assert found.loaded.capabilities.numbers_versions
+    assert found.broken is not None
+    assert found.broken.location == str(path)
+    assert found.aside is not None
+    aside = Path(found.aside)
+    assert aside.parent == path.parent
+    start, _, eight = aside.name.rpartition("-")
+    assert (start, len(eight)) == ("_broken-v4.metadata.json", 8)
+    moved, corrected = told(found)
+    assert moved == (
+        "metadata-file",
+        str(path),
+        f"move it aside, to {aside.name}; v3.metadata.json is current again",
+        (
+            "it cannot be read, v3.metadata.json before it is whole, and no newer file is there; "
+            "what the commit in it changed is lost if no copy of it is left"
+        ),
+    )
+    assert corrected[2] == "it says 4, which is ahead of v3.metadata.json: write 3"
+    assert (found.hint, found.is_ahead) == (b"3", True)
+
+
+def test_a_broken_file_is_found_by_a_plan_s_pin_too(table: TableBuilder) -> None:
+    cut(table)
+    access = access_to(table.directory)
+    pinned = replace(access, catalog=PinnedCatalog(access.catalog, None, None))
+    assert [one.id for one in find(pinned).remedies] == ["metadata-file", "version-hint"]
+
+
+def test_r006_a_broken_gzip_file_is_one_too(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t", compressed_metadata=True)
+    table.append(range(4))
+    newest = table.directory / "metadata" / "v2.gz.metadata.json"
+    newest.write_bytes(newest.read_bytes()[:-40])
+    age(newest)
+    assert version(find(access_to(table.directory))) == 1
+
+
+def is_left(table: TableBuilder, access: TableAccess | None = None) -> CorruptTable:
+    """Check that a table is corrupt, and nothing is offered or touched; why."""
+    before = contents(table)
+    with pytest.raises(CorruptTable) as raised:
+        find(access or access_to(table.directory))
+    assert contents(table) == before
+    return raised.value
+
+
+def test_a_file_that_says_something_wrong_is_not_moved_aside(table: TableBuilder) -> None:
+    """It can be read, and is what some writer meant."""
+    path = file_of(table, 4)
+    path.write_text(path.read_text().replace('"last-column-id"', '"last-id"'))
+    age(path)
+    assert is_left(table).rule == "R-011"
+
+
+def test_the_file_that_the_caller_named_is_not_moved_aside(table: TableBuilder) -> None:
+    path = cut(table)
+    access = access_to(table.directory)
+    given = GivenFileCatalog(access.store, str(table.directory), access.env, str(path))
+    assert is_left(table, replace(access, catalog=given)).rule == "R-005"
+
+
+CATALOG_FILE = "00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+
+
+@pytest.mark.parametrize("beside", ["copy.metadata.json", "v2.gz.metadata.json"])
+def test_files_of_other_names_and_versions_written_twice_are_left_to_the_user(
+    table: TableBuilder, beside: str
+) -> None:
+    (file_of(table, 4).parent / beside).write_bytes(file_of(table, 1).read_bytes())
+    cut(table)
+    assert is_left(table).rule == "R-005"
+
+
+class Once(WrappedStore):
+    """A store whose metadata files are there for the first listing, and then others are."""
+
+    def __init__(self, later: dict[str, bytes | None]) -> None:
+        super().__init__(LocalStore())
+        self.later, self.listed = later, 0
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        self.listed += 1
+        if self.listed == 2:
+            for path, content in self.later.items():
+                Path(path).unlink() if content is None else Path(path).write_bytes(content)
+        return super().list_directory(location)
+
+
+def test_a_file_that_is_whole_at_a_second_look_was_not_broken(table: TableBuilder) -> None:
+    """Its writer has just finished it."""
+    path = file_of(table, 4)
+    whole = path.read_bytes()
+    cut(table)
+    with pytest.raises(CorruptTable) as raised:
+        find(access_to(table.directory, Once({str(path): whole})))
+    assert raised.value.rule == "R-005"
+
+
+def test_a_folder_that_is_empty_at_a_second_look_is_left_alone(table: TableBuilder) -> None:
+    cut(table)
+    gone = {str(file_of(table, at)): None for at in range(1, 5)}
+    with pytest.raises(CorruptTable) as raised:
+        find(access_to(table.directory, Once(gone)))
+    assert raised.value.rule == "R-005"
+
+
+def test_without_a_whole_file_before_it_a_broken_one_is_left_alone(table: TableBuilder) -> None:
+    for at in range(1, 5):
+        cut(table, at)
+    assert is_left(table).rule == "R-005"
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_version_that_is_missing_before_the_broken_one_is_for_the_user_to_judge(
+    table: TableBuilder, is_gone: bool
+) -> None:
+    cut(table)
+    if is_gone:
+        file_of(table, 3).unlink()
+    else:
+        cut(table, 3)
+    error = is_left(table)
+    assert error.rule == "R-005"
+    assert error.message.startswith(f"{file_of(table, 4)}: the metadata file is no JSON: ")
+    assert error.message.count("(R-005)") == 1
+    assert error.hint == (
+        "the newest metadata file that is whole is v2.metadata.json, and those between are broken "
+        "or gone: bring them back from a copy, or move the broken ones out of the directory if "
+        "that version is meant"
+    )
+
+
+@pytest.mark.parametrize(("ms", "is_young"), [(0, True), (599_999, True), (600_000, False)])
+def test_a_file_that_its_writer_may_be_at_is_left_alone(
+    table: TableBuilder, ms: int, is_young: bool
+) -> None:
+    age(cut(table), ms)
+    access = access_to(table.directory)
+    if not is_young:
+        assert version(find(access)) == 3
+        return
+    with pytest.raises(Refused, match=r"v4\.metadata\.json cannot be read, and it is young"):
+        find(access)
+
+
+class Undated(WrappedStore):
+    """A store that tells no times of files."""
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        return [replace(one, modified_ms=None) for one in super().list_directory(location)]
+
+
+def test_a_file_without_a_time_is_never_old(table: TableBuilder) -> None:
+    cut(table)
+    with pytest.raises(Refused, match="it is young"):
+        find(access_to(table.directory, Undated(LocalStore())))
+
+
+def test_the_files_of_a_copy_are_left_alone(table: TableBuilder, tmp_path: Path) -> None:
+    cut(table)
+    table.directory.rename(tmp_path / "copy")
+    with pytest.raises(Refused, match="it is a copy, or was moved"):
+        find(access_to(tmp_path / "copy"))
+
+
+# -- the version hint ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("says", "what", "proof", "is_ahead"),
+    [
+        (
+            "9",
+            "it says 9, which is ahead of v4.metadata.json: write 4",
+            "that is the newest file there is; commits after it are lost with their files",
+            True,
+        ),
+        (
+            "3",
+            "it says 3, which is behind v4.metadata.json: write 4",
+            "that is the newest file there is",
+            False,
+        ),
+        ("no", "it names no version: write 4", f"v4{NEWEST}", False),
+        ("v9", "it names no version: write 4", f"v4{NEWEST}", False),
+    ],
+)
+def test_r163_a_hint_that_says_something_else_is_corrected(
+    table: TableBuilder, says: str, what: str, proof: str, is_ahead: bool
+) -> None:
+    hint(table, says)
+    found = find(access_to(table.directory))
+    assert told(found) == [("version-hint", "version-hint.text", what, proof)]
+    assert (found.hint, found.is_ahead, version(found)) == (b"4", is_ahead, 4)
+    before = contents(table)
+    restore(access_to(table.directory), found, BOTH)
+    assert contents(table) == before | {"version-hint.text": b"4"}
+
+
+def test_no_hint_is_right_too(table: TableBuilder) -> None:
+    hint(table).unlink()
+    assert find(access_to(table.directory)).remedies == ()
+
+
+def test_the_hint_beside_files_of_a_catalog_is_no_concern(table: TableBuilder) -> None:
+    hint(table, "9")
+    file_of(table, 4).rename(file_of(table, 4).with_name(CATALOG_FILE))
+    assert find(access_to(table.directory)).remedies == ()
+
+
+# -- what is done about it ----------------------------------------------------------------------
+
+
+def test_a_broken_file_is_moved_aside_with_its_check_sum_and_the_hint_follows(
+    table: TableBuilder,
+) -> None:
+    path = cut(table)
+    for name in (f".{path.name}.crc", ".version-hint.text.crc", ".v3.metadata.json.crc"):
+        (path.parent / name).write_bytes(b"crc")
+    before = contents(table)
+    access = access_to(table.directory)
+    found = find(access)
+    restore(access, found, BOTH)
+    stored = before.pop(path.name)
+    del before[f".{path.name}.crc"], before[".version-hint.text.crc"]
+    aside = Path(str(found.aside)).name
+    assert contents(table) == before | {aside: stored, "version-hint.text": b"3"}
+
+
+@pytest.mark.parametrize("kinds", [frozenset[str](), frozenset({"statistics"})])
+def test_what_was_not_chosen_is_left(table: TableBuilder, kinds: frozenset[str]) -> None:
+    cut(table)
+    before = contents(table)
+    access = access_to(table.directory)
+    restore(access, find(access), kinds)
+    assert contents(table) == before
+
+
+def test_where_nothing_is_broken_nothing_is_done(table: TableBuilder) -> None:
+    before = contents(table)
+    access = access_to(table.directory)
+    restore(access, find(access), BOTH)
+    assert contents(table) == before
+
+
+def test_each_is_done_without_the_other(table: TableBuilder) -> None:
+    path = cut(table)
+    access = access_to(table.directory)
+    found = find(access)
+    restore(access, found, frozenset({"metadata-file"}))
+    assert not path.exists()
+    assert hint(table).read_text() == "4"
+    restore(access, find(access), frozenset({"version-hint"}))
+    assert hint(table).read_text() == "3"
+
+
+def finish(table: TableBuilder) -> None:
+    """The writer finishes its file after all."""
+    file_of(table, 4).write_bytes(file_of(table, 3).read_bytes())
+
+
+def commit_next(table: TableBuilder) -> None:
+    file_of(table, 5).write_bytes(file_of(table, 3).read_bytes())
+
+
+def remove(table: TableBuilder) -> None:
+    file_of(table, 4).unlink()
+
+
+@pytest.mark.parametrize("meanwhile", [finish, commit_next, remove])
+def test_a_file_is_moved_aside_only_as_it_was_seen_and_while_it_is_the_newest(
+    table: TableBuilder, meanwhile
+) -> None:
+    cut(table)
+    access = access_to(table.directory)
+    found = find(access)
+    meanwhile(table)
+    before = contents(table)
+    with pytest.raises(CommitConflict, match="changed meanwhile, or a newer file is there"):
+        restore(access, found, BOTH)
+    assert contents(table) == before
+
+
+def test_r163_a_hint_is_not_set_back_behind_a_commit_that_came_meanwhile(
+    table: TableBuilder,
+) -> None:
+    hint(table, "1")
+    access = access_to(table.directory)
+    found = find(access)
+    table.append([12])
+    before = contents(table)
+    assert before["version-hint.text"] == b"5"
+    with pytest.raises(CommitConflict, match=r"v5\.metadata\.json was committed meanwhile"):
+        restore(access, found, BOTH)
+    assert contents(table) == before
+
+
+class Stuck(WrappedStore):
+    """A store that removes nothing."""
+
+    def remove(self, removed):
+        return [FailedRemoval(location, "denied") for location in removed]
+
+
+def test_a_file_that_cannot_be_removed_stays_with_its_copy(table: TableBuilder) -> None:
+    path = cut(table)
+    access = access_to(table.directory, Stuck(LocalStore()))
+    found = find(access)
+    with pytest.raises(StorageError, match=f"`{path}` stays, with a copy beside it: denied"):
+        restore(access, found, BOTH)
+    assert Path(str(found.aside)).read_bytes() == path.read_bytes()
+    assert hint(table).read_text() == "4"

@@ -1,0 +1,239 @@
+"""What a manifest should say of a data file, as its footer proves it: just that, or nothing."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.commands.repair.metrics import restated_metrics
+from icectl.entries.partition.key import encode_key
+from icectl.errors import StorageError
+from icectl.format.types import PrimitiveType
+from icectl.storage.failures import ACCESS_DENIED
+from icectl.storage.store import Store
+from tests.builders.lost_manifests import Failing, reader_of
+from tests.builders.table_builder import TableBuilder
+
+LOWER, UPPER = "lower_bounds", "upper_bounds"
+ID, CATEGORY, NOTE = 1, 2, 5
+
+
+def long(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=True)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """One file of the ids 1 to 8: categories c0 to c2, one note of eight null."""
+    built = TableBuilder(tmp_path / "t")
+    built.append(range(1, 9))
+    return built
+
+
+def entry(table: TableBuilder) -> dict[str, Any]:
+    (row,) = table.live()
+    return dict(row)
+
+
+def changed(table: TableBuilder, name: str, **columns: Any) -> dict[str, Any]:
+    """The entry with other values of some columns of a map, by field id as `f1`; None takes one."""
+    row = entry(table)
+    told = dict(row[name])
+    for key, value in columns.items():
+        if value is None:
+            del told[int(key[1:])]
+        else:
+            told[int(key[1:])] = value
+    return {**row, name: sorted(told.items())}
+
+
+def found(
+    table: TableBuilder, row: Mapping[str, Any], store: Store | None = None
+) -> Mapping[str, Any]:
+    return restated_metrics(reader_of(table, store=store), row)
+
+
+def test_what_is_right_stays(table: TableBuilder) -> None:
+    row = entry(table)
+    assert dict(row[LOWER])[ID] == long(1)
+    assert dict(row[UPPER])[ID] == long(8)
+    assert found(table, row) == {}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_count_of_rows_is_the_footer_s_where_no_row_id_hangs_on_it(
+    tmp_path: Path, version: int
+) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=version)
+    table.append(range(1, 9))
+    row = {**entry(table), "record_count": 7}
+    assert found(table, row) == ({} if version == 3 else {"record_count": 8})
+    bytes_too = {**row, "file_size_in_bytes": 5}
+    assert found(table, bytes_too) == {}  # another file
+
+
+def test_a_size_is_the_file_s_where_the_entry_is_that_of_the_file(table: TableBuilder) -> None:
+    right = entry(table)
+    row = {**right, "file_size_in_bytes": 5}
+    only = {"file_size_in_bytes": right["file_size_in_bytes"]}
+    assert found(table, row) == only
+    fewer = [pair for pair in right["value_counts"] if pair[0] != NOTE]
+    assert found(table, {**row, "value_counts": fewer}) == only
+    assert found(table, {**row, "null_value_counts": None}) == only
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("value_counts", None),
+        ("value_counts", []),
+        ("value_counts", [(ID, 7)]),
+        ("value_counts", [(ID, 8), (CATEGORY, 7)]),
+        ("value_counts", [(99, 8)]),
+        ("null_value_counts", [(ID, 1)]),
+        ("null_value_counts", [(99, 0)]),
+    ],
+)
+def test_a_file_whose_columns_are_others_too_is_another(
+    table: TableBuilder, name: str, told: Any
+) -> None:
+    row = {**entry(table), "file_size_in_bytes": 5, name: told}
+    assert found(table, row) == {}
+
+
+def test_a_size_and_bounds_that_are_both_wrong_are_of_another_file(table: TableBuilder) -> None:
+    row = changed(table, LOWER, f1=long(3))
+    assert set(found(table, row)) == {LOWER}
+    assert found(table, {**row, "file_size_in_bytes": 5}) == {}
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "own", "other"),
+    [
+        ("identity", "c1", "c0"),
+        ("identity", "c1", "c2"),
+        ("identity", "c1", None),
+        ("bucket", None, "any"),
+        ("day", None, "any"),
+    ],
+)
+@pytest.mark.parametrize("wrong", ["file_size_in_bytes", "record_count", "bounds"])
+def test_a_file_of_another_partition_is_another(
+    tmp_path: Path, partitioning: str, own: Any, other: Any, wrong: str
+) -> None:
+    table = TableBuilder(tmp_path / "t", partitioning=partitioning)
+    table.append([1])
+    table.append([98])
+    far, row = table.live()  # the newest first
+    row = {**row, LOWER: [(ID, long(3))]} if wrong == "bounds" else {**row, wrong: 5}
+    assert found(table, row) != {}
+    text = PrimitiveType("string")
+    if own is not None:
+        assert row["partition_key"] == encode_key([text], [own])
+        swapped = encode_key([text], [other])
+    else:
+        swapped = far["partition_key"]
+    assert found(table, {**row, "partition_key": swapped}) == {}
+
+
+@pytest.mark.parametrize("offsets", [[8, 4], [4, 4]])
+def test_r067_split_offsets_that_do_not_ascend_are_those_of_the_footer(
+    table: TableBuilder, offsets: list[int]
+) -> None:
+    right = entry(table)["split_offsets"]
+    assert found(table, {**entry(table), "split_offsets": offsets}) == {"split_offsets": right}
+
+
+@pytest.mark.parametrize("offsets", [None, [], [4, 8, 12]])
+def test_split_offsets_that_ascend_stay(table: TableBuilder, offsets: Any) -> None:
+    assert found(table, {**entry(table), "split_offsets": offsets}) == {}
+
+
+@pytest.mark.parametrize("name", ["value_counts", "null_value_counts"])
+def test_r130_counts_are_the_footer_s_where_one_is_wrong(table: TableBuilder, name: str) -> None:
+    right = entry(table)[name]
+    assert found(table, changed(table, name, f1=99)) == {name: right}
+    without = [pair for pair in right if pair[0] != NOTE]
+    assert found(table, changed(table, name, f1=99, f5=None)) == {name: without}
+    # Of a column that the footer does not know nothing is proved.
+    assert found(table, changed(table, name, f99=3)) == {}
+    assert found(table, changed(table, name, f1=99, f99=3)) == {name: right}
+    assert found(table, {**entry(table), name: None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "narrow", "wide", "exact"),
+    [(LOWER, 2, 0, 1), (UPPER, 7, 9, 8)],
+)
+def test_r092_bounds_are_the_footer_s_only_where_they_leave_rows_out(
+    table: TableBuilder, name: str, narrow: int, wide: int, exact: int
+) -> None:
+    right = dict(entry(table)[name])
+    assert right[ID] == long(exact)
+    assert found(table, changed(table, name, f1=long(narrow))) == {name: sorted(right.items())}
+    assert found(table, changed(table, name, f1=long(wide))) == {}
+    other = b"a" if name == LOWER else b"z"
+    both = changed(table, name, f1=long(narrow), f2=other)
+    assert found(table, both) == {name: sorted((right | {CATEGORY: other}).items())}
+    fewer = changed(table, name, f1=long(narrow), f5=None)
+    del right[NOTE]
+    assert found(table, fewer) == {name: sorted(right.items())}
+
+
+@pytest.mark.parametrize("name", [LOWER, UPPER])
+def test_r091_a_bound_of_no_value_of_its_type_goes_or_is_the_footer_s(
+    table: TableBuilder, name: str
+) -> None:
+    right = dict(entry(table)[name])
+    assert found(table, changed(table, name, f1=b"odd")) == {name: sorted(right.items())}
+    assert found(table, {**entry(table), name: None}) == {}
+    # No column of the table, and one of which the footer has no bounds.
+    assert found(table, changed(table, name, f99=b"odd")) == {}
+
+
+def test_r091_a_bound_that_nothing_replaces_goes(tmp_path: Path) -> None:
+    """All notes are null: the footer has no bounds of them."""
+    table = TableBuilder(tmp_path / "t")
+    table.append([7])
+    right = entry(table)[LOWER]
+    assert NOTE not in dict(right)
+    assert found(table, changed(table, LOWER, f5=b"a")) == {}
+    assert found(table, changed(table, LOWER, f5=b"\xff")) == {LOWER: right}
+
+
+def test_several_things_are_set_right_at_once(table: TableBuilder) -> None:
+    right = entry(table)
+    row = changed(table, LOWER, f1=long(5)) | {"split_offsets": [4, 4]}
+    assert found(table, row) == {"split_offsets": right["split_offsets"], LOWER: right[LOWER]}
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
+def test_a_file_that_is_lost_or_damaged_proves_nothing(table: TableBuilder, damage: Any) -> None:
+    row = {**entry(table), "record_count": 9}
+    damage(Path(row["location"]))
+    assert found(table, row) == {}
+
+
+@pytest.mark.parametrize("method", ["stat", "open"])
+def test_a_file_that_may_not_be_read_proves_nothing(table: TableBuilder, method: str) -> None:
+    row = {**entry(table), "record_count": 9}
+    denied = StorageError("may not be read", id=ACCESS_DENIED)
+    assert found(table, row, Failing(method, row["location"], denied)) == {}
+    assert found(table, row, Failing(method, row["location"], FileNotFoundError())) == {}
+    with pytest.raises(StorageError, match="the network is down"):
+        found(table, row, Failing(method, row["location"], StorageError("the network is down")))
+
+
+def test_bounds_are_not_those_of_a_file_with_another_count_of_rows(table: TableBuilder) -> None:
+    row = changed(table, LOWER, f1=long(3))
+    assert found(table, {**row, "record_count": 7}) == {}
+
+
+def test_bounds_of_two_columns_that_leave_rows_out_are_of_another_file(
+    table: TableBuilder,
+) -> None:
+    row = changed(table, LOWER, f1=long(3))
+    assert set(found(table, row)) == {LOWER}
+    categories = [(id_, b"c1" if id_ == CATEGORY else bound) for id_, bound in row[LOWER]]
+    assert found(table, {**row, LOWER: categories}) == {}

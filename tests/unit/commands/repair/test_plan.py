@@ -1,0 +1,109 @@
+"""Choosing among repairs, and saying why the rest is left."""
+
+import pytest
+
+from icectl.checks.finding import Finding
+from icectl.commands.repair.plan import Kind, RemainingFinding, Remedy, RepairPlan, plan
+from icectl.errors import UsageError
+
+LENGTH = Finding("R-050", "warning", "/t/m0.avro", "its length is 5", "hint")
+LOST = Finding("R-034", "error", "/t/data/a.parquet", "the data file is missing", "hint")
+HINT = Finding("R-163", "info", "version-hint.text", "it says 1", "hint")
+
+
+def remedy(kind: Kind, name: str | None = None, *answers: Finding) -> Remedy:
+    return Remedy(kind, name, "subject", "what", "proof", answers=frozenset(answers))
+
+
+ROW = remedy("list-row", "m0.avro", LENGTH)
+
+
+def planned(*skip: str, remedies: tuple[Remedy, ...] = (ROW,)) -> RepairPlan:
+    return plan("files", "main", remedies, (LENGTH, LOST, HINT), skip)
+
+
+def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() -> None:
+    found = planned()
+    assert [one.id for one in found.remedies] == ["list-row:m0.avro"]
+    assert found.left == (
+        RemainingFinding(LOST, "the file is gone, and nothing else says what was in it"),
+    )
+    assert (found.has_work, found.skipped) == (True, ())
+
+
+def test_a_repair_takes_and_brings_back_no_row_unless_it_says_so() -> None:
+    assert (ROW.rows_lost, ROW.rows_back) == (0, 0)
+
+
+def test_a_repair_of_which_there_is_one_is_named_by_its_kind() -> None:
+    assert (remedy("version-hint").id, ROW.id) == ("version-hint", "list-row:m0.avro")
+
+
+def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
+    one, two, three = remedy("list-row", "b"), remedy("metrics", "a"), remedy("list-row", "a")
+    found = planned(remedies=(one, two, three))
+    assert found.of("list-row") == (one, three)
+    assert found.of("metrics", "list-row") == (one, three, two)
+    assert found.of("manifest") == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("R-034", "the file is gone, and nothing else says what was in it"),
+        ("R-063", "the footer of the file does not prove what the manifest should say"),
+        ("R-066", "which of the entries is the right one cannot be told"),
+        ("R-099", "what is in the file cannot be read any more"),
+        ("R-012", "nothing else in the table proves what should stand there"),
+        ("V4-023", "nothing else in the table proves what should stand there"),
+        ("V4-081", "roots and leaves of version 4 are not rebuilt"),
+    ],
+)
+def test_what_stays_has_the_reason_of_its_rule(rule: str, reason: str) -> None:
+    finding = Finding(rule, "error", "/t/a", "it is broken", "hint")
+    assert plan("files", "main", (), (finding,), ()).left == (RemainingFinding(finding, reason),)
+
+
+@pytest.mark.parametrize("skip", ["list-row", "list-row:m0.avro"])
+def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip: str) -> None:
+    found = planned(skip)
+    assert (found.remedies, found.skipped) == ((), (ROW,))
+    assert found.left[0] == RemainingFinding(LENGTH, "it was to be skipped")
+    assert not found.has_work
+    assert found.errors_left == (LOST,)
+
+
+def test_a_kind_that_has_nothing_to_do_may_be_skipped() -> None:
+    assert planned("version-hint", "metrics:gone.avro").remedies == (ROW,)
+
+
+def test_a_repair_that_there_is_not_cannot_be_skipped() -> None:
+    with pytest.raises(UsageError, match="there is no repair `list-rw`") as raised:
+        planned("list-rw")
+    assert raised.value.hint == "did you mean `list-row`?"
+    with pytest.raises(UsageError, match=r"there is no repair `list-rw:m0\.avro`") as raised:
+        planned("list-rw:m0.avro")
+    assert raised.value.hint == "did you mean `list-row:m0.avro`?"
+    with pytest.raises(UsageError, match="there is no repair `xyz`") as raised:
+        planned("xyz")
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith("kinds are `metadata-file`, `version-hint`, ")
+
+
+def test_what_leads_to_the_metadata_is_told_first() -> None:
+    later = remedy("lost-data", "a.parquet", LOST)
+    first = remedy("version-hint", None, HINT)
+    found = planned(remedies=(later, ROW, first))
+    assert [one.kind for one in found.remedies] == ["version-hint", "list-row", "lost-data"]
+    assert found.left == ()
+
+
+def test_a_search_s_own_reason_is_told_before_the_usual_one() -> None:
+    reason = RemainingFinding(LOST, "nothing else has its 4 rows")
+    found = plan("files", "main", (), (LOST,), (), (reason,))
+    assert found.left == (reason,)
+
+
+def test_warnings_alone_are_no_reason_to_refuse() -> None:
+    found = plan("files", "main", (), (LENGTH,), ())
+    assert (found.has_work, found.errors_left) == (False, ())

@@ -1,0 +1,163 @@
+"""Journals: written whole, found again, judged by what the table says, damage left alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icectl.commit import deletion_journal as journals
+from icectl.commit.deletion_journal import Journal
+from icectl.commit.journals import journal_location
+from icectl.entries.files import NO_FILES, FileKind, Files, files, rows, together
+from icectl.storage.local.store import LocalStore
+from icectl.storage.location import loosest_key
+from tests.builders.history import history
+from tests.stores.wrapped import FaultyStore, WrappedStore
+
+COMMAND = "expire-snapshots"
+UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+
+
+class Warnings:
+    """Progress that keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def phase(self, name: str, *, total: int | None = None, unit: str = "count") -> None: ...
+
+    def advance(self, amount: int) -> None: ...
+
+    def warn(self, message: str) -> None:
+        self.told.append(message)
+
+
+def named(kind: FileKind, *found: tuple[str, int | None]) -> Files:
+    places = [place for place, _ in found]
+    return files(places, [loosest_key(p) for p in places], kind, [size for _, size in found])
+
+
+DOOMED = together(
+    [
+        named(FileKind.DATA_FILES, ("file:///wh/t/data/a%20b.parquet", 10), ("/wh/t/data/ü", None)),
+        named(FileKind.MANIFEST_LISTS, ("/wh/t/metadata/snap-1.avro", 5)),
+    ]
+)
+
+
+def journal(tmp_path: Path, *snapshot_ids: int) -> Journal:
+    location = journal_location(f"{tmp_path}/metadata", COMMAND, "u-1")
+    return Journal(location, UUID, 1_700_000_000_000, snapshot_ids, DOOMED)
+
+
+def found(tmp_path: Path, progress: Warnings | None = None) -> list[Journal]:
+    store = LocalStore()
+    listed = store.list_directory(f"{tmp_path}/metadata")
+    return journals.unfinished_journals(store, listed, COMMAND, progress or Warnings())
+
+
+def test_a_journal_lies_beside_the_metadata_file_and_is_named_for_its_command(tmp_path):
+    written = journal(tmp_path, 1)
+    assert written.location == f"{tmp_path}/metadata/icectl-expire-snapshots-u-1.json"
+    journals.write(LocalStore(), written)
+    with pytest.raises(FileExistsError):
+        journals.write(LocalStore(), written)
+
+
+def test_a_journal_is_read_as_it_was_written(tmp_path):
+    written = journal(tmp_path, 1, 2**62)
+    journals.write(LocalStore(), written)
+    (read,) = found(tmp_path)
+    assert (read.location, read.table_uuid, read.created_ms) == (
+        written.location, UUID, 1_700_000_000_000,
+    )  # fmt: skip
+    assert read.snapshot_ids == (1, 2**62)
+    assert rows(read.files) == rows(DOOMED)
+    assert read.files.table["key"].to_pylist() == [
+        "/wh/t/data/a b.parquet", "/wh/t/data/ü", "/wh/t/metadata/snap-1.avro",
+    ]  # fmt: skip
+
+
+def test_a_journal_has_landed_when_every_snapshot_it_names_is_gone(tmp_path):
+    metadata = history([(2, None, "2026-01-01T00:00:00Z")], {"main": {"head": 2}})
+    assert journal(tmp_path, 1).has_landed(metadata)
+    assert journal(tmp_path).has_landed(metadata)
+    assert not journal(tmp_path, 1, 2).has_landed(metadata)
+
+
+def test_other_files_are_no_journals(tmp_path):
+    folder = tmp_path / "metadata"
+    folder.mkdir()
+    for other in (
+        "v1.metadata.json",
+        "icectl-compact-u-1.json",
+        "icectl-expire-snapshots-u-1.avro",
+    ):
+        (folder / other).write_text("{}")
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"icectl-journal": 2}', b'{"icectl-journal": 1}', b"\xff",
+     b'{"icectl-journal":1,"table-uuid":null,"created-ms":1,"snapshot-ids":[],"files":[1]}'],
+)  # fmt: skip
+def test_a_damaged_journal_is_warned_of_and_left_alone(tmp_path, content):
+    location = Path(journal(tmp_path).location)
+    location.parent.mkdir()
+    location.write_bytes(content)
+    progress = Warnings()
+    assert found(tmp_path, progress) == []
+    (warning,) = progress.told
+    assert warning.startswith(f"the journal {location.name} cannot be read and is left alone: ")
+    assert location.read_bytes() == content
+
+
+def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_path):
+    """It was said to be unreadable, and to be left alone."""
+
+    class Finishing(WrappedStore):
+        def read(self, location):
+            Path(location).unlink()
+            return super().read(location)
+
+    journals.write(LocalStore(), journal(tmp_path, 1))
+    listed = LocalStore().list_directory(f"{tmp_path}/metadata")
+    progress = Warnings()
+    assert journals.unfinished_journals(Finishing(LocalStore()), listed, COMMAND, progress) == []
+    assert progress.told == []
+
+
+def test_a_shortened_journal_names_only_what_is_left(tmp_path):
+    written = journal(tmp_path, 7)
+    journals.write(LocalStore(), written)
+    left = named(FileKind.MANIFEST_LISTS, ("/wh/t/metadata/snap-1.avro", 5))
+    journals.shorten(LocalStore(), written, left)
+    (read,) = found(tmp_path)
+    assert (read.snapshot_ids, rows(read.files)) == ((7,), rows(left))
+
+
+def test_discarding_and_shortening_never_raise(tmp_path):
+    written = journal(tmp_path, 7)
+    journals.write(LocalStore(), written)
+    journals.discard(FaultyStore(LocalStore(), 1, "before"), [written])
+    journals.shorten(FaultyStore(LocalStore(), 1, "before"), written, NO_FILES)
+    assert len(found(tmp_path)) == 1
+    journals.discard(LocalStore(), [written])
+    assert found(tmp_path) == []
+
+
+def test_what_a_journal_holds_is_plain_json(tmp_path):
+    written = journal(tmp_path, 7)
+    journals.write(LocalStore(), written)
+    assert json.loads(Path(written.location).read_text()) == {
+        "icectl-journal": 1,
+        "table-uuid": UUID,
+        "created-ms": 1_700_000_000_000,
+        "snapshot-ids": [7],
+        "files": [
+            ["file:///wh/t/data/a%20b.parquet", 0, 10],
+            ["/wh/t/data/ü", 0, None],
+            ["/wh/t/metadata/snap-1.avro", 5, 5],
+        ],
+    }

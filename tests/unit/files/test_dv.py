@@ -1,0 +1,156 @@
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from icectl.errors import CorruptTable
+from icectl.files.puffin import container as puffin
+from icectl.files.puffin import positions as dv
+from icectl.files.puffin.positions import BLOB_TYPE
+
+BITMAP_1_2_3 = bytes.fromhex("3a300000010000000000020010000000010002000300")
+"""{1, 2, 3} as one array container, by the portable Roaring specification."""
+
+RUN_5_TO_9 = bytes.fromhex("3b3000000100000400010005000400")
+"""{5, …, 9} as one run container: no offsets below four containers."""
+
+
+def bitmap64(*parts: tuple[int, bytes]) -> bytes:
+    return struct.pack("<Q", len(parts)) + b"".join(
+        struct.pack("<I", key) + bitmap for key, bitmap in parts
+    )
+
+
+def blob_of(bitmap: bytes, magic: bytes = bytes.fromhex("d1d33964")) -> bytes:
+    vector = magic + bitmap
+    return struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+
+
+def container(key: int, values: bytes, cardinality: int) -> bytes:
+    """A bitmap of one container that is no run."""
+    return struct.pack("<IIHHI", 12346, 1, key, cardinality - 1, 16) + values
+
+
+def test_r119_an_array_container_is_read() -> None:
+    assert dv.read_dv(blob_of(bitmap64((0, BITMAP_1_2_3)))).tolist() == [1, 2, 3]
+
+
+def test_r119_a_run_container_is_read() -> None:
+    assert dv.read_dv(blob_of(bitmap64((0, RUN_5_TO_9)))).tolist() == [5, 6, 7, 8, 9]
+
+
+def test_r119_a_bitset_container_is_read() -> None:
+    odd = list(range(1, 65536, 2))
+    content = bitmap64((0, container(2, b"\xaa" * 8192, len(odd))))
+    assert dv.read_positions(content).tolist() == [(2 << 16) + number for number in odd]
+
+
+def test_positions_beyond_32_bits_carry_the_key_of_their_bitmap() -> None:
+    content = bitmap64((0, BITMAP_1_2_3), (1, RUN_5_TO_9), (0x7FFFFFFF, BITMAP_1_2_3))
+    high = 0x7FFFFFFF << 32
+    expected = [1, 2, 3, *((1 << 32) + number for number in range(5, 10))]
+    assert dv.read_positions(content).tolist() == [*expected, high + 1, high + 2, high + 3]
+
+
+def test_empty_bitmaps_between_others_are_read_as_the_reference_writes_them() -> None:
+    empty = bytes.fromhex("3a30000000000000")
+    content = bitmap64((0, empty), (1, BITMAP_1_2_3))
+    assert dv.read_positions(content).tolist() == [(1 << 32) + number for number in (1, 2, 3)]
+
+
+def test_a_vector_without_positions_is_written_as_the_reference_writes_it() -> None:
+    written = bytes.fromhex("0000000cd1d339640000000000000000bf18480c")
+    assert dv.write_dv([]) == written
+    assert dv.read_dv(written).tolist() == []
+    assert dv.read_dv(written).dtype == np.uint64
+
+
+def test_positions_are_written_sorted_and_once() -> None:
+    assert dv.write_dv([3, 1, 2, 1]) == dv.write_dv(np.array([1, 2, 3], dtype=np.uint64))
+    assert dv.read_dv(dv.write_dv([3, 1, 2, 1])).tolist() == [1, 2, 3]
+
+
+def test_long_runs_are_written_as_runs() -> None:
+    blob = dv.write_dv(np.arange(1_000_000, dtype=np.uint64))
+    assert len(blob) < 400
+    assert np.array_equal(dv.read_dv(blob), np.arange(1_000_000, dtype=np.uint64))
+
+
+def test_a_position_with_the_sign_bit_is_refused() -> None:
+    with pytest.raises(ValueError, match=str(1 << 63)):
+        dv.write_dv(np.array([1 << 63], dtype=np.uint64))
+
+
+def test_r119_a_blob_says_its_data_file_and_cardinality() -> None:
+    new = dv.dv_blob([4, 4, 9], "s3://bucket/a.parquet")
+    (blob,) = puffin.read_puffin(puffin.write_puffin([new], {})).blobs
+    assert blob.type == "deletion-vector-v1" == BLOB_TYPE
+    assert (blob.snapshot_id, blob.sequence_number) == (-1, -1)
+    assert blob.compression_codec is None
+    assert blob.properties == {
+        "referenced-data-file": "s3://bucket/a.parquet",
+        "cardinality": "2",
+    }
+    assert dv.read_dv(new.content).tolist() == [4, 9]
+
+
+def test_r118_cardinality_must_be_what_the_manifest_says() -> None:
+    positions = dv.read_dv(dv.write_dv([1, 2]))
+    dv.check_cardinality(positions, 2)
+    with pytest.raises(CorruptTable, match="2 positions where 3") as caught:
+        dv.check_cardinality(positions, 3)
+    assert caught.value.rule == "R-118"
+
+
+GOOD = blob_of(bitmap64((0, BITMAP_1_2_3)))
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        GOOD[:19],
+        GOOD[:-1],
+        GOOD + b"\x00",
+        struct.pack(">I", len(GOOD)) + GOOD[4:],
+        GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
+        GOOD[:20] + b"\x01" + GOOD[21:],
+        blob_of(bitmap64((0, BITMAP_1_2_3)), magic=bytes.fromhex("d1d33965")),
+    ],
+)
+def test_r119_a_blob_with_a_wrong_frame_is_corrupt(blob) -> None:
+    with pytest.raises(CorruptTable) as caught:
+        dv.read_dv(blob)
+    assert caught.value.rule == "R-119"
+
+
+@pytest.mark.parametrize(
+    "bitmap",
+    [
+        b"",
+        bytes(7),
+        struct.pack("<Q", 1),
+        struct.pack("<Q", 1 << 63),
+        bitmap64((0, b"")),
+        bitmap64((0, struct.pack("<I", 12345) + bytes(12))),
+        bitmap64((0, BITMAP_1_2_3)) + b"\x00",
+        bitmap64((0, BITMAP_1_2_3[:-1])),
+        bitmap64((1, BITMAP_1_2_3), (1, BITMAP_1_2_3)),
+        bitmap64((1, BITMAP_1_2_3), (0, BITMAP_1_2_3)),
+        bitmap64((1 << 31, BITMAP_1_2_3)),
+        bitmap64((0, struct.pack("<II", 12346, 1 << 31))),
+        bitmap64((0, container(0, struct.pack("<HH", 5, 5), 2))),
+        bitmap64((0, container(0, struct.pack("<HH", 6, 5), 2))),
+        bitmap64((0, container(0, b"\xff" * 8192, 5000))),
+        bitmap64((0, struct.pack("<IIHHHHII", 12346, 2, 1, 0, 1, 0, 0, 0) + bytes(4))),
+        bitmap64((0, bytes.fromhex("3b30000001000004000000"))),
+        bitmap64((0, bytes.fromhex("3b3000000100000500010005000400"))),
+        bitmap64((0, bytes.fromhex("3b30000001000004000100ffff0400"))),
+        bitmap64((0, bytes.fromhex("3b300000010000030002000500010006000100"))),
+    ],
+)
+def test_r119_a_damaged_bitmap_is_corrupt(bitmap) -> None:
+    with pytest.raises(CorruptTable) as caught:
+        dv.read_positions(bitmap)
+    assert caught.value.rule == "R-119"

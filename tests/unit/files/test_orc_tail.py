@@ -1,0 +1,80 @@
+"""The tail of ORC files, put together by hand from the messages of the format's description."""
+
+import pytest
+
+from icectl.errors import CorruptTable
+from icectl.files.orc.tail import ColumnStatistics, OrcTail, Stripe, read_tail
+
+
+def varint(value):
+    encoded = b""
+    while value >= 0x80:
+        encoded += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return encoded + bytes([value])
+
+
+def number(place, value):
+    return varint(place << 3) + varint(value)
+
+
+def message(place, *members):
+    content = b"".join(members)
+    return varint(place << 3 | 2) + varint(len(content)) + content
+
+
+def tail(*members):
+    return message(1, number(1, 9)) + message(2, *members) + number(3, 1000)
+
+
+def statistics(*members):
+    return read_tail(tail(message(7, *members))).columns[0]
+
+
+def test_stripes_have_an_offset_and_rows() -> None:
+    stripes = [
+        message(3, number(1, 3), number(2, 20), number(5, 1000)),
+        message(3, number(1, 300), number(5, 7)),
+    ]
+    assert read_tail(tail(*stripes)) == OrcTail((Stripe(3, 1000), Stripe(300, 7)), ())
+
+
+def test_statistics_have_counts_and_bounds() -> None:
+    integers = message(2, number(1, 5), number(2, 6), number(3, 1))
+    assert statistics(number(1, 10), number(10, 0), integers) == ColumnStatistics(10, False, -3, 3)
+    strings = message(4, message(1, b"a"), message(2, b"b"))
+    assert statistics(number(10, 1), strings) == ColumnStatistics(None, True, b"a", b"b")
+    decimals = message(6, message(1, b"1.5"), message(2, b"2"))
+    assert statistics(number(1, 1), decimals) == ColumnStatistics(1, True, b"1.5", b"2")
+    dates = message(7, number(1, 1), number(2, 2))
+    assert statistics(number(1, 1), dates) == ColumnStatistics(1, True, -1, 1)
+
+
+def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out() -> None:
+    fixed = varint(98 << 3 | 1) + b"\0" * 8 + varint(99 << 3 | 5) + b"\0" * 4
+    assert statistics(fixed, number(1, 4), message(3, b"x" * 9)) == ColumnStatistics(4, True)
+    assert statistics(message(2, number(1, 5))) == ColumnStatistics(None, True)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        number(2, 1),
+        tail(message(3, message(1, b"x"))),
+        tail(number(3, 1)),
+        tail(varint(3 << 3 | 2) + b"\x05"),
+        tail(varint(3 << 3 | 4)),
+        tail(b"\xff" * 12),
+        tail(b"\x18"),
+    ],
+)
+def test_r099_a_damaged_tail_is_told(damaged) -> None:
+    with pytest.raises(CorruptTable, match="its footer"):
+        read_tail(damaged)
+
+
+def test_bytes_of_all_strings_are_told_together() -> None:
+    told = message(4, message(1, b"a"), message(2, b"b"), number(3, 2 * 70))
+    assert statistics(number(1, 1), told) == ColumnStatistics(1, True, b"a", b"b", 70)
+    assert statistics(number(1, 1), message(8, number(1, 2 * 9))).total_bytes == 9
+    assert statistics(number(1, 1), message(4, number(3, 2 * 9 - 1))).total_bytes == 0  # below 0

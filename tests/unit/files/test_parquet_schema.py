@@ -1,0 +1,228 @@
+import io
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.errors import Unsupported
+from icectl.files.parquet import schema as parquet_schema
+from icectl.files.parquet.schema import FIELD_ID, Leaf
+from icectl.format.schema import Schema, schema_from_json
+
+ALL_TYPES = [
+    ("boolean", pa.bool_()),
+    ("int", pa.int32()),
+    ("long", pa.int64()),
+    ("float", pa.float32()),
+    ("double", pa.float64()),
+    ("decimal(9, 2)", pa.decimal128(9, 2)),
+    ("decimal(38, 10)", pa.decimal128(38, 10)),
+    ("date", pa.date32()),
+    ("time", pa.time64("us")),
+    ("timestamp", pa.timestamp("us")),
+    ("timestamptz", pa.timestamp("us", "UTC")),
+    ("timestamp_ns", pa.timestamp("ns")),
+    ("timestamptz_ns", pa.timestamp("ns", "UTC")),
+    ("string", pa.string()),
+    ("uuid", pa.uuid()),
+    ("fixed[7]", pa.binary(7)),
+    ("binary", pa.binary()),
+    ("unknown", pa.null()),
+]
+NESTED = schema_from_json(
+    {
+        "schema-id": 0,
+        "type": "struct",
+        "fields": [
+            {"id": 1, "name": "id", "required": True, "type": "long"},
+            {
+                "id": 2,
+                "name": "place",
+                "required": False,
+                "type": {
+                    "type": "struct",
+                    "fields": [{"id": 3, "name": "x", "required": True, "type": "float"}],
+                },
+            },
+            {
+                "id": 4,
+                "name": "tags",
+                "required": False,
+                "type": {
+                    "type": "list",
+                    "element-id": 5,
+                    "element-required": True,
+                    "element": "string",
+                },
+            },
+            {
+                "id": 6,
+                "name": "counts",
+                "required": True,
+                "type": {
+                    "type": "map",
+                    "key-id": 7,
+                    "key": "string",
+                    "value-id": 8,
+                    "value-required": False,
+                    "value": {
+                        "type": "struct",
+                        "fields": [{"id": 9, "name": "n", "required": False, "type": "int"}],
+                    },
+                },
+            },
+        ],
+    }
+)
+
+
+def one_field(type_text: str) -> Schema:
+    field = {"id": 1, "name": "a", "required": False, "type": type_text}
+    return schema_from_json({"schema-id": 0, "type": "struct", "fields": [field]})
+
+
+def through_parquet(schema: pa.Schema) -> pq.FileMetaData:
+    file = io.BytesIO()
+    pq.write_table(schema.empty_table(), file, store_schema=False)
+    return pq.read_metadata(file)
+
+
+@pytest.mark.parametrize(("iceberg", "arrow"), ALL_TYPES)
+def test_r095_every_type_has_its_arrow_type_and_comes_back(iceberg, arrow) -> None:
+    schema = one_field(iceberg)
+    found = parquet_schema.arrow_schema(schema)
+    assert found.field("a").type == arrow
+    assert found.field("a").metadata == {FIELD_ID: b"1"}
+    assert parquet_schema.schema_from_arrow(found) == schema
+
+
+@pytest.mark.parametrize("iceberg", ["variant", "geometry", "geography"])
+def test_types_that_pyarrow_does_not_annotate_are_refused(iceberg) -> None:
+    with pytest.raises(Unsupported, match=iceberg):
+        parquet_schema.arrow_schema(one_field(iceberg))
+
+
+def test_nested_fields_keep_ids_and_nullability_through_a_file() -> None:
+    arrow = parquet_schema.arrow_schema(NESTED)
+    read = through_parquet(arrow).schema.to_arrow_schema()
+    assert parquet_schema.schema_from_arrow(read) == NESTED
+    assert parquet_schema.has_field_ids(read)
+
+
+def test_r095_lists_and_maps_have_three_levels_in_the_file() -> None:
+    metadata = through_parquet(parquet_schema.arrow_schema(NESTED))
+    assert [metadata.schema.column(place).path for place in range(metadata.num_columns)] == [
+        "id",
+        "place.x",
+        "tags.list.element",
+        "counts.key_value.key",
+        "counts.key_value.value.n",
+    ]
+
+
+def test_r095_uuid_is_annotated_in_the_file() -> None:
+    metadata = through_parquet(parquet_schema.arrow_schema(one_field("uuid")))
+    assert metadata.schema.column(0).logical_type.type == "UUID"
+    assert metadata.schema.column(0).length == 16
+
+
+def test_leaves_come_in_the_order_of_the_columns_and_know_what_repeats() -> None:
+    assert parquet_schema.leaves(parquet_schema.arrow_schema(NESTED)) == (
+        Leaf(1, is_repeated=False, type=pa.int64()),
+        Leaf(3, is_repeated=False, type=pa.float32()),
+        Leaf(5, is_repeated=True, type=pa.string()),
+        Leaf(7, is_repeated=True, type=pa.string()),
+        Leaf(9, is_repeated=True, type=pa.int32()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrow", "iceberg"),
+    [
+        (pa.int8(), "int"),
+        (pa.uint16(), "int"),
+        (pa.uint32(), "long"),
+        (pa.large_string(), "string"),
+        (pa.string_view(), "string"),
+        (pa.large_binary(), "binary"),
+        (pa.time32("ms"), "time"),
+        (pa.timestamp("ms"), "timestamp"),
+        (pa.timestamp("s", "Europe/Berlin"), "timestamptz"),
+        (pa.decimal64(9, 2), "decimal(9, 2)"),
+        (pa.dictionary(pa.int32(), pa.string()), "string"),
+    ],
+)
+def test_other_arrow_types_read_as_the_type_that_holds_them(arrow, iceberg) -> None:
+    schema = pa.schema([pa.field("a", arrow, metadata={FIELD_ID: "1"})])
+    assert parquet_schema.schema_from_arrow(schema) == one_field(iceberg)
+
+
+@pytest.mark.parametrize("arrow", [pa.uint64(), pa.float16(), pa.duration("s")])
+def test_arrow_types_that_no_iceberg_type_holds_are_refused(arrow) -> None:
+    with pytest.raises(Unsupported, match=re.escape(str(arrow))):
+        parquet_schema.schema_from_arrow(pa.schema([pa.field("a", arrow)]))
+
+
+def test_fields_without_an_id_at_any_depth_are_left_out() -> None:
+    with_id = {FIELD_ID: "1"}
+    schema = pa.schema(
+        [
+            pa.field("a", pa.int32(), metadata=with_id),
+            pa.field("b", pa.int32()),
+            pa.field("c", pa.list_(pa.int32()), metadata=with_id),
+            pa.field("d", pa.int32(), metadata={FIELD_ID: "-1"}),
+        ]
+    )
+    assert parquet_schema.schema_from_arrow(schema) == one_field("int")
+    assert not parquet_schema.has_field_ids(pa.schema([schema.field("b"), schema.field("d")]))
+
+
+def test_r181_a_name_mapping_gives_ids_at_every_depth() -> None:
+    plain = pa.schema(
+        [
+            pa.field("ID", pa.int64(), nullable=False),
+            pa.field("place", pa.struct([pa.field("x", pa.float32(), nullable=False)])),
+            pa.field("tags", pa.list_(pa.field("item", pa.string(), nullable=False))),
+            pa.field(
+                "counts",
+                pa.map_(pa.string(), pa.struct([pa.field("n", pa.int32())])),
+                nullable=False,
+            ),
+            pa.field("new", pa.int32()),
+        ]
+    )
+    mapping = [
+        {"field-id": 1, "names": ["id", "ID"]},
+        {"field-id": 2, "names": ["place"], "fields": [{"field-id": 3, "names": ["x"]}]},
+        {"field-id": 4, "names": ["tags"], "fields": [{"field-id": 5, "names": ["element"]}]},
+        {
+            "field-id": 6,
+            "names": ["counts"],
+            "fields": [
+                {"field-id": 7, "names": ["key"]},
+                {
+                    "field-id": 8,
+                    "names": ["value"],
+                    "fields": [{"field-id": 9, "names": ["n"]}],
+                },
+            ],
+        },
+        {"field-id": 10, "names": []},
+        {"names": ["new"], "field-id": None, "fields": None},
+    ]
+    mapped = parquet_schema.with_mapped_ids(plain, mapping)
+    assert [leaf.field_id for leaf in parquet_schema.leaves(mapped)] == [1, 3, 5, 7, 9, None]
+    names = [field.name for field in parquet_schema.schema_from_arrow(mapped).fields]
+    assert names == ["ID", "place", "tags", "counts"]
+
+
+def test_leaves_of_an_extension_type_are_those_of_its_storage() -> None:
+    tensor = pa.fixed_shape_tensor(pa.int32(), [2])
+    schema = pa.schema(
+        [pa.field("id", pa.uuid(), metadata={FIELD_ID: "1"}), pa.field("tensor", tensor)]
+    )
+    assert parquet_schema.leaves(schema) == (
+        Leaf(1, is_repeated=False, type=pa.uuid()),
+        Leaf(None, is_repeated=True, type=pa.int32()),
+    )

@@ -1,0 +1,70 @@
+"""Parquet files as data files are written, a row group at a time."""
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.files.parquet.write import ParquetOptions, ParquetWriter
+
+UUIDS = pa.array([b"0123456789abcdef", None], pa.uuid().storage_type)
+UUID = pa.ExtensionArray.from_storage(pa.uuid(), UUIDS)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        UUID,
+        pa.StructArray.from_arrays([UUID], fields=[pa.field("u", pa.uuid())]),
+        pa.ListArray.from_arrays(pa.array([0, 1, 2]), UUID),
+    ],
+    ids=["plain", "in a struct", "in a list"],
+)
+def test_uuids_are_written_wherever_they_are(column: pa.Array) -> None:
+    file = io.BytesIO()
+    batch = pa.record_batch([column], names=["c"])
+    writer = ParquetWriter(file, batch.schema, ParquetOptions(), {})
+    writer.write_row_group([batch])
+    writer.close()
+    assert pq.read_table(file)["c"].to_pylist() == column.to_pylist()
+
+
+def test_a_file_may_have_no_rows() -> None:
+    file = io.BytesIO()
+    schema = pa.schema([pa.field("c", pa.struct([pa.field("u", pa.uuid())]))])
+    ParquetWriter(file, schema, ParquetOptions(), {}).close()
+    assert pq.read_table(file).num_rows == 0
+
+
+def test_bounds_of_uuids_are_nowhere_in_a_footer_and_counts_of_nulls_are() -> None:
+    column = pa.StructArray.from_arrays([UUID], fields=[pa.field("u", pa.uuid())])
+    names = ["id", "u", "s", "l"]
+    arrays = [pa.array([1, 2]), UUID, column, pa.ListArray.from_arrays([0, 1, 2], UUID)]
+    batch = pa.record_batch(arrays, names=names)
+    file = io.BytesIO()
+    writer = ParquetWriter(file, batch.schema, ParquetOptions(), {})
+    for _ in range(2):
+        writer.write_row_group([batch])
+    writer.close()
+    stored = pq.ParquetFile(file)
+    for number in range(2):
+        told = [stored.metadata.row_group(number).column(at).statistics for at in range(4)]
+        assert [one.has_min_max for one in told] == [True, False, False, False]
+        assert [one.null_count for one in told] == [0, 1, 1, 1]
+    assert stored.read() == pa.Table.from_batches([batch, batch])
+
+
+def test_pages_of_wide_values_are_not_larger_than_asked_for() -> None:
+    file = io.BytesIO()
+    batch = pa.record_batch([pa.array([f"{at:05}" * 2000 for at in range(1_000)])], names=["c"])
+    options = ParquetOptions(page_size_bytes=2**17, compression="none")
+    writer = ParquetWriter(file, batch.schema, options, {})
+    writer.write_row_group([batch])
+    writer.close()
+    found = pq.ParquetFile(file)
+    column = found.metadata.row_group(0).column(0)
+    # 10 MB of text: the footer's index of pages names each, at some 8 bytes or more.
+    index_bytes = len(file.getvalue()) - column.total_compressed_size
+    assert index_bytes > 8 * (column.total_uncompressed_size // 2**17)
+    assert found.read()["c"].to_pylist() == batch["c"].to_pylist()

@@ -1,0 +1,145 @@
+"""Compactions in worker processes: the same files as in this process, and how they end badly."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from icectl.commands.compact.run import Compacted
+from icectl.env import Deadline, SystemEnv
+from icectl.errors import CorruptTable, Incomplete, StorageError
+from icectl.progress import SilentProgress
+from icectl.rows.local import LocalEngine
+from icectl.storage.local.store import LocalStore
+from icectl.storage.store import Store
+from tests.builders.broken import DAMAGES, TABLES, Broken
+from tests.builders.compactions import build, compacted, lineage, planned
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.stores.wrapped import FaultyStore, WrappedStore
+
+SIZES = ("file_size_in_bytes", "record_count", "partition_key", "sequence_number")
+
+
+@dataclass
+class Heard:
+    """Progress that remembers what it was told."""
+
+    phases: list[tuple[str, int | None, str]] = field(default_factory=list)
+    done: int = 0
+
+    def phase(self, name: str, *, total: int | None = None, unit: str = "count") -> None:
+        self.phases.append((name, total, unit))
+
+    def advance(self, amount: int) -> None:
+        self.done += amount
+
+    def warn(self, message: str) -> None:
+        raise AssertionError(message)
+
+
+class Distant(WrappedStore):
+    """A store whose files have no path on this machine."""
+
+    def open(self, location: str) -> IO[bytes]:
+        return io.BytesIO(self.store.read(location))
+
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        content = io.BytesIO()
+        yield content
+        self.call("open_new", location, lambda: self.store.create(location, content.getvalue()))
+
+
+def engine(store: Store | None = None, **more: Any) -> LocalEngine:
+    made = LocalEngine(store or LocalStore(), SilentProgress(), Deadline(SystemEnv()), 2)
+    return replace(made, **more)
+
+
+def run(directory: Path, carrier: LocalEngine, **chosen: Any) -> Compacted:
+    return compacted(directory, planned(directory, **chosen), carrier)
+
+
+def ids(directory: Path) -> list[int]:
+    return sorted(dict(row)["id"] for row in read_rows(read_metadata(current_metadata(directory))))
+
+
+def described(directory: Path) -> list[tuple[Any, ...]]:
+    """What of live data files does not depend on their names."""
+    files = [entry["data_file"] for entry in live_entries(head(directory))]
+    names = ("file_size_in_bytes", "record_count", "lower_bounds", "null_value_counts")
+    return sorted(tuple(str(file[name]) for name in names) for file in files)
+
+
+@pytest.mark.parametrize(
+    ("format_version", "partitioning", "distant"),
+    [(1, "none", False), (2, "identity", True), (3, "none", False)],
+)
+def test_workers_make_the_files_that_this_process_makes(
+    tmp_path: Path, format_version: int, partitioning: str, distant: bool
+) -> None:
+    for name in ("here", "there"):
+        build(tmp_path / name, format_version, partitioning)
+    before = ids(tmp_path / "there")
+    ages = lineage(tmp_path / "there") if format_version == 3 else {}
+    compacted(tmp_path / "here", planned(tmp_path / "here"))
+    store = Distant(LocalStore()) if distant else LocalStore()
+    run(tmp_path / "there", engine(store))
+    assert described(tmp_path / "there") == described(tmp_path / "here")
+    assert ids(tmp_path / "there") == before
+    assert format_version < 3 or lineage(tmp_path / "there") == ages
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_progress_counts_the_bytes_of_all_files_once(tmp_path: Path) -> None:
+    build(tmp_path, 2, "identity")
+    prepared = planned(tmp_path)
+    heard = Heard()
+    compacted(tmp_path, prepared, engine(progress=heard))
+    total = sum(group.input_bytes for group in prepared.plan.groups)
+    assert heard.phases == [("rewriting data files", total, "bytes")]
+    assert heard.done == total
+
+
+def unchanged(directory: Path, prepared_files: set[Path], version: Path) -> None:
+    """Nothing has happened to a table, and nothing is left of what was begun."""
+    assert current_metadata(directory) == version
+    assert {path for path in directory.rglob("*") if path.is_file()} == prepared_files
+
+
+def everything(directory: Path) -> set[Path]:
+    return {path for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path: Path) -> None:
+    TABLES["v2"](tmp_path)
+    next(one for one in DAMAGES if "crashes" in one.name).apply(Broken(tmp_path))
+    files, version = everything(tmp_path), current_metadata(tmp_path)
+    with pytest.raises(
+        CorruptTable, match=r"^`.*parquet`: the reader crashed on it \(SIG"
+    ) as found:
+        run(tmp_path, engine())
+    assert found.value.rule == "R-099"
+    unchanged(tmp_path, files, version)
+
+
+def test_a_store_that_fails_ends_the_run(tmp_path: Path) -> None:
+    build(tmp_path, 2, "identity")
+    files, version = everything(tmp_path), current_metadata(tmp_path)
+    for store in (LocalStore(), Distant(LocalStore())):
+        failing = FaultyStore(store, 2, "before", frozenset({"open_new"}))
+        with pytest.raises(StorageError, match="call 2, open_new"):
+            run(tmp_path, engine(failing))
+        unchanged(tmp_path, files, version)
+
+
+def test_time_that_is_up_ends_the_workers(tmp_path: Path) -> None:
+    build(tmp_path, 2, "identity")
+    files, version = everything(tmp_path), current_metadata(tmp_path)
+    over = Deadline(SystemEnv(), 0)
+    with pytest.raises(Incomplete, match="stopped at the time limit"):
+        run(tmp_path, engine(deadline=over))
+    unchanged(tmp_path, files, version)

@@ -1,0 +1,141 @@
+"""What is missing for Spark, told before it is started."""
+
+import sys
+import types
+
+import pytest
+
+from icectl.env import Deadline
+from icectl.errors import EngineError
+from icectl.progress import SilentProgress
+from icectl.rows.spark import _reason
+from icectl.rows.spark_start import SparkOptions, spark_session
+from tests.stores.fixed_env import FixedEnv
+
+
+def failure():
+    with (
+        pytest.raises(EngineError) as raised,
+        spark_session(SparkOptions(), SilentProgress(), Deadline(FixedEnv())),
+    ):
+        pass
+    return raised.value
+
+
+@pytest.fixture
+def pyspark(monkeypatch):
+    """As much of PySpark as is looked at before a session starts."""
+    module = types.ModuleType("pyspark")
+    module.__version__ = "4.1.4"
+    monkeypatch.setitem(sys.modules, "pyspark", module)
+    return module
+
+
+@pytest.fixture
+def java(tmp_path, monkeypatch):
+    """A `java` on the PATH that says what it is told."""
+
+    def install(says, folder=tmp_path):
+        program = folder / "java"
+        program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+        program.chmod(0o755)
+
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return install
+
+
+def test_pyspark_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    error = failure()
+    assert (error.exit_code, error.message) == (16, "PySpark is not installed")
+    assert "`pip install 'icectl[spark]'`" in error.hint
+
+
+def test_an_old_pyspark_is_refused(pyspark):
+    pyspark.__version__ = "3.5.9"
+    error = failure()
+    assert error.message == "PySpark 3.5.9 is too old: 4.1 or newer is needed"
+    assert "`pip install 'icectl[spark]'`" in error.hint
+
+
+def test_java_is_named_where_it_is_missing(pyspark, java):
+    error = failure()
+    assert error.message == "Spark needs Java 17 or newer, and there is no `java` on the PATH"
+    assert "install a JDK" in error.hint
+
+
+def test_java_is_looked_for_in_its_home_first(pyspark, java, tmp_path, monkeypatch):
+    java('openjdk version "21.0.1" 2023-10-17')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    assert failure().message == (
+        f"Spark needs Java 17 or newer, and there is no `java` in JAVA_HOME, {tmp_path}/jdk"
+    )
+    (tmp_path / "jdk/bin").mkdir(parents=True)
+    java('openjdk version "11.0.2" 2019-01-15', tmp_path / "jdk/bin")
+    assert failure().message == (
+        f"Java 11 at {tmp_path}/jdk/bin/java is too old: Spark needs Java 17 or newer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ('java version "1.8.0_392"', "Java 8 at {java} is too old"),
+        ('openjdk version "16" 2021-03-16', "Java 16 at {java} is too old"),
+        ("no such thing", "{java} is no Java"),
+    ],
+)
+def test_java_that_is_too_old_is_refused(pyspark, java, tmp_path, says, told):
+    java(says)
+    expected = told.format(java=tmp_path / "java")
+    assert failure().message == f"{expected}: Spark needs Java 17 or newer"
+
+
+LOST = (
+    "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 "
+    "failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 6) (192.0.2.2 executor "
+    "0): org.apache.spark."
+)
+JAVA = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            f"{LOST}SparkException: Python worker exited unexpectedly (crashed).{JAVA}",
+            "Python worker exited unexpectedly (crashed)",
+        ),
+        (
+            (
+                f"{LOST}api.python.PythonException: Traceback (most recent call last):\n"
+                f'  File "w.py", line 3, in main\n    process()\nKeyError: 7\n{JAVA}'
+            ),
+            "KeyError: 7",
+        ),
+        (
+            (
+                "[X] Job failed.\nTraceback (most recent call last):\n  File\n"
+                "ModuleNotFoundError: No module named 'icectl'\n"
+            ),
+            "ModuleNotFoundError: No module named 'icectl'",
+        ),
+        (
+            (
+                f"{LOST}SparkException: \nError from python worker:\n  Traceback:\n"
+                "  /opt/bin/python: Error while finding module specification for "
+                "'icectl.rows.spark_daemon' (ModuleNotFoundError: No module named 'icectl')\n"
+                f"PYTHONPATH was:\n  /spark/python\njava.io.EOFException{JAVA}"
+            ),
+            (
+                "/opt/bin/python: Error while finding module specification for "
+                "'icectl.rows.spark_daemon' (ModuleNotFoundError: No module named 'icectl')"
+            ),
+        ),
+        ("Java gateway process exited.", "Java gateway process exited"),
+    ],
+)
+def test_of_what_spark_says_one_line_is_told(message, reason):
+    assert _reason(message) == reason

@@ -1,0 +1,339 @@
+"""Statistics of version 4 entries: their ids, from maps, promoted, summed up, and as tuples."""
+
+import struct
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from icectl.entries.partition.key import encode_key
+from icectl.entries.rows import RawEntries
+from icectl.entries.schema import CARRIED
+from icectl.errors import CorruptTable
+from icectl.files.parquet.schema import field_id
+from icectl.format.stats_columns import StatsColumn
+from icectl.format.types import DecimalType, FixedType, PrimitiveType
+from icectl.sfc1.content_stats import aggregate, conform, from_maps, stats_type
+from icectl.sfc1.partition_stats import (
+    TUPLE_RANGE,
+    TUPLE_UNKNOWN,
+    UNKNOWN_KEY,
+    TupleField,
+    recover,
+    with_tuples,
+)
+from icectl.sfc1.stats_maps import to_maps
+
+LONG, STRING, DOUBLE = (PrimitiveType(name) for name in ("long", "string", "double"))
+DATE, UUID_TYPE = PrimitiveType("date"), PrimitiveType("uuid")
+COLUMNS = (
+    StatsColumn(1, LONG, is_required=True),
+    StatsColumn(2, STRING),
+    StatsColumn(3, DOUBLE),
+)
+
+
+def entries(*rows):
+    """Entries with nothing but maps."""
+    names = CARRIED.names
+    table = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], CARRIED)
+    return RawEntries(table)
+
+
+def test_members_have_the_ids_of_the_paper() -> None:
+    kind = stats_type(COLUMNS)
+    assert {
+        field.name: (field_id(field), {member.name: field_id(member) for member in field.type})
+        for field in kind
+    } == {
+        "s1": (
+            10_200,
+            {"lower_bound": 10_201, "upper_bound": 10_202, "tight_bounds": 10_203,
+             "value_count": 10_204},
+        ),
+        "s2": (
+            10_400,
+            {"lower_bound": 10_401, "upper_bound": 10_402, "tight_bounds": 10_403,
+             "value_count": 10_404, "null_count": 10_405, "average_uncompressed_length": 10_407,
+             "max_uncompressed_length": 10_408},
+        ),
+        "s3": (
+            10_600,
+            {"lower_bound": 10_601, "upper_bound": 10_602, "tight_bounds": 10_603,
+             "value_count": 10_604, "null_count": 10_605, "nan_count": 10_606},
+        ),
+    }  # fmt: skip
+
+
+def test_maps_become_members_and_what_is_missing_is_unknown() -> None:
+    found = from_maps(
+        entries(
+            {
+                "value_counts": [(1, 10), (3, 10)],
+                "null_value_counts": [(3, 1)],
+                "nan_value_counts": [(3, 2)],
+                "lower_bounds": [(1, struct.pack("<q", -5)), (2, b"ab")],
+                "upper_bounds": [(1, struct.pack("<q", 7)), (2, b"cd")],
+            },
+            {},
+        ),
+        COLUMNS,
+    ).to_pylist()
+    assert found == [
+        {
+            "s1": {"lower_bound": -5, "upper_bound": 7, "tight_bounds": None, "value_count": 10},
+            "s2": {
+                "lower_bound": "ab",
+                "upper_bound": "cd",
+                "tight_bounds": None,
+                "value_count": None,
+                "null_count": None,
+                "average_uncompressed_length": None,
+                "max_uncompressed_length": None,
+            },
+            "s3": {
+                "lower_bound": None,
+                "upper_bound": None,
+                "tight_bounds": None,
+                "value_count": 10,
+                "null_count": 1,
+                "nan_count": 2,
+            },
+        },
+        {"s1": None, "s2": None, "s3": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "stored", "value"),
+    [
+        (PrimitiveType("long"), struct.pack("<i", -2), -2),
+        (PrimitiveType("double"), struct.pack("<f", 0.5), 0.5),
+        (PrimitiveType("boolean"), b"\x01", True),
+        (PrimitiveType("int"), struct.pack("<i", 3), 3),
+        (DATE, struct.pack("<i", 31), date(1970, 2, 1)),
+        (
+            PrimitiveType("timestamptz"),
+            struct.pack("<q", 1_000_000),
+            datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        ),
+        (PrimitiveType("binary"), b"\xff", b"\xff"),
+        (FixedType(2), b"xy", b"xy"),
+        (UUID_TYPE, UUID(int=5).bytes, UUID(int=5)),
+        (DecimalType(9, 2), b"\x01\x00", Decimal("2.56")),
+        (PrimitiveType("int"), b"\x01", None),
+        (STRING, b"\xff", None),
+        (PrimitiveType("float"), struct.pack("<f", float("nan")), None),
+    ],
+)
+def test_r096_bounds_decode_by_type_and_width_or_are_unknown(type_, stored, value) -> None:
+    found = from_maps(entries({"lower_bounds": [(4, stored)]}, {}), [StatsColumn(4, type_)])
+    lower = found.field(0).field(0)
+    assert lower.to_pylist() == [value, None]
+
+
+def test_statistics_follow_the_columns_of_the_table() -> None:
+    narrow = StatsColumn(1, PrimitiveType("int"))
+    old = from_maps(
+        entries({"value_counts": [(1, 4)], "upper_bounds": [(1, struct.pack("<i", 9))]}),
+        [narrow, StatsColumn(5, STRING)],
+    )
+    new = conform(old, [StatsColumn(1, LONG), StatsColumn(6, DOUBLE)], 1)
+    assert new.type == stats_type([StatsColumn(1, LONG), StatsColumn(6, DOUBLE)])
+    assert new.to_pylist() == [
+        {
+            "s1": {
+                "lower_bound": None,
+                "upper_bound": 9,
+                "tight_bounds": None,
+                "value_count": 4,
+                "null_count": None,
+            },
+            "s6": None,
+        }
+    ]
+
+
+def stats(column, *rows):
+    """Statistics of one column."""
+    kind = stats_type([column])
+    return pa.array([{f"s{column.id}": row} for row in rows], kind)
+
+
+def test_leaves_sum_up_their_files() -> None:
+    column = StatsColumn(3, DOUBLE)
+    one = {
+        "lower_bound": 0.0, "upper_bound": 2.0, "tight_bounds": True,
+        "value_count": 10, "null_count": 1, "nan_count": 0,
+    }  # fmt: skip
+    two = one | {"lower_bound": -0.0, "upper_bound": 5.0, "value_count": 4, "nan_count": 2}
+    total = aggregate(stats(column, one, two), [column], pa.array([10, 4])).to_pylist()
+    assert total == [
+        {
+            "s3": {
+                "lower_bound": 0.0, "upper_bound": 5.0, "tight_bounds": True,
+                "value_count": 14, "null_count": 2, "nan_count": 2,
+            }
+        }
+    ]  # fmt: skip
+    assert str(total[0]["s3"]["lower_bound"]) == "-0.0"
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ({"value_count": 3, "null_count": 3, "nan_count": 0}, (1.0, 2.0, 13)),
+        ({"value_count": 3, "null_count": 1, "nan_count": 2}, (1.0, 2.0, 13)),
+        ({"value_count": 3, "null_count": 1, "nan_count": 0}, (None, None, 13)),
+        ({"lower_bound": 0.5, "upper_bound": 9.0}, (0.5, 9.0, None)),
+        (None, (None, None, None)),
+    ],
+    ids=["only nulls", "nulls and NaN", "bounds lack", "counts lack", "nothing known"],
+)
+def test_what_one_file_lacks_the_leaf_lacks(second, expected) -> None:
+    column = StatsColumn(3, DOUBLE)
+    first = {
+        "lower_bound": 1.0, "upper_bound": 2.0, "tight_bounds": True,
+        "value_count": 10, "null_count": 0, "nan_count": 0,
+    }  # fmt: skip
+    (total,) = aggregate(stats(column, first, second), [column], pa.array([10, 3])).to_pylist()
+    found = total["s3"] or {}
+    assert (
+        found.get("lower_bound"),
+        found.get("upper_bound"),
+        found.get("value_count"),
+    ) == expected
+
+
+def test_a_file_without_rows_says_nothing_of_bounds() -> None:
+    column = StatsColumn(3, DOUBLE)
+    first = {"lower_bound": 1.0, "upper_bound": 2.0, "value_count": 10}
+    (total,) = aggregate(stats(column, first, None), [column], pa.array([10, 0])).to_pylist()
+    assert (total["s3"]["lower_bound"], total["s3"]["upper_bound"]) == (1.0, 2.0)
+    assert total["s3"]["tight_bounds"] is False
+
+
+def test_lengths_are_weighed_by_the_values_that_there_are() -> None:
+    column = StatsColumn(2, STRING)
+    rows = [
+        {"value_count": 10, "null_count": 8, "average_uncompressed_length": 5,
+         "max_uncompressed_length": 6},
+        {"value_count": 6, "null_count": 0, "average_uncompressed_length": 10,
+         "max_uncompressed_length": 20},
+    ]  # fmt: skip
+    (total,) = aggregate(stats(column, *rows), [column], pa.array([10, 6])).to_pylist()
+    assert total["s2"]["average_uncompressed_length"] == (2 * 5 + 6 * 10) // 8
+    assert total["s2"]["max_uncompressed_length"] == 20
+
+
+TYPES = (DATE, STRING, DOUBLE)
+FIELDS = (TupleField(0, 12, DATE), TupleField(1, 2, STRING), TupleField(2, 3, DOUBLE))
+TUPLE_COLUMNS = (*COLUMNS[1:], StatsColumn(12, DATE, is_expression=True))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (20_000, "b" * 40, 1.5),
+        (None, None, None),
+        (0, "", float("nan")),
+        (-1, "ü", -0.0),
+    ],
+)
+def test_v4_142_tuples_come_back_from_statistics(values) -> None:
+    empty = conform(None, TUPLE_COLUMNS, 1)
+    keys = pa.array([encode_key(TYPES, values)], pa.binary())
+    written = with_tuples(empty, keys, pa.array([7]), FIELDS, TYPES)
+    found = recover(written, 1, FIELDS, 3)
+    assert found.keys.to_pylist() == keys.to_pylist()
+    assert found.problems.null_count == 1
+    day = written.to_pylist()[0]["s12"]
+    assert (day["value_count"], day["null_count"]) == (7, 7 if values[0] is None else 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "problem"),
+    [
+        (None, TUPLE_UNKNOWN),
+        ({"value_count": 5, "null_count": 4}, TUPLE_UNKNOWN),
+        ({"lower_bound": "a", "upper_bound": "b"}, TUPLE_RANGE),
+        ({"upper_bound": "b"}, TUPLE_RANGE),
+        ({"lower_bound": "a", "upper_bound": "a", "tight_bounds": False}, TUPLE_RANGE),
+    ],
+)
+def test_v4_142_a_range_is_no_value(group, problem) -> None:
+    found = recover(stats(COLUMNS[1], group), 1, [TupleField(0, 2, STRING)], 1)
+    assert found.problems.to_pylist() == [problem]
+    assert found.keys.to_pylist() == [UNKNOWN_KEY]
+
+
+@pytest.mark.parametrize(
+    ("group", "value"),
+    [
+        ({"lower_bound": "a"}, "a"),
+        ({"lower_bound": "a", "upper_bound": "a"}, "a"),
+        ({"value_count": 5, "null_count": 5}, None),
+        ({"value_count": 5}, None),
+    ],
+)
+def test_v4_142_what_readers_take_for_a_value(group, value) -> None:
+    found = recover(stats(COLUMNS[1], group), 1, [TupleField(0, 2, STRING)], 1)
+    assert found.keys.to_pylist() == [encode_key([STRING], [value])]
+
+
+def test_zeros_of_two_signs_are_a_range() -> None:
+    group = {"lower_bound": -0.0, "upper_bound": 0.0}
+    found = recover(stats(COLUMNS[2], group), 1, [TupleField(0, 3, DOUBLE)], 1)
+    assert found.problems.to_pylist() == [TUPLE_RANGE]
+
+
+def test_void_fields_are_null_and_unpartitioned_tuples_empty() -> None:
+    found = recover(stats(COLUMNS[1], {"lower_bound": "a"}), 1, [TupleField(1, 2, STRING)], 2)
+    assert found.keys.to_pylist() == [encode_key([DATE, STRING], [None, "a"])]
+    assert recover(None, 2, (), 0).keys.to_pylist() == [b"", b""]
+
+
+def test_statistics_become_maps_again() -> None:
+    columns = (
+        *COLUMNS,
+        StatsColumn(4, DATE),
+        StatsColumn(5, UUID_TYPE),
+        StatsColumn(6, DecimalType(9, 2)),
+        StatsColumn(7, PrimitiveType("boolean")),
+        StatsColumn(8, FixedType(2)),
+        StatsColumn(9, PrimitiveType("int")),
+    )
+    bounds = [
+        (1, struct.pack("<q", -5)),
+        (2, "ü".encode()),
+        (3, struct.pack("<d", -0.5)),
+        (4, struct.pack("<i", -1)),
+        (5, UUID(int=7).bytes),
+        (6, b"\xff\x38"),
+        (7, b"\x01"),
+        (8, b"ab"),
+        (9, struct.pack("<i", 300)),
+    ]
+    rows = [
+        {"lower_bounds": bounds, "value_counts": [(1, 4), (9, 5)]},
+        {},
+        {"lower_bounds": bounds[3:5], "null_value_counts": [(2, 0)], "nan_value_counts": [(3, 1)]},
+    ]
+    names = frozenset({"lower_bounds", "upper_bounds", "value_counts", "null_value_counts"})
+    made = to_maps(from_maps(entries(*rows), columns), columns, names)
+    assert made.keys() == names
+    assert made["lower_bounds"].to_pylist() == [bounds, None, bounds[3:5]]
+    assert made["value_counts"].to_pylist() == [[(1, 4), (9, 5)], None, None]
+    assert made["null_value_counts"].to_pylist() == [None, None, [(2, 0)]]
+    assert made["upper_bounds"].to_pylist() == [None, None, None]
+    assert made["lower_bounds"].type == CARRIED.field("lower_bounds").type
+
+
+def test_v4_140_statistics_of_a_column_that_are_no_struct_are_refused() -> None:
+    group = stats_type(COLUMNS)[1].with_type(pa.int64())
+    stored = pa.StructArray.from_arrays([pa.array([7], pa.int64())], fields=[group])
+    with pytest.raises(CorruptTable, match="as int64, not a struct") as caught:
+        conform(stored, COLUMNS, 1)
+    assert caught.value.rule == "V4-140"
