@@ -5,6 +5,7 @@ another snapshot proves that alone. Of lengths, counts, ranges and summaries one
 of a writer, and two tell of another file.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -39,7 +40,7 @@ def check_own_list(
     Raises: OtherFile R-054.
     """
     named = properties.get("snapshot-id")
-    put_back = (snapshot.summary or {}).get(PUT_BACK)
+    put_back = put_back_id(metadata, snapshot, properties)
     own = put_back or str(snapshot.snapshot_id)
     told = [] if named in (None, own) else [f"its header says `snapshot-id` {named}"]
     is_known = bool(told) and any(str(id_) == named for id_ in metadata.snapshots_by_id)
@@ -53,6 +54,25 @@ def check_own_list(
     if is_known or len(told) > 1:
         message = f"it is not the list of snapshot {own}: {'; '.join(told)}"
         raise OtherFile(message, rule="R-054")
+
+
+def put_back_id(
+    metadata: TableMetadata, snapshot: Snapshot, properties: Mapping[str, str] | None
+) -> str | None:
+    """Return the id that a snapshot had before icectl put it back; None if it did not.
+
+    `properties` are the header of its manifest list. Where older icectl did it, the summary has no
+    mark. Then the list is named after the id in its header, which has a lower sequence number.
+    """
+    marked = (snapshot.summary or {}).get(PUT_BACK)
+    if marked is not None or properties is None or snapshot.parent_snapshot_id is not None:
+        return marked
+    old_id, number = properties.get("snapshot-id", ""), properties.get("sequence-number", "")
+    others = {str(each) for each in metadata.snapshots_by_id} - {str(snapshot.snapshot_id)}
+    _, _, file_name = (snapshot.manifest_list or "").rpartition("/")
+    is_named = old_id in re.findall(r"\d+", file_name) and old_id not in others
+    is_older = number.isdecimal() and int(number) < snapshot.sequence_number
+    return old_id if is_named and is_older else None
 
 
 def _lacks_own(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:

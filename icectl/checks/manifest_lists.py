@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from icectl.checks.finding import Finding, finding
+from icectl.checks.identity import put_back_id
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import PUT_BACK, Snapshot
+from icectl.format.snapshot import Snapshot
 
 _COUNTS = (
     "added_files_count", "existing_files_count", "deleted_files_count", "added_rows_count",
@@ -30,8 +31,9 @@ def check_manifest_list(
     for location, times in Counter(item.manifest_path for item in manifests).items():
         if times > 1:  # R-050
             yield finding("R-050", subject, f"it lists `{location}` {times} times")
+    is_put_back = put_back_id(metadata, snapshot, properties) is not None
     for manifest in manifests:
-        yield from _numbers(metadata, snapshot, manifest)
+        yield from _numbers(metadata, snapshot, manifest, is_put_back=is_put_back)
         yield from _row(metadata, manifest, is_listed=properties is not None)
     yield from _left_over(snapshot, manifests, subject)
     yield from _row_ids(metadata, snapshot, manifests, subject)
@@ -80,7 +82,7 @@ def _row(metadata: TableMetadata, manifest: ManifestFile, *, is_listed: bool) ->
 
 
 def _numbers(
-    metadata: TableMetadata, snapshot: Snapshot, manifest: ManifestFile
+    metadata: TableMetadata, snapshot: Snapshot, manifest: ManifestFile, *, is_put_back: bool
 ) -> Iterator[Finding]:
     """Sequence numbers of a row: not above the snapshot's, which its own manifests have (R-041)."""
     subject = manifest.manifest_path
@@ -101,7 +103,6 @@ def _numbers(
             f"snapshot {snapshot.snapshot_id} added it, but its sequence number is {number}, "
             f"not {snapshot.sequence_number}"
         )
-        is_put_back = number < snapshot.sequence_number and PUT_BACK in (snapshot.summary or {})
         yield finding("R-041", subject, message, severity="info" if is_put_back else None)  # R-041
     if manifest.min_sequence_number > number:  # R-047
         message = (

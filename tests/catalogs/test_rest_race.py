@@ -1,6 +1,8 @@
 """The tag race on Iceberg's own REST server: a proxy sets a ref between plan and commit."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,40 @@ def test_an_answer_that_is_lost_shows_the_race_too(iceberg_rest: str, table: str
     after = load(iceberg_rest, table)["metadata"]
     assert rows_of(after, after["refs"]["keep"]["snapshot-id"]) == rows
     assert after["properties"]["later"] == "1"
+
+
+@pytest.mark.parametrize("table", [1, 2, 3], indirect=True)
+def test_a_snapshot_that_older_icectl_has_put_back_is_read_and_changed(
+    iceberg_rest: str, table: str
+) -> None:
+    """Its summary has no mark."""
+    old = unnamed(load(iceberg_rest, table)["metadata"])[0]
+    rows = rows_of(load(iceberg_rest, table)["metadata"], old)
+    posts: list[Seen] = []
+
+    def answering(seen: Seen) -> Reply:
+        if seen.method != "POST":
+            return pass_on(iceberg_rest, seen)
+        if not posts:
+            set_tag(iceberg_rest, table, "keep", old)
+        posts.append(seen)
+        body = seen.json
+        for update in body["updates"]:
+            update.get("snapshot", {}).get("summary", {}).pop("icectl.put-back", None)
+        return pass_on(iceberg_rest, replace(seen, body=json.dumps(body).encode()))
+
+    with python_server(answering) as proxy:
+        assert expire(proxy, table)[0] == 0
+    back = load(iceberg_rest, table)["metadata"]["refs"]["keep"]["snapshot-id"]
+    options = ["--catalog-option", f"uri={iceberg_rest}", "--json"]
+    for command, *words in (
+        ["inspect", "files", "--snapshot", str(back)],
+        ["validate"],
+        ["rewrite-manifests", "--yes"],
+    ):
+        code, document = run([command, f"{NAMED}.{table}", *words, *options])
+        assert code == 0, document
+    assert rows_of(load(iceberg_rest, table)["metadata"], back) == rows
 
 
 def test_where_the_file_between_cannot_be_read_nothing_is_deleted(

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from icectl.checks.identity import check_own_list, check_own_manifest, doubtful_manifests
+from icectl.checks.identity import (
+    check_own_list,
+    check_own_manifest,
+    doubtful_manifests,
+    put_back_id,
+)
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, ManifestHeader
@@ -81,6 +86,44 @@ def test_a_list_without_a_header_is_told_by_what_its_snapshot_added(
     assert is_other_list({}, listed, summary=summary) is is_other
     deletes = {"added-delete-files": added, "total-data-files": total}
     assert is_other_list({}, listed, summary=deletes) is is_other
+
+
+BACK = {"snapshot-id": "61", "sequence-number": "4"}
+LIST_OF_61 = "s3://b/t/metadata/snap-61-0-c0ffee.avro"
+
+
+@pytest.mark.parametrize(
+    ("properties", "changes", "put_back"),
+    [
+        (BACK, {}, "61"),
+        ({}, {"summary": {"icectl.put-back": "61"}}, "61"),
+        (None, {"summary": {"icectl.put-back": "61"}}, "61"),
+        (None, {}, None),
+        ({}, {}, None),
+        (BACK, {"parent_snapshot_id": 60}, None),
+        (BACK, {"manifest_list": None}, None),
+        (BACK, {"manifest_list": "s3://b/61/metadata/snap-161-61a.avro"}, "61"),
+        (BACK, {"manifest_list": "s3://b/61/metadata/snap-161-0.avro"}, None),
+        (BACK | {"sequence-number": "5"}, {}, None),
+        (BACK | {"sequence-number": "many"}, {}, None),
+        ({"snapshot-id": "61"}, {}, None),
+        (BACK | {"snapshot-id": "60"}, {"manifest_list": "/t/snap-60-1-a.avro"}, None),
+        (BACK | {"snapshot-id": "70"}, {"manifest_list": "/t/snap-70-1-a.avro"}, "70"),
+    ],
+)
+def test_a_snapshot_that_was_put_back_is_known_by_its_mark_or_its_list(
+    properties: dict[str, str] | None, changes: dict[str, Any], put_back: str | None
+) -> None:
+    own = snapshot(**({"manifest_list": LIST_OF_61} | changes))
+    metadata = table(snapshots=(snapshot(snapshot_id=60), own))
+    assert put_back_id(metadata, own, properties) == put_back
+    if properties == BACK:
+        is_other = False
+        try:
+            check_own_list(metadata, own, properties, [manifest()])
+        except OtherFile:
+            is_other = True
+        assert is_other is (put_back is None)
 
 
 FILE: dict[str, Any] = {"status": 1, "record_count": 10}

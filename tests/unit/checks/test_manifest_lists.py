@@ -118,6 +118,17 @@ def test_r041_a_snapshot_that_was_put_back_has_manifests_of_its_first_time() -> 
     assert [one[:2] for one in told(check(newer, of=again))] == [("R-041", "error")]
 
 
+def test_r041_a_snapshot_that_older_icectl_put_back_is_known_by_its_list() -> None:
+    row = manifest(sequence_number=4, min_sequence_number=4)
+    said = {"snapshot-id": "70", "sequence-number": "4"}
+    assert [one[:2] for one in told(check(row, properties=said)) if one[0] == "R-041"] == [
+        ("R-041", "info")
+    ]
+    child = snapshot(2, parent_snapshot_id=60)
+    found = told(check(row, of=child, properties=said))
+    assert [one[:2] for one in found if one[0] == "R-041"] == [("R-041", "error")]
+
+
 def test_r047_the_least_sequence_number_is_not_above_the_manifest_s() -> None:
     row = manifest(sequence_number=3, min_sequence_number=4, added_snapshot_id=69)
     message = "its least sequence number 4 is above its own, 3"
