@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
+from icectl.files.random_access import RandomAccessFile
 from icectl.storage.location import is_local
 from icectl.storage.memory_file import MemoryFile
 from icectl.storage.store import Store
@@ -165,53 +166,28 @@ def _held(content: bytes, closed: Callable[[], None]) -> IO[bytes]:
     return held
 
 
-class _InParts(io.RawIOBase):
+class _InParts(RandomAccessFile):
     """A large file, read on behind the place where a reader is."""
 
     def __init__(
         self, file: IO[bytes], size_bytes: int, read: Callable[[int], Future[bytes]]
     ) -> None:
         """Read parts by number; `file` gives the end, which it has."""
-        super().__init__()
+        super().__init__(size_bytes)
         self._file = file
-        self._size_bytes = size_bytes
         self._read = read
-        self._at = 0
         self._parts: OrderedDict[int, Future[bytes]] = OrderedDict()
 
-    def readable(self) -> bool:
-        """Return True: the file can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True: reading may start anywhere."""
-        return True
-
-    def tell(self) -> int:
-        """Return the place in the file."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a place, and return it."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Read the next bytes, up to the end of their part, and return how many came."""
-        octets = memoryview(buffer).cast("B")
-        if self._at >= self._size_bytes - _END_BYTES:
-            self._file.seek(self._at)
-            content = self._file.read(len(octets))
-        else:
-            number, start = divmod(self._at, _PART_BYTES)
-            content = self._part(number)[start : start + len(octets)]
-        octets[: len(content)] = content
-        self._at += len(content)
-        return len(content)
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Read up to the end of the part that holds the offset."""
+        if offset >= self.size_bytes - _END_BYTES:
+            self._file.seek(offset)
+            return self._file.read(length)
+        number, start = divmod(offset, _PART_BYTES)
+        return self._part(number)[start : start + length]
 
     def _part(self, number: int) -> bytes:
-        last = (self._size_bytes - 1) // _PART_BYTES
+        last = (self.size_bytes - 1) // _PART_BYTES
         for each in range(number, min(number + _PARTS_AHEAD, last) + 1):
             if each not in self._parts:
                 self._parts[each] = self._read(each)

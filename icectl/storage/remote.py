@@ -22,7 +22,6 @@ from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
 from icectl.storage.proof import Proof
-from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
 from icectl.storage.s3.store import (
     Call,
@@ -36,6 +35,7 @@ from icectl.storage.s3.store import (
 )
 from icectl.storage.s3.write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
+from icectl.storage.streams import Tail, range_reader
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 _INSTALLED_BY = {

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from icectl.storage import location as locations
 from icectl.storage.buckets.errors import Answered, Unexpected, obstore_failures
 from icectl.storage.failures import error_code
-from icectl.storage.range_reader import Tail
+from icectl.storage.streams import Tail
 
 _AT_ONCE_BYTES = 8 << 20
 """Longer ranges are read by several requests at once."""

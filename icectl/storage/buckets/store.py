@@ -18,8 +18,8 @@ from icectl.storage.buckets.calls import key_of
 from icectl.storage.buckets.listing import NativeListing
 from icectl.storage.buckets.requests import Requests
 from icectl.storage.buckets.write import NativeWriter
-from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
+from icectl.storage.streams import Tail, range_reader
 
 _TAIL_BYTES = 64 << 10
 """What readers of Parquet files ask for first."""

@@ -19,9 +19,9 @@ from icectl.storage.buckets.errors import obstore_failures
 from icectl.storage.buckets.requests import Requests
 from icectl.storage.create import check_creatable
 from icectl.storage.failures import AnswerLost, error_code, was_refused
-from icectl.storage.parts import PartWriter, whole_or_none
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.store import FailedRemoval, Store
+from icectl.storage.streams import PartWriter, whole_or_none
 
 _PART_BYTES = 8 << 20
 """An object has 10,000 parts at most."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import IO, Any, TypeVar
 
 from icectl.storage import location as locations
-from icectl.storage.parts import PartWriter
+from icectl.storage.streams import PartWriter
 
 Result = TypeVar("Result")
 

@@ -18,9 +18,9 @@ from icectl.storage.failures import AnswerLost, is_transient, remote_failure
 from icectl.storage.hdfs.calls import HdfsUpload, NameNodeAnswer, driver_result, path_of, range_of
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
 from icectl.storage.proof import Prober, Proof
-from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
 from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
+from icectl.storage.streams import Tail, range_reader
 from icectl.storage.temporary import temporary_name
 
 _COUNTER = itertools.count()

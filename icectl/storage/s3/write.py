@@ -18,10 +18,10 @@ from icectl.storage.failures import (
     remote_failure,
     was_refused,
 )
-from icectl.storage.parts import PartWriter, whole_or_none
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.retry import retry
 from icectl.storage.store import FailedRemoval
+from icectl.storage.streams import PartWriter, whole_or_none
 
 Call = Callable[[Callable[[], Any]], Any]
 """Makes a request, again where it fails for a passing reason; raises StorageError."""

@@ -1,10 +1,45 @@
-"""Files written from beginning to end, whose bytes go to the store a part at a time."""
+"""Files of a store as Python's own: read by ranges, written a part at a time."""
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import IO, Any, BinaryIO
+
+from icectl.files.random_access import RandomAccessFile
+
+_READ_AHEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The size of a file, and the bytes at its end that are known already."""
+
+    size_bytes: int
+    content: bytes = field(default=b"", repr=False)
+
+
+def range_reader(tail: Tail, read: Callable[[int, int], bytes]) -> IO[bytes]:
+    """Return a seekable reader over `read(offset, length)`.
+
+    What the tail holds is not read again.
+    """
+    return io.BufferedReader(_RangeReader(tail, read), _READ_AHEAD_BYTES)
+
+
+class _RangeReader(RandomAccessFile):
+    def __init__(self, tail: Tail, read: Callable[[int, int], bytes]) -> None:
+        super().__init__(tail.size_bytes)
+        self._tail = tail.content
+        self._read = read
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Read bytes with one request, unless the tail has them."""
+        known_from = self.size_bytes - len(self._tail)
+        if offset >= known_from:
+            return self._tail[offset - known_from :][:length]
+        return self._read(offset, min(length, known_from - offset))
 
 
 class PartWriter(io.RawIOBase, BinaryIO):
@@ -20,7 +55,7 @@ class PartWriter(io.RawIOBase, BinaryIO):
         self.size_bytes = 0
 
     def writable(self) -> bool:
-        """Return True: the file is new."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
