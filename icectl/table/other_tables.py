@@ -287,7 +287,7 @@ def _look(store: Store, loaded: LoadedTable, location: str) -> _Foreign | int | 
     """
     own = loaded.metadata.table_uuid
     try:
-        beginning = _beginning(store, location)
+        beginning = store.read_range(location, 0, _BEGINNING_BYTES)
         found, updated_ms = find_table_uuid(beginning), find_last_updated_ms(beginning)
         if found is None:
             members = read_metadata_json(store.read(location))
@@ -301,14 +301,6 @@ def _look(store: Store, loaded: LoadedTable, location: str) -> _Foreign | int | 
     if found is not None and found != own:
         return _Foreign(f"its table-uuid is {found}, that of the table is {own}", found)
     return updated_ms if isinstance(updated_ms, int) else None
-
-
-def _beginning(store: Store, location: str) -> bytes:
-    """Read where the uuid stands; servers answer with all of a shorter file, or with an error."""
-    try:
-        return store.read_range(location, 0, _BEGINNING_BYTES)
-    except StorageError:
-        return store.read(location)
 
 
 def _is_former(loaded: LoadedTable, location: str) -> bool:

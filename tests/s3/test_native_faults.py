@@ -45,6 +45,13 @@ def test_small_objects_are_one_request_and_footers_are_read_with_the_size(place)
     assert [method for method, _ in place.proxy.requests] == ["GET", "GET"]
 
 
+def test_a_part_is_taken_of_all_where_a_server_sends_that(place):
+    place.put("a", b"0123456789")
+    place.proxy.failures = [("GET", "wh/a", (200, b"0123456789"))]
+    assert place.store.read_range(place.at("a"), 2, 5) == b"23456"
+    assert [method for method, _ in place.proxy.requests] == ["GET", "GET"]
+
+
 def test_a_create_is_never_repeated_and_what_became_of_it_is_not_known(place):
     place.store.create(place.at("first"), b"1")
     place.proxy.requests.clear()
