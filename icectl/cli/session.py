@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,15 @@ from icectl.cli.document import TableIdentity
 from icectl.cli.naming import NameInCatalog, name_in_catalog, name_in_hints, warehouse_of
 from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
-from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, IcectlError, UsageError
-from icectl.progress import Progress
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
+from icectl.table.context import CatalogTables, LeftoverRemovals, TableContext
 from icectl.table.open import open_table
 from icectl.table.reader import Reader
 
 if TYPE_CHECKING:  # what commands that only read have no use for, and would wait for
     from icectl.cli.review import Review
-    from icectl.commit.access import TableAccess
-    from icectl.table.other_tables import CatalogTables
     from icectl.table.reviewed import Reviewed
 
 _UNKNOWN_STORE = "catalog:"
@@ -38,29 +35,19 @@ _UNKNOWN_STORE = "catalog:"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run on one table; `shield()` is for steps that a first Ctrl-C must not cut in two.
+    """One run on one table: its context, and what the command line says.
 
-    `storage()` is what other processes reach the table's files with, once it is loaded.
-    `other_tables` asks the configured catalog, if the table was named in one, for its others.
-    `spark` is the session of Spark that the caller has given, if any. A `review` holds the run to a
-    plan. `limits` are those of the run; `leftovers` is as in Shell.
+    `storage()` is what other processes reach the table's files with, once it is loaded. `spark` is
+    the session of Spark that the caller has given, if any. A `review` holds the run to a plan.
     """
 
-    store: Store
-    catalog: Catalog
-    env: Env
-    progress: Progress
+    context: TableContext
     console: Console
     settings: Settings
-    deadline: Deadline
-    shield: Callable[[], AbstractContextManager[None]]
-    concurrency: int
     storage: Callable[[], StorageOptions]
-    other_tables: "CatalogTables | None" = None
-    limits: RunLimits = field(default_factory=RunLimits)
-    leftovers: list[str] = field(default_factory=list)
-    spark: Any = None
-    review: "Review | None" = None
+    limits: RunLimits
+    spark: Any
+    review: "Review | None"
 
     @property
     def reviewed(self) -> "Reviewed | None":
@@ -75,29 +62,12 @@ class Session:
         if self.review is not None:
             self.review.approve(result)
 
-    @property
-    def access(self) -> "TableAccess":
-        """The access to the table, for commands that change it."""
-        from icectl.commit.access import LeftoverRemovals, TableAccess
-
-        return TableAccess(
-            self.store,
-            self.catalog,
-            self.env,
-            self.progress,
-            self.deadline,
-            self.concurrency,
-            self.shield,
-            self.other_tables,
-            LeftoverRemovals(self.limits.deleted_files, self.leftovers),
-        )
-
-    def read(self, done: str) -> Reader:
+    def open_for_reading(self, done: str) -> Reader:
         """Load the table for a command that only reads; `done` is what happens to it: shown.
 
         Raises: TableNotFound; StorageError; CorruptTable, where nothing can be shown.
         """
-        loaded = open_table(self.catalog, to_show=True)
+        loaded = open_table(self.context.catalog, to_show=True)
         if not loaded.capabilities.is_certain:
             self.console.note(
                 f"note: this table belongs to a catalog; {done} is its newest metadata file, "
@@ -105,9 +75,9 @@ class Session:
             )
         if loaded.capabilities.publishes or not loaded.capabilities.is_certain:
             with suppress(IcectlError):  # listing is not what was asked for
-                for told in rivals(self.store, loaded):
+                for told in rivals(self.context.store, loaded):
                     self.console.warn(told)
-        return Reader(self.store, loaded, self.env, self.progress, self.deadline, self.concurrency)
+        return Reader(self.context, loaded)
 
 
 def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:
@@ -160,24 +130,28 @@ def open_session(
         return BrokenTable(store, catalog, shell.env, name_in_hints(common, table)).hint(error)
 
     shell.recovery_hints.append(recovery_hint)
+    concurrency = requests_at_once(
+        shell.settings.read(CONCURRENCY), _UNKNOWN_STORE if opened.other_tables else table
+    )
+    context = TableContext(
+        store,
+        catalog,
+        shell.env,
+        shell.console.progress,
+        shell.deadline,
+        concurrency,
+        shell.interrupts.shield,
+        opened.other_tables,
+        LeftoverRemovals(shell.limits.deleted_files, shell.leftovers),
+    )
     return Session(
-        store=store,
-        catalog=catalog,
-        env=shell.env,
-        progress=shell.console.progress,
-        console=shell.console,
-        settings=shell.settings,
-        deadline=shell.deadline,
-        shield=shell.interrupts.shield,
-        concurrency=requests_at_once(
-            shell.settings.read(CONCURRENCY), _UNKNOWN_STORE if opened.other_tables else table
-        ),
-        storage=opened.storage,
-        other_tables=opened.other_tables,
-        limits=shell.limits,
-        leftovers=shell.leftovers,
-        spark=shell.spark,
-        review=shell.review,
+        context,
+        shell.console,
+        shell.settings,
+        opened.storage,
+        shell.limits,
+        shell.spark,
+        shell.review,
     )
 
 
@@ -188,7 +162,7 @@ class _Opened:
     catalog: Catalog
     store: Store
     storage: Callable[[], StorageOptions]
-    other_tables: "CatalogTables | None" = None
+    other_tables: CatalogTables | None = None
 
 
 def _open(
@@ -231,7 +205,7 @@ def _open(
     return _Opened(catalog, store, lambda: options)
 
 
-def _others(warehouse: Warehouse, name: NameInCatalog, known: PlacesByCatalog) -> "CatalogTables":
+def _others(warehouse: Warehouse, name: NameInCatalog, known: PlacesByCatalog) -> CatalogTables:
     def others() -> Iterable[tuple[str, TablePlace]] | None:
         if name.catalog not in known:
             listed = warehouse.places()

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
-from icectl.commit.access import TableAccess
 from icectl.errors import CommitConflict, CommitUnknown, Refused, Unsupported
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import (
@@ -20,6 +19,8 @@ from icectl.format.properties import (
 from icectl.format.requirements import AssertTableUuid, check, requirements_of
 from icectl.format.updates import Update
 from icectl.storage.location import check_sum, is_local, loosest_key, parent
+from icectl.table.context import TableContext
+from icectl.table.other_tables import OtherTables
 from icectl.table.own_places import check_metadata_folder, metadata_files_among, own_places
 from icectl.table.row_safety import require_safe_base
 
@@ -41,7 +42,7 @@ class CommitAsked:
 
 
 def commit_changes(
-    access: TableAccess,
+    context: TableContext,
     base: LoadedTable,
     changes: Changes,
     asked: CommitAsked,
@@ -58,15 +59,15 @@ def commit_changes(
     on; CommitUnknown; Refused and StorageError, before anything was written.
     Spec: R-150, R-156.
     """
-    with access.shield():
-        return _Attempts(access, base, asked, forgets).commit(changes)
+    with context.shield():
+        return _Attempts(context, base, asked, forgets).commit(changes)
 
 
 @dataclass(slots=True)
 class _Attempts:
     """The attempts of one commit; `first` is the table that the run began with."""
 
-    access: TableAccess
+    context: TableContext
     first: LoadedTable
     asked: CommitAsked
     forgets: bool
@@ -83,14 +84,14 @@ class _Attempts:
         while True:
             self._check_same_table(base.metadata)
             require_safe_base(base.metadata)
-            check_metadata_folder(self.access.others, base)
+            check_metadata_folder(self.context, base)
             updates = changes(base.metadata)
             if not updates:
                 raise CommitConflict("another writer has made these changes already")
             outcome = self._ask(base, updates)
             if isinstance(outcome, Committed):
                 if self.forgets:
-                    _forget(self.access, base, outcome.table)  # R-024
+                    _forget(self.context, base, outcome.table)  # R-024
                 return outcome.table
             if isinstance(outcome, Unknown):
                 raise _unknown(outcome)  # R-156
@@ -98,7 +99,7 @@ class _Attempts:
                 raise CommitConflict(outcome.reason, hint=outcome.hint)
             self._wait(base.metadata, attempt, outcome)
             attempt += 1
-            base = self.access.catalog.load()
+            base = self.context.catalog.load()
 
     def _ask(self, base: LoadedTable, updates: Sequence[Update]) -> CommitOutcome:
         """Ask for one commit; `asked` says from then on whether it may have landed."""
@@ -106,7 +107,7 @@ class _Attempts:
         required = requirements_of(base.metadata, updates)
         self.asked.sent = True
         try:
-            outcome = self.access.catalog.commit(base, required, updates)
+            outcome = self.context.catalog.commit(base, required, updates)
         except Exception:  # then nothing was sent; what ends the program comes at any moment
             self.asked.sent = False
             raise
@@ -114,7 +115,7 @@ class _Attempts:
         return outcome
 
     def _seconds(self) -> float:
-        return self.access.env.monotonic_seconds()
+        return self.context.env.monotonic_seconds()
 
     def _check_same_table(self, metadata: TableMetadata) -> None:
         uuid = self.first.metadata.table_uuid
@@ -128,8 +129,8 @@ class _Attempts:
         shortest = read(metadata.properties, COMMIT_MIN_WAIT_MS)
         longest = read(metadata.properties, COMMIT_MAX_WAIT_MS)
         wait_ms = min(shortest * 2**attempt, longest)
-        self.access.progress.warn(f"{conflict.reason}; the plan is made anew on it")
-        self.access.env.sleep(wait_ms / 1000)
+        self.context.progress.warn(f"{conflict.reason}; the plan is made anew on it")
+        self.context.env.sleep(wait_ms / 1000)
 
 
 def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
@@ -143,7 +144,7 @@ def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
         )
 
 
-def _forget(access: TableAccess, base: LoadedTable, now: LoadedTable) -> None:
+def _forget(context: TableContext, base: LoadedTable, now: LoadedTable) -> None:
     """Delete metadata files that a commit dropped from the log, where the table wants that.
 
     Only in the table's own places, and where the catalog leaves it to clients. Never raises: one
@@ -163,10 +164,10 @@ def _forget(access: TableAccess, base: LoadedTable, now: LoadedTable) -> None:
         return
     check_sums = [check_sum(place) for place in dropped if is_local(place)]
     try:
-        access.others.check_around(now, own.folders, [parent(place) for place in dropped])
-        access.store.remove([*dropped, *check_sums])
+        OtherTables(context).check_around(now, own.folders, [parent(place) for place in dropped])
+        context.store.remove([*dropped, *check_sums])
     except Refused as refused:
-        access.progress.warn(f"metadata files that left the log stay: {refused.message}")
+        context.progress.warn(f"metadata files that left the log stay: {refused.message}")
     except Exception:  # the commit has landed
         _LOGGER.debug("cannot delete metadata files that left the log", exc_info=True)
 

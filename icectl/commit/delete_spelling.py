@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.finding import Finding
-from icectl.commit.access import TableAccess
 from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.rows import (
     Entries,
@@ -26,6 +25,7 @@ from icectl.entries.schemes import with_whole_locations
 from icectl.entries.stats import with_referenced_data_files
 from icectl.format.locations import with_scheme
 from icectl.format.metadata import TableMetadata
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import distinct_manifests, load_manifest_lists
 from icectl.table.manifests import scan_manifests
 
@@ -41,7 +41,7 @@ _LOCAL = "^(/|[Ff][Ii][Ll][Ee]:)"
 
 
 def misspelt_deletes(
-    access: TableAccess, metadata: TableMetadata, read_names: Callable[[Entries], NamedFiles]
+    context: TableContext, metadata: TableMetadata, read_names: Callable[[Entries], NamedFiles]
 ) -> Finding | None:
     """Find a live delete of any snapshot that readers who compare to the letter would not apply.
 
@@ -51,21 +51,21 @@ def misspelt_deletes(
     Cost: every manifest once; every position delete file too, where the table has local files.
     """
     lists = load_manifest_lists(
-        access.store,
+        context.store,
         metadata,
         metadata.snapshots,
-        concurrency=access.concurrency,
-        progress=access.progress,
+        concurrency=context.concurrency,
+        progress=context.progress,
     )
     scheme = with_scheme(metadata.location, "")
     data, named, files = [], [], []
     for _, _, rows in scan_manifests(
-        access.store,
+        context.store,
         metadata,
         distinct_manifests(lists.values()),
         columns=_COLUMNS | _BOUNDS,
-        concurrency=access.concurrency,
-        progress=access.progress,
+        concurrency=context.concurrency,
+        progress=context.progress,
     ):
         alive = Entries(with_whole_locations(metadata.location, scheme, live(rows).table))
         deletes = with_referenced_data_files(delete_files(alive))

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from icectl.commit.access import TableAccess
 from icectl.commit.changes import Changes
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
@@ -35,6 +34,7 @@ from icectl.entries.rows import (
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.table.context import TableContext
 from icectl.table.manifest_groups import PIECES_OF_TARGET, ManifestGroup, group_pieces, live_in
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.rewritable_files import LiveFiles
@@ -43,9 +43,9 @@ _Kind = tuple[int, ManifestContent]
 """Spec and content: entries of different ones never share a manifest (R-061)."""
 
 
-def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter:
+def writer(context: TableContext, branch: str, outputs: Outputs) -> SnapshotWriter:
     """Return a writer of one snapshot."""
-    return ListWriter(access, branch, outputs)
+    return ListWriter(context, branch, outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Regrouped:
 class ListWriter:
     """Writes the manifests and manifest lists of one snapshot; `outputs` names them."""
 
-    access: TableAccess
+    context: TableContext
     branch: str
     outputs: Outputs
     _made: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class ListWriter:
         for group in rewrite.plan.chosen:
             entries = live_in(rewrite.listed, group.rewritten)
             self._regrouped += self._regroup(metadata, rewrite, group, entries)
-            self.access.deadline.check()
+            self.context.deadline.check()
 
     def rewrite_manifests(
         self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
@@ -161,7 +161,7 @@ class ListWriter:
         now = head(metadata, self.branch)
         listed = rewrite.listed.manifests
         if now is not None and now != rewrite.snapshot:
-            listed = read_snapshot_manifests(self.access.store, metadata, now)
+            listed = read_snapshot_manifests(self.context.store, metadata, now)
             self._renew(metadata, rewrite, {item.manifest_path for item in listed})
         replaced = set().union(*(output.sources for output in self._regrouped))
         replaced |= _emptied(rewrite)
@@ -236,8 +236,8 @@ class ListWriter:
         new = NewSnapshot(
             snapshot_id, self.branch, "replace", (*written, *kept), new_manifests, summary
         )
-        composed = compose(metadata, new, manifest_list=location, env=self.access.env)
-        self.access.store.create(location, composed.manifest_list)
+        composed = compose(metadata, new, manifest_list=location, env=self.context.env)
+        self.context.store.create(location, composed.manifest_list)
         return Proposal(composed.updates, frozenset({location, *new_manifests}))
 
     def _writer(
@@ -250,10 +250,10 @@ class ListWriter:
         if target_size_bytes is None:
             target_size_bytes = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return ManifestWriter(
-            store=self.access.store,
-            env=self.access.env,
-            progress=self.access.progress,
-            concurrency=self.access.concurrency,
+            store=self.context.store,
+            env=self.context.env,
+            progress=self.context.progress,
+            concurrency=self.context.concurrency,
             form=form_for(metadata, *kind, file_format),
             target_size_bytes=target_size_bytes,
             new_location=self.outputs.manifest,

@@ -31,7 +31,6 @@ from uuid import UUID
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit import journals
-from icectl.commit.access import TableAccess
 from icectl.entries.files import containing
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
@@ -39,9 +38,10 @@ from icectl.format.json_members import parse_json
 from icectl.storage.location import loosest_key, name, parent, shown
 from icectl.storage.store import FileStatus, Store
 from icectl.storage.temporary import old_temporaries
+from icectl.table.context import TableContext
+from icectl.table.other_tables import OtherTables
 from icectl.table.own_places import OwnPlaces, own_places
 from icectl.table.reachable import (
-    ReachReader,
     all_manifests,
     files_of_live_entries,
     manifest_lists,
@@ -140,7 +140,7 @@ class Leftovers:
     journal.
     """
 
-    access: TableAccess
+    context: TableContext
     commands: tuple[str, ...]
 
     @contextmanager
@@ -166,19 +166,19 @@ class Leftovers:
 
     def _listed(self, loaded: LoadedTable) -> Sequence[FileStatus]:
         try:
-            return self.access.store.list_directory(loaded.metadata_folder)
+            return self.context.store.list_directory(loaded.metadata_folder)
         except IcectlError as error:
             self._warn(error)
             return ()
 
     def _remove_temporaries(self, listed: Sequence[FileStatus]) -> None:
         """Remove what runs were writing a day ago when they were killed."""
-        access = self.access
+        context = self.context
         try:
-            old = old_temporaries(access.store, access.env, listed, journals.ABANDONED_AFTER_MS)
+            old = old_temporaries(context.store, context.env, listed, journals.ABANDONED_AFTER_MS)
             if old:
-                newest = access.catalog.load()
-                remove_own(access, newest, own_places(newest), old)
+                newest = context.catalog.load()
+                remove_own(context, newest, own_places(newest), old)
         except IcectlError as error:
             self._warn(error)
 
@@ -191,13 +191,13 @@ class Leftovers:
                 journal
                 for command in self.commands
                 for journal in journals.read_each(
-                    self.access.store, listed, command, _read, self.access.progress
+                    self.context.store, listed, command, _read, self.context.progress
                 )
             ]
-            found = journals.of_table(read, loaded, self.access.progress)
+            found = journals.of_table(read, loaded, self.context.progress)
             marked = [self._marked(journal) for journal in found]
             if any(journal.abandoned and not journal.is_dated for journal in marked):
-                newest = self.access.catalog.load()
+                newest = self.context.catalog.load()
                 marked = [self._dated(journal, newest) for journal in marked]
         except IcectlError as error:
             self._warn(error)
@@ -220,7 +220,7 @@ class Leftovers:
     def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
         changed = replace(journal, **members)
         if changed != journal:
-            self.access.store.replace(journal.location, _content(changed))
+            self.context.store.replace(journal.location, _content(changed))
         return changed
 
     def _may_run(self, journal: OutputJournal) -> bool:
@@ -228,29 +228,29 @@ class Leftovers:
         there."""
         if journal.abandoned:
             return False
-        if self.access.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
+        if self.context.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
             return False
-        return _is_running(self.access.env, journal)
+        return _is_running(self.context.env, journal)
 
     def _remove(self, loaded: LoadedTable, found: Sequence[OutputJournal]) -> None:
         """Remove what landed runs do not need, and what abandoned runs can commit no more."""
         try:
-            self.access.catalog.settle()
-            newest = self.access.catalog.load()
-            reached, own = _Reached(self.access.reach, newest), own_places(newest)
-            listed = self.access.store.list_directory(loaded.metadata_folder)
+            self.context.catalog.settle()
+            newest = self.context.catalog.load()
+            reached, own = _Reached(self.context, newest), own_places(newest)
+            listed = self.context.store.list_directory(loaded.metadata_folder)
             locations = [status.location for status in listed]
             for journal in found:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
                 if reached.names_some(outputs) or _cannot_land(journal, newest):
                     within = replace(journal, data=self._own_data(journal, own))
-                    data = list(data_outputs(self.access.store, within))
+                    data = list(data_outputs(self.context.store, within))
                     surplus = [
                         *reached.without_metadata(outputs),
                         *reached.without_live(data, journal.uuid),
                     ]
-                    if remove_own(self.access, newest, own, surplus):
-                        self.access.store.remove([journal.location])
+                    if remove_own(self.context, newest, own, surplus):
+                        self.context.store.remove([journal.location])
         except IcectlError as error:
             self._warn(error)
 
@@ -259,7 +259,7 @@ class Leftovers:
         data = journal.data
         for place in (*data.folders, *data.trees):
             if not own.holds(place):
-                self.access.progress.warn(
+                self.context.progress.warn(
                     f"the journal {name(journal.location)} names {shown(place)}, which is not in "
                     "the table's own places: what a killed run has left there stays"
                 )
@@ -268,11 +268,11 @@ class Leftovers:
         )
 
     def _warn(self, error: IcectlError) -> None:
-        self.access.progress.warn(f"what killed runs have left stays: {error.message}")
+        self.context.progress.warn(f"what killed runs have left stays: {error.message}")
 
 
 def remove_own(
-    access: TableAccess, loaded: LoadedTable, own: OwnPlaces, places: Sequence[str]
+    context: TableContext, loaded: LoadedTable, own: OwnPlaces, places: Sequence[str]
 ) -> bool:
     """Remove what killed runs have left in the table's own places, and name it; whether all went.
 
@@ -282,30 +282,32 @@ def remove_own(
         return True
     if not all(map(own.holds, places)):
         raise Refused(f"{shown(places[0])} is not in the table's own places")
-    if not access.leftovers.allows(len(places)):
+    if not context.leftovers.allows(len(places)):
         raise Refused(
             f"{print_count(len(places), 'file')} would be deleted, and the budget allows for "
-            f"{access.leftovers.most:,}"
+            f"{context.leftovers.most:,}"
         )
-    access.others.check_around(loaded, own.folders, list({parent(place) for place in places}))
-    with access.shield():
-        failed = {item.location for item in access.store.remove(places)}
+    OtherTables(context).check_around(
+        loaded, own.folders, list({parent(place) for place in places})
+    )
+    with context.shield():
+        failed = {item.location for item in context.store.remove(places)}
     gone = [place for place in places if place not in failed]
-    access.leftovers.removed += gone
+    context.leftovers.removed += gone
     if gone:
         more = f" and {len(gone) - 1:,} more" if len(gone) > 1 else ""
-        access.progress.warn(f"removed {shown(gone[0])}{more}: a killed run had left that")
+        context.progress.warn(f"removed {shown(gone[0])}{more}: a killed run had left that")
     return not failed
 
 
 class _Reached:
     """The reach of the newest metadata; its manifests are read only where live files matter."""
 
-    def __init__(self, reader: ReachReader, newest: LoadedTable) -> None:
-        self._reader = reader
+    def __init__(self, context: TableContext, newest: LoadedTable) -> None:
+        self._context = context
         self._metadata = newest.metadata
         snapshots = newest.metadata.snapshots
-        lists = manifest_lists(reader, newest.metadata, snapshots)
+        lists = manifest_lists(context, newest.metadata, snapshots)
         self._manifests = all_manifests(lists, snapshots)
         named = metadata_files(newest.metadata, snapshots, self._manifests, {})
         self._described = frozenset(named.table["key"].to_pylist())
@@ -326,7 +328,7 @@ class _Reached:
         if not places:
             return []
         found = containing(
-            files_of_live_entries(self._reader, self._metadata, self._manifests), uuid
+            files_of_live_entries(self._context, self._metadata, self._manifests), uuid
         )
         keys = frozenset(found.table["key"].to_pylist())
         return [place for place in places if loosest_key(place) not in keys]

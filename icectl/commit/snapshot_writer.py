@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
-from icectl.commit.access import TableAccess
 from icectl.commit.changes import Changes
 from icectl.commit.outputs import Outputs
 from icectl.commit.transaction import Proposal
@@ -13,6 +12,7 @@ from icectl.format.layout import Layout
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.table.context import TableContext
 from icectl.table.manifest_groups import ManifestsWithEntries, RewritePlan
 from icectl.table.rewritable_files import LiveFiles
 
@@ -71,7 +71,9 @@ class SnapshotWriter(Protocol):
         """
 
 
-def writer_of(access: TableAccess, layout: Layout, branch: str, outputs: Outputs) -> SnapshotWriter:
+def writer_of(
+    context: TableContext, layout: Layout, branch: str, outputs: Outputs
+) -> SnapshotWriter:
     """Return the writer of a new snapshot of a branch."""
-    found: SnapshotWriter = import_module(_WRITERS[layout]).writer(access, branch, outputs)
+    found: SnapshotWriter = import_module(_WRITERS[layout]).writer(context, branch, outputs)
     return found

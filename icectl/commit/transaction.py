@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
-from icectl.commit.access import TableAccess
 from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.output_journal import NO_DATA, DataPlaces, Leftovers
 from icectl.commit.outputs import Outputs, outputs_of
@@ -25,6 +24,7 @@ from icectl.errors import (
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Update
 from icectl.storage.location import name
+from icectl.table.context import TableContext
 from icectl.table.own_places import check_metadata_folder
 
 
@@ -43,7 +43,7 @@ class Transaction:
     `asked` says whether it may have landed, whatever ends the run.
     """
 
-    access: TableAccess
+    context: TableContext
     base: LoadedTable
     outputs: Outputs
     table: LoadedTable | None = None
@@ -64,7 +64,7 @@ class Transaction:
                 self._check_own()
             return proposal.updates
 
-        self.table = commit_changes(self.access, self.base, changes, self.asked)
+        self.table = commit_changes(self.context, self.base, changes, self.asked)
         return self.table
 
     def _check_own(self) -> None:
@@ -76,7 +76,7 @@ class Transaction:
         try:
             self.outputs.check()
         except FileNotFoundError:  # with the table, or by itself
-            check_same_table(self.base, self.access.catalog.load().metadata)
+            check_same_table(self.base, self.context.catalog.load().metadata)
             raise CommitConflict(
                 f"the record of this run, {name(self.outputs.journal.location)}, is gone: another "
                 "run took this one for dead, or the table was replaced by a copy"
@@ -111,17 +111,17 @@ class Transaction:
 
 @contextmanager
 def transaction(
-    access: TableAccess, base: LoadedTable, command: str, data: DataPlaces = NO_DATA
+    context: TableContext, base: LoadedTable, command: str, data: DataPlaces = NO_DATA
 ) -> Iterator[Transaction]:
     """Open a transaction on a table as it was loaded, and close it however the block ends.
 
     Before it, runs of the command that were killed are given up; once it has landed, what they left
     is removed. `data` is where files lie that are written beside those in the metadata folder.
     """
-    check_metadata_folder(access.others, base)
-    with Leftovers(access, (command,)).removed_after(base):
-        outputs = outputs_of(access.store, access.env, base, command, data)
-        opened = Transaction(access, base, outputs)
+    check_metadata_folder(context, base)
+    with Leftovers(context, (command,)).removed_after(base):
+        outputs = outputs_of(context.store, context.env, base, command, data)
+        opened = Transaction(context, base, outputs)
         try:
             yield opened
         except BaseException as error:

@@ -1,21 +1,19 @@
 """Proving that no other table lies at, above or below the places whose files may be deleted."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.catalog.under_way import uncommitted_files
 from icectl.catalog.versions import is_metadata_file_name, metadata_version
-from icectl.catalog.warehouse import TablePlace
-from icectl.env import Env
 from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
-from icectl.progress import Progress
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.location import is_within, join, loosest_key, name, parent, shown
 from icectl.storage.real_paths import place_key, real_location
 from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.reading import in_threads
 from icectl.table.unreached import metadata_files
 
@@ -28,23 +26,14 @@ _OTHER_FORMATS = {"_delta_log": r".", ".hoodie": r".", "schema": r"schema-[0-9]+
 table, and how the names of files in them begin."""
 
 
-CatalogTables = Callable[[], Iterable[tuple[str, TablePlace]] | None]
-"""Asks a catalog for the places of its other tables, by name; None where it does not tell."""
-
-
 @dataclass(frozen=True, slots=True)
 class OtherTables:
     """The search for metadata of other tables.
 
-    `catalog` asks for the other tables of the catalog that the table was named in. `accepted` are
-    files that were looked at, with their last-updated-ms where they tell it.
+    `accepted` are files that were looked at, with their last-updated-ms where they tell it.
     """
 
-    store: Store
-    env: Env
-    concurrency: int
-    progress: Progress
-    catalog: CatalogTables | None = None
+    context: TableContext
     accepted: dict[str, int | None] = field(default_factory=dict)
     _logged: set[str] = field(default_factory=set)
 
@@ -65,16 +54,16 @@ class OtherTables:
         A folder above that may not be listed is left to what the catalog says.
         Raises: Refused; StorageError.
         """
-        self.check_above(loaded, folders, skips_denied=self.catalog is not None)
+        self.check_above(loaded, folders, skips_denied=self.context.catalog_tables is not None)
         self.check(loaded, self._metadata_files_in(folders))
 
     def _metadata_files_in(self, folders: Iterable[str]) -> list[str]:
         """Return the metadata files right in some folders."""
         listings = in_threads(
-            self.store.list_directory,
+            self.context.store.list_directory,
             folders := list(folders),
             [1] * len(folders),
-            threads=self.concurrency,
+            threads=self.context.concurrency,
         )
         return [
             status.location
@@ -101,7 +90,7 @@ class OtherTables:
         return [
             location
             for folder in folders
-            for batch in self.store.list(folder)
+            for batch in self.context.store.list(folder)
             for location in metadata_files(batch)
         ]
 
@@ -120,7 +109,7 @@ class OtherTables:
             except StorageError as error:
                 if not skips_denied or above in places or error.error_id != ACCESS_DENIED:
                     raise
-                self.progress.warn(
+                self.context.progress.warn(
                     f"{shown(above)} may not be listed: that no other table lies there is known "
                     "only from the catalog"
                 )
@@ -129,7 +118,7 @@ class OtherTables:
             for above in held
             if is_within(above, loaded.metadata.location)
             for folder, names in _OTHER_FORMATS.items()
-            for status in self.store.list_directory(join(above, folder))
+            for status in self.context.store.list_directory(join(above, folder))
             if re.match(names, name(status.location))
         ]
         self.check(loaded, found)
@@ -161,10 +150,10 @@ class OtherTables:
         if loaded.capabilities.numbers_versions:
             seen = [place for place in seen if not self._is_under_way(place)]
         looks = in_threads(
-            lambda location: _look(self.store, loaded, location),
+            lambda location: _look(self.context.store, loaded, location),
             seen,
             [_BEGINNING_BYTES] * len(seen),
-            threads=self.concurrency,
+            threads=self.context.concurrency,
         )
         for location, look in zip(seen, looks, strict=True):
             is_logged = loosest_key(location) in logged
@@ -181,9 +170,9 @@ class OtherTables:
         version = metadata_version(location)
         if version.kind != "uncommitted":
             return False
-        status = self.store.stat(location)
+        status = self.context.store.stat(location)
         dated = [] if status is None else [replace(version, modified_ms=status.modified_ms)]
-        _, left_over = uncommitted_files(dated, self.store, self.env)
+        _, left_over = uncommitted_files(dated, self.context.store, self.context.env)
         return not left_over
 
     def check_catalog(self, places: Sequence[str]) -> None:
@@ -192,11 +181,11 @@ class OtherTables:
         A catalog that cannot be asked is named in a warning: the search for metadata files is left.
         Raises: Refused.
         """
-        if self.catalog is None:
+        if self.context.catalog_tables is None:
             return
         keys = [place_key(place) for place in places]
         try:
-            found = self.catalog()
+            found = self.context.catalog_tables()
             for table, place in found or ():
                 other = place_key(place.folder)
                 holds = not place.is_named and any(key.startswith(other) for key in keys)
@@ -210,9 +199,9 @@ class OtherTables:
                     )
         except StorageError as error:
             found = None
-            self.progress.warn(error.message)
+            self.context.progress.warn(error.message)
         if found is None:
-            self.progress.warn(
+            self.context.progress.warn(
                 "the catalog does not tell where its other tables lie: that none lies here is "
                 "known only from the metadata files that are here"
             )

@@ -33,6 +33,7 @@ from icectl.storage.location import (
 )
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
+from icectl.table.context import TableContext
 from icectl.table.other_tables import OtherTables
 
 
@@ -75,7 +76,7 @@ def own_places(loaded: LoadedTable) -> OwnPlaces:
     return OwnPlaces(location, tuple(folders))
 
 
-def check_metadata_folder(others: OtherTables, loaded: LoadedTable) -> None:
+def check_metadata_folder(context: TableContext, loaded: LoadedTable) -> None:
     """Refuse to write among the files of another table, where the table names the folder for that.
 
     Raises: Refused; StorageError.
@@ -85,7 +86,7 @@ def check_metadata_folder(others: OtherTables, loaded: LoadedTable) -> None:
     if _is_same(folder, usual) and _is_same(parent(loaded.metadata_location), usual):
         return
     try:
-        others.check_in_and_above(loaded, [folder])
+        OtherTables(context).check_in_and_above(loaded, [folder])
     except Refused as refused:
         raise Refused(
             f"new metadata would lie in {shown(folder)}, among files of another table: "

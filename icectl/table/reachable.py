@@ -15,9 +15,8 @@ from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.progress import Progress
 from icectl.storage.location import loosest_key, loosest_keys
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import distinct_manifests, load_manifest_lists
 from icectl.table.manifests import scan_together
 
@@ -28,15 +27,6 @@ _ROWS_TO_THIN_OUT = 1_000_000
 
 _WORTH_A_COPY = 0.75
 """Part of the files that may be left, for the others to be dropped: a copy takes memory twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReachReader:
-    """The means to read what snapshots of one table reach."""
-
-    store: Store
-    concurrency: int
-    progress: Progress
 
 
 class VectorHomes:
@@ -108,30 +98,30 @@ class Live:
 
 
 def manifest_lists(
-    reader: ReachReader, metadata: TableMetadata, snapshots: Sequence[Snapshot]
+    context: TableContext, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Mapping[int, tuple[ManifestFile, ...]]:
     """Return the manifests of each snapshot, by snapshot id. Raises: what reading them raises."""
     return load_manifest_lists(
-        reader.store,
+        context.store,
         metadata,
         snapshots,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=context.concurrency,
+        progress=context.progress,
     )
 
 
 def files_of_live_entries(
-    reader: ReachReader, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Files:
     """The files of live entries in the manifests (R-110, R-191), some of them more than once.
 
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
     """
-    return read_live(reader, metadata, manifests).files
+    return read_live(context, metadata, manifests).files
 
 
 def read_live(
-    reader: ReachReader, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Live:
     """Return the files of live entries in the manifests, and the schemas of the manifests.
 
@@ -145,12 +135,12 @@ def read_live(
     schema_ids: set[int | None] = set()
     spec_ids: set[int] = set()
     for part in scan_together(
-        reader.store,
+        context.store,
         metadata,
         manifests,
         [SOURCES | _NAMED if _names_files(item) else SOURCES for item in manifests],
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=context.concurrency,
+        progress=context.progress,
     ):
         alive = live(part.rows)
         keys = loosest_keys(alive.table["location"])

@@ -13,7 +13,6 @@ from icectl.entries.rows import (
     with_manifests_moved,
 )
 from icectl.entries.schemes import listed_with_scheme
-from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.metadata_file import read_version_hint
 from icectl.files.parquet.schema import NameMapping
@@ -25,9 +24,8 @@ from icectl.format.properties import NAME_MAPPING
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import NestedField, StructType
-from icectl.progress import Progress
 from icectl.storage.location import join
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
 from icectl.table.reading import Problem, of_one_file
@@ -57,12 +55,8 @@ class Reader:
     Without `gaps` what cannot be read is raised; with them it is left out.
     """
 
-    store: Store
+    context: TableContext
     loaded: LoadedTable
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
     gaps: Gaps | None = None
 
     @property
@@ -72,29 +66,31 @@ class Reader:
 
     def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
         """Return the manifests of a snapshot, to be shown; none without one."""
-        self.deadline.check()
+        self.context.deadline.check()
         if snapshot is None:
             return ()
         if self.gaps is None:
-            return read_snapshot_manifests(self.store, self.metadata, snapshot, sound=False)
-        return self.lists([snapshot])[snapshot.snapshot_id]
+            return read_snapshot_manifests(self.context.store, self.metadata, snapshot, sound=False)
+        return self.manifests_by_snapshot([snapshot])[snapshot.snapshot_id]
 
-    def lists(self, snapshots: Sequence[Snapshot]) -> Mapping[int, tuple[ManifestFile, ...]]:
+    def manifests_by_snapshot(
+        self, snapshots: Sequence[Snapshot]
+    ) -> Mapping[int, tuple[ManifestFile, ...]]:
         """Return the manifests of snapshots by snapshot id, to be shown.
 
         Order: that of `snapshots`.
         """
         read = try_manifest_lists(
-            self.store,
+            self.context.store,
             self.metadata,
             snapshots,
-            concurrency=self.concurrency,
-            progress=self.progress,
+            concurrency=self.context.concurrency,
+            progress=self.context.progress,
         )
         found: dict[int, tuple[ManifestFile, ...]] = {}
         with closing(read):
             for listed in read:
-                self.deadline.check()
+                self.context.deadline.check()
                 for _, problem in listed.problems:
                     self._leave_out(problem, is_shown=listed.is_odd)
                 if self.gaps is not None and (listed.manifests or not listed.problems):
@@ -111,7 +107,7 @@ class Reader:
         Raises: FileNotFoundError; StorageError.
         """
         place = join(self.loaded.metadata_folder, VERSION_HINT)
-        return read_version_hint(self.store.read(place))
+        return read_version_hint(self.context.store.read(place))
 
     def _leave_out(self, problem: Problem, *, is_shown: bool = False) -> None:
         if self.gaps is None:
@@ -124,16 +120,16 @@ class Reader:
         What cannot be read is passed over.
         """
         scanned = scan_entries(
-            self.store,
+            self.context.store,
             self.metadata,
             manifests,
             columns=columns,
-            concurrency=self.concurrency,
-            progress=self.progress,
+            concurrency=self.context.concurrency,
+            progress=self.context.progress,
             leave_out=self._leave_out,
         )
         for entries in scanned:
-            self.deadline.check()
+            self.context.deadline.check()
             if self.gaps is not None:
                 self.gaps.has_read = True
             yield entries
@@ -150,15 +146,15 @@ class Reader:
         self, load: Load, manifests: Sequence[ManifestFile], columns: frozenset[str]
     ) -> Entries:
         """Return all that can be read; halves are tried where that is not all."""
-        self.deadline.check()
+        self.context.deadline.check()
         try:
             return load(
-                self.store,
+                self.context.store,
                 self.metadata,
                 manifests,
                 columns=columns,
-                concurrency=self.concurrency,
-                progress=self.progress,
+                concurrency=self.context.concurrency,
+                progress=self.context.progress,
             )
         except (CorruptTable, Unsupported, StorageError) as error:
             of_one_file(error)

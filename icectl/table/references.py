@@ -17,11 +17,11 @@ from icectl.storage import location as locations
 from icectl.storage.location import is_local, join, relative_ones
 from icectl.storage.real_paths import linked_files
 from icectl.storage.same_store import SameStore
+from icectl.table.context import TableContext
 from icectl.table.known_locations import KnownFiles, KnownLocations
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
-    ReachReader,
     all_manifests,
     every_statistics_file,
     log_files,
@@ -39,9 +39,9 @@ class References:
     them, but perhaps in another store: one for each scheme and authority.
     """
 
-    def __init__(self, reader: ReachReader, places: Sequence[str], same_store: SameStore) -> None:
+    def __init__(self, context: TableContext, places: Sequence[str], same_store: SameStore) -> None:
         self.doubtful: dict[str, str] = {}
-        self._reader = reader
+        self._context = context
         self._places = tuple(places)
         self._same_store = same_store
         self._other_ways = [OtherWays(place) for place in places]
@@ -59,7 +59,7 @@ class References:
         """
         metadata = loaded.metadata
         unread = self.unread(metadata)
-        listed = all_manifests(manifest_lists(self._reader, metadata, unread), unread)
+        listed = all_manifests(manifest_lists(self._context, metadata, unread), unread)
         # Rows that delete vectors of version 4 name count like deleted entries.
         listed = distinct_manifests([[replace(item, dead=b"") for item in listed]])
         described = together(
@@ -88,12 +88,12 @@ class References:
         self, loaded: LoadedTable, manifests: Sequence[ManifestFile]
     ) -> Iterator[pa.Array]:
         scanned = scan_manifests(
-            self._reader.store,
+            self._context.store,
             loaded.metadata,
             manifests,
             columns=_LOCATION,
-            concurrency=self._reader.concurrency,
-            progress=self._reader.progress,
+            concurrency=self._context.concurrency,
+            progress=self._context.progress,
         )
         for _, _, rows in scanned:
             yield from rows.table["location"].chunks

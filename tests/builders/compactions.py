@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 
 from icectl.commands.compact.plan import CompactOptions
 from icectl.commands.compact.run import Compacted, PreparedCompaction, execute, prepare
-from icectl.commit.access import TableAccess
 from icectl.entries.rows import by_row
 from icectl.env import Env
 from icectl.format.metadata import TableMetadata
 from icectl.rows.compact_job import Engine
+from icectl.table.context import TableContext
 from icectl.table.output_sizes import Sizes
-from tests.builders.expiry import NOW_MS, access_to
+from tests.builders.expiry import NOW_MS, context_of
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import dv_positions, head, live_entries
 from tests.builders.table_builder import TableBuilder
@@ -25,9 +25,9 @@ SIZES = Sizes(2**20, 2**19, 2**21)
 """Built files have some KiB: all of them are small."""
 
 
-def compaction_of(directory: Path, env: Env | None = None) -> TableAccess:
+def compaction_of(directory: Path, env: Env | None = None) -> TableContext:
     """Reach a table to compact it."""
-    return access_to(directory, env=env or FixedEnv(NOW_MS), concurrency=2)
+    return context_of(directory, env=env or FixedEnv(NOW_MS), concurrency=2)
 
 
 def compacted(
@@ -38,9 +38,9 @@ def compacted(
     **how: Any,
 ) -> Compacted:
     """Carry a plan out, in this process unless an engine is given."""
-    access = compaction_of(directory, env)
-    inline = InlineEngine(access.store, access.progress, access.deadline, access.concurrency)
-    return execute(access, engine or inline, prepared, **how)
+    context = compaction_of(directory, env)
+    inline = InlineEngine(context.store, context.progress, context.deadline, context.concurrency)
+    return execute(context, engine or inline, prepared, **how)
 
 
 def options(**chosen: Any) -> Callable[[TableMetadata], CompactOptions]:

@@ -1,6 +1,5 @@
 """A table with something to expire, its expiry, and what must hold afterwards."""
 
-import contextlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -9,11 +8,11 @@ from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.expire_snapshots.run import Expired, ExpireOptions, execute, prepare
-from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.progress import Progress, SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.retention import AskedRetention
 from tests.builders.rows import (
     current_metadata,
@@ -104,24 +103,24 @@ def aged_table(
     return Aged(table, directory / "pristine")
 
 
-def access_to(
-    location: str | Path,
+def context_of(
+    location: str | Path = "",
     store: Store | None = None,
     env: Env | None = None,
     progress: Progress | None = None,
     concurrency: int = 1,
-) -> TableAccess:
+    ends_at_seconds: float | None = None,
+) -> TableContext:
     """Reach a table of the local file system, by default one store call after the other."""
     given_store = LocalStore() if store is None else store
     given_env = Clock(NOW_MS) if env is None else env
-    return TableAccess(
+    return TableContext(
         store=given_store,
         catalog=FileSystemCatalog(given_store, str(location), given_env),
         env=given_env,
         progress=progress or SilentProgress(),
-        deadline=Deadline(given_env),
+        deadline=Deadline(given_env, ends_at_seconds),
         concurrency=concurrency,
-        shield=contextlib.nullcontext,
     )
 
 
@@ -134,13 +133,13 @@ def expire(
     location: str, store: Store | None = None, policy: AskedRetention = ALL_BUT_HEADS
 ) -> Expired:
     """Plan and run an expiry."""
-    access = access_to(location, store)
-    return execute(access, prepare(access, options_of(policy)))
+    context = context_of(location, store)
+    return execute(context, prepare(context, options_of(policy)))
 
 
 def has_work(location: str, policy: AskedRetention = ALL_BUT_HEADS) -> bool:
     """Whether a run would do anything now."""
-    return prepare(access_to(location), options_of(policy)).has_work
+    return prepare(context_of(location), options_of(policy)).has_work
 
 
 def reachable(directory: Path) -> set[str]:

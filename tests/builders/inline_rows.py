@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.commit.access import TableAccess
 from icectl.env import Env, SystemEnv
 from icectl.files.metadata_file import write_metadata
 from icectl.format.partition import PartitionField, PartitionSpec
@@ -20,8 +19,9 @@ from icectl.rows.find_job import FindJob, FoundRows, run_find
 from icectl.rows.write_data import FileOutputs
 from icectl.rows.write_job import WriteJob, run_write
 from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.rewrite_task import RewriteTask
-from tests.builders.expiry import access_to
+from tests.builders.expiry import context_of
 from tests.builders.plain_metadata import plain_metadata
 from tests.builders.table_builder import TableBuilder, make_rows
 from tests.builders.tree_table import upgrade
@@ -130,6 +130,6 @@ class InlineFinder:
         return found
 
 
-def way_to(directory: Path, store: Store | None = None, env: Env | None = None) -> TableAccess:
+def way_to(directory: Path, store: Store | None = None, env: Env | None = None) -> TableContext:
     """The way to a table, by the clock of this machine."""
-    return access_to(directory, store, env or SystemEnv())
+    return context_of(directory, store, env or SystemEnv())

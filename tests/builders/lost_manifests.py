@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FILE_SYSTEM
-from icectl.env import Deadline
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
+from tests.builders.expiry import context_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
@@ -33,9 +32,8 @@ def reader_of(
 ) -> Reader:
     """A reader of the table as it is now, or with other metadata."""
     loaded = loaded_at(table.metadata_location, metadata or table.metadata, FILE_SYSTEM)
-    clock = env or FixedEnv()
-    deadline = Deadline(clock, ends_at_seconds)
-    return Reader(store or LocalStore(), loaded, clock, SilentProgress(), deadline, 1)
+    context = context_of(store=store, env=env or FixedEnv(), ends_at_seconds=ends_at_seconds)
+    return Reader(context, loaded)
 
 
 def snapshot_of(table: TableBuilder, snapshot_id: int) -> Snapshot:

@@ -15,20 +15,19 @@ import pyarrow as pa
 from icectl.catalog.given_file import GIVEN
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
-from icectl.env import Deadline
 from icectl.files.manifest.manifest import write_manifest
 from icectl.files.puffin.container import read_puffin, write_puffin
 from icectl.files.puffin.positions import dv_blob, read_dv, write_bitmap
 from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot
-from icectl.progress import SilentProgress
 from icectl.sfc1.live import vector_positions
 from icectl.sfc1.manifest_file import TreeContent, write_tree
 from icectl.sfc1.manifests import TreeFacts
 from icectl.sfc1.rows import COUNTS, STATS
 from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
+from tests.builders.expiry import context_of
 from tests.stores.fixed_env import FixedEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v4" / "scenarios.json"
@@ -290,8 +289,8 @@ def reader_of(files: Files, snapshots: Sequence[Snapshot]) -> Reader:
         last_sequence_number=snapshots[-1].sequence_number,
     )
     loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, GIVEN)
-    env = FixedEnv()
-    return Reader(files, loaded, env, SilentProgress(), Deadline(env), 2)  # type: ignore[arg-type]
+    context = context_of(store=files, env=FixedEnv(), concurrency=2)  # type: ignore[arg-type]
+    return Reader(context, loaded)
 
 
 def table(*rows: Mapping[str, Any]) -> pa.Table:

@@ -37,7 +37,7 @@ from icectl.sfc1.manifests import TreeFacts, tree_rows
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from tests.builders.expiry import Clock, access_to
+from tests.builders.expiry import Clock, context_of
 from tests.builders.rows import local, read_metadata, read_rows, with_whole_locations
 from tests.builders.table_builder import (
     PARTITIONINGS,
@@ -319,7 +319,7 @@ class TreeTwin(Twin):
     ) -> None:
         self.now_ms += self.commit_interval_ms
         env = Clock(self.now_ms)
-        access = access_to(self.directory, env=env)
+        context = context_of(self.directory, env=env)
         writer, outputs, updates = self._attempt(branch, added, removed)
 
         def tried(metadata: TableMetadata) -> Sequence[Update]:
@@ -327,7 +327,7 @@ class TreeTwin(Twin):
             before()
             return made
 
-        commit_changes(access, access.catalog.load(), tried, CommitAsked())
+        commit_changes(context, context.catalog.load(), tried, CommitAsked())
         assert writer.last is not None
         outputs.keep(writer.last.files)
         self.refresh()

@@ -11,7 +11,7 @@ import pytest
 from icectl.commands.expire_snapshots.run import execute, prepare
 from icectl.errors import IcectlError
 from icectl.storage.local.store import LocalStore
-from tests.builders.expiry import Aged, access_to, aged_table, expire, has_work, options_of
+from tests.builders.expiry import Aged, aged_table, context_of, expire, has_work, options_of
 from tests.builders.rows import current_metadata, read_metadata
 from tests.stores.wrapped import WRITES, CountingStore, FaultyStore
 
@@ -105,7 +105,7 @@ def test_an_interrupt_ends_the_run_after_its_step_and_a_rerun_finishes(
         if steps == step:
             raise KeyboardInterrupt
 
-    expiry = replace(access_to(aged.table.location), shield=shield)
+    expiry = replace(context_of(aged.table.location), shield=shield)
     with pytest.raises(KeyboardInterrupt):
         execute(expiry, prepare(expiry, options_of()))
     aged.check_readable()

@@ -25,8 +25,8 @@ from tests.builders.expiry import (
     NOW_MS,
     Aged,
     Clock,
-    access_to,
     aged_table,
+    context_of,
     expire,
     has_work,
     options_of,
@@ -79,7 +79,7 @@ class HookedStore(WrappedStore):
 
 
 def test_an_append_between_plan_and_commit_stands_and_keeps_its_files(aged: Aged) -> None:
-    expiry = access_to(aged.table.location)
+    expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of())
     appended = aged.table.append(range(24, 30))
     expired = execute(expiry, prepared)
@@ -92,7 +92,7 @@ def test_an_append_between_plan_and_commit_stands_and_keeps_its_files(aged: Aged
 
 def test_a_plan_made_anew_lets_no_more_go_than_was_confirmed(aged: Aged) -> None:
     policy = replace(ALL_BUT_HEADS, retain_last=2)
-    expiry = access_to(aged.table.location)
+    expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of(policy))
     aged.table.append(range(24, 30))
     expired = execute(expiry, prepared)
@@ -104,7 +104,7 @@ def test_a_plan_made_anew_lets_no_more_go_than_was_confirmed(aged: Aged) -> None
 
 
 def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged: Aged) -> None:
-    expiry = access_to(aged.table.location)
+    expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of())
     assert oldest(aged) in {item.snapshot_id for item in prepared.plan.retention.expired}
     commit_updates(aged, SetSnapshotRef("audit", SnapshotRef(oldest(aged), "tag")))
@@ -118,7 +118,7 @@ def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged: Ag
 def test_a_longer_retention_set_between_plan_and_commit_holds(aged: Aged) -> None:
     policy = AskedRetention()
     commit_updates(aged, SetProperties({"history.expire.max-snapshot-age-ms": "1"}))
-    expiry = access_to(aged.table.location)
+    expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of(policy))
     assert len(prepared.plan.retention.expired) == 5
     commit_updates(aged, SetProperties({"history.expire.min-snapshots-to-keep": "4"}))
@@ -158,8 +158,8 @@ def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged: A
 
 
 def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
-    first = access_to(aged.table.location)
-    second = access_to(aged.table.location, env=Clock(NOW_MS + 1))
+    first = context_of(aged.table.location)
+    second = context_of(aged.table.location, env=Clock(NOW_MS + 1))
     plans = [prepare(first, options_of()), prepare(second, options_of())]
     execute(first, plans[0])
     done = aged.content()
@@ -171,7 +171,7 @@ def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
 def test_of_runs_at_the_same_time_one_wins(aged: Aged) -> None:
     # Runs with one plan in one millisecond write the same bytes, and each may call them its own.
     clocks = [Clock(NOW_MS + number) for number in range(4)]
-    expiries = [access_to(aged.table.location, env=clock) for clock in clocks]
+    expiries = [context_of(aged.table.location, env=clock) for clock in clocks]
     plans = [prepare(expiry, options_of()) for expiry in expiries]
     barrier = threading.Barrier(4)
     ends: list[str] = []

@@ -14,8 +14,8 @@ from icectl.format.manifest import Status
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval
 from tests.builders.expiry import (
-    access_to,
     aged_table,
+    context_of,
     expire,
     has_work,
     options_of,
@@ -134,7 +134,7 @@ def test_incident_17_expiries_in_threads_keep_to_their_own_tables(tmp_path: Path
     tables = [
         aged_table(tmp_path / str(number), format_version=1 + number % 3) for number in range(6)
     ]
-    expiries = [access_to(aged.table.location) for aged in tables]
+    expiries = [context_of(aged.table.location) for aged in tables]
     prepared = [prepare(expiry, options_of()) for expiry in expiries]
     barrier = threading.Barrier(len(tables))
 
@@ -156,7 +156,7 @@ def test_incident_17_expiries_in_threads_keep_to_their_own_tables(tmp_path: Path
 def test_incident_17_a_plan_is_not_committed_to_another_table(tmp_path: Path) -> None:
     """Another table is in the place of the first when the plan comes to be committed."""
     aged = aged_table(tmp_path)
-    expiry = access_to(aged.table.location)
+    expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of())
     path = current_metadata(aged.directory)
     other = {**read_metadata(path), "table-uuid": "00000000-0000-4000-8000-000000000001"}

@@ -8,14 +8,12 @@ import json
 import os
 import sys
 import traceback
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.compact.plan import CompactOptions
 from icectl.commands.compact.run import execute, prepare
-from icectl.commit.access import TableAccess
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
 from icectl.format.metadata import TableMetadata
@@ -25,6 +23,7 @@ from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.spark_start import SparkOptions
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
+from icectl.table.context import TableContext
 from icectl.table.output_sizes import sizes_of
 
 TARGET_BYTES = 20_000
@@ -44,17 +43,16 @@ def compact(engine: SparkEngine, command: dict[str, Any]) -> int:
         sizes = sizes_of(TARGET_BYTES, None, None)
         return CompactOptions(sizes, metadata.default_spec_id, order=order, every=True)
 
-    access = TableAccess(
+    context = TableContext(
         store=store,
         catalog=FileSystemCatalog(store, str(Path(command["table"])), env),
         env=env,
         progress=silent,
         deadline=Deadline(env),
         concurrency=2,
-        shield=nullcontext,
     )
-    planned = prepare(access, command["branch"], options)
-    return len(execute(access, engine, planned).done)
+    planned = prepare(context, command["branch"], options)
+    return len(execute(context, engine, planned).done)
 
 
 def main() -> None:

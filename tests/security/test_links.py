@@ -12,7 +12,7 @@ from icectl.errors import StorageError
 from icectl.storage.local.folders import Roots
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval
-from tests.builders.expiry import Aged, access_to, aged_table, options_of
+from tests.builders.expiry import Aged, aged_table, context_of, options_of
 from tests.builders.expiry import execute as execute_expiry
 from tests.builders.expiry import prepare as prepare_expiry
 from tests.builders.orphans import age, stray
@@ -84,10 +84,10 @@ def test_expiry_leaves_files_behind_a_link_and_names_them(
 
 
 def test_expiry_after_the_question(aged: Aged, others: Path) -> None:
-    access = access_to(aged.directory)
-    prepared = prepare_expiry(access, options_of())
+    context = context_of(aged.directory)
+    prepared = prepare_expiry(context, options_of())
     before = swap(aged.directory / PARTITION, others)
-    done = execute_expiry(access, prepared)
+    done = execute_expiry(context, prepared)
     assert set(others.iterdir()) == before
     assert {Path(item.location).parent for item in done.removal.failed} == {
         aged.directory / PARTITION
@@ -181,8 +181,8 @@ def test_the_way_to_a_table_is_resolved_before_the_question(tmp_path: Path) -> N
         (tmp_path / "wh").unlink()
         (tmp_path / "wh").symlink_to(tmp_path / "other-disk", target_is_directory=True)
 
-    access = access_to(aged.directory, swapping(once(lead_elsewhere)))
-    execute_expiry(access, prepare_expiry(access, options_of()))
+    context = context_of(aged.directory, swapping(once(lead_elsewhere)))
+    execute_expiry(context, prepare_expiry(context, options_of()))
     after = sorted(path.name for path in (tmp_path / "other-disk").rglob("*.parquet"))
     assert after == before
 

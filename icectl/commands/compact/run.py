@@ -25,7 +25,6 @@ from icectl.commands.compact.report import (
     compaction_result,
     print_compaction,
 )
-from icectl.commit.access import TableAccess
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
 from icectl.commit.data_outputs import DataOutputs, data_places
@@ -68,6 +67,7 @@ from icectl.rows.sort_keys import sort_keys
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
+from icectl.table.context import TableContext
 from icectl.table.live_files import LiveFilesReader
 from icectl.table.plan_parts import pin_of
 from icectl.table.reader import every_column, name_mapping
@@ -120,9 +120,9 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     session = open_session(common, table, read_only=False, change=change)
     choice = _engine_choice(session, request)
     _engine(session, request, choice)  # options that do not go with it show before any work
-    access = session.access
+    context = session.context
     prepared = prepare(
-        access,
+        context,
         request.branch,
         lambda metadata: replace(options(metadata), only=session.reviewed),
     )
@@ -142,7 +142,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             if choice.why:
                 session.console.note(str(choice))
             compacted = execute(
-                access,
+                context,
                 engine,
                 prepared,
                 commits=limits.most,
@@ -159,7 +159,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             has_work=prepared.plan.has_work,
             execute=finish,
             superseded=lambda: replace(report, plan=replace(prepared.plan, groups=(), dangling=())),
-            clean_up=lambda: remove_leftovers(access, prepared),
+            clean_up=lambda: remove_leftovers(context, prepared),
         )
         return carry_out(session, change, planned)
 
@@ -191,12 +191,19 @@ def _engine(
         options = spark_options(
             session, master, conf, is_asked_for=is_asked_for, remote=request.remote
         )
-        return SparkEngine(options, session.storage(), session.progress, session.deadline)
+        return SparkEngine(
+            options, session.storage(), session.context.progress, session.context.deadline
+        )
     check_no_spark_options(
         master if is_asked_for else None, request.spark_conf or (), request.remote
     )
     return nullcontext(
-        LocalEngine(session.store, session.progress, session.deadline, session.concurrency)
+        LocalEngine(
+            session.context.store,
+            session.context.progress,
+            session.context.deadline,
+            session.context.concurrency,
+        )
     )
 
 
@@ -223,7 +230,7 @@ def _finished(report: Compaction, compacted: Compacted) -> Finished[Compaction]:
 
 
 def prepare(
-    access: TableAccess, branch: str, options: Callable[[TableMetadata], CompactOptions]
+    context: TableContext, branch: str, options: Callable[[TableMetadata], CompactOptions]
 ) -> PreparedCompaction:
     """Load the table and plan the compaction of a branch; nothing is written.
 
@@ -231,14 +238,14 @@ def prepare(
     not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
     CorruptTable, where its manifests or deletes cannot be read.
     """
-    loaded = open_to_change(access.catalog)
+    loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     chosen = options(metadata)
     head = Branch(branch, branch_head(metadata, branch))
     on_columns = chosen.where is not None and any(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
-    files = live_reader(access, METRICS if on_columns else frozenset()).load(
+    files = live_reader(context, METRICS if on_columns else frozenset()).load(
         metadata, head.snapshot, {}
     )
     pin = pin_of(metadata, loaded.metadata_location)
@@ -247,7 +254,7 @@ def prepare(
     if planned.groups:
         _check_placed(metadata)
         tasks = [task for group in planned.groups for task in group.tasks]
-        check_foreign_files(metadata.location, metadata.properties, tasks, access.progress)
+        check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
     if planned.groups and not chosen.deletes_only:
         _check_format(metadata)
         job_of(metadata, chosen.order)
@@ -310,21 +317,21 @@ def _merge_job(metadata: TableMetadata) -> MergeJob:
 
 
 def live_reader(
-    access: TableAccess, columns: frozenset[str], within: Predicate | None = None
+    context: TableContext, columns: frozenset[str], within: Predicate | None = None
 ) -> LiveFilesReader:
     """Return a reader of live files with columns beside those that a compaction is planned by.
 
     With a condition it may leave out files that hold no row that it may be true of.
     """
 
-    names = partial(read_names, access)
+    names = partial(read_names, context)
     return LiveFilesReader(
-        access.store, access.concurrency, access.progress, names, columns, within
+        context.store, context.concurrency, context.progress, names, columns, within
     )
 
 
 def read_names(
-    access: TableAccess, deletes: Entries, stated: Mapping[str, StatedFile] | None = None
+    context: TableContext, deletes: Entries, stated: Mapping[str, StatedFile] | None = None
 ) -> NamedFiles:
     """Read how many rows of which data files position delete files name.
 
@@ -332,7 +339,7 @@ def read_names(
     """
     columns = ("location", "file_format", "record_count", "file_size_in_bytes")
     files = list(by_row(deletes, *columns))
-    access.progress.phase("reading position deletes", total=len(files))
+    context.progress.phase("reading position deletes", total=len(files))
 
     def read(one: tuple[str, int, int, int]) -> tuple[str, Mapping[str, int]]:
         """Read what one delete file names."""
@@ -341,17 +348,17 @@ def read_names(
         source = SourceFile(
             location, FileFormat(file_format).name, rows, 0, size_bytes=size_bytes, stated=own
         )
-        with access.store.open(location) as file, naming(location):
+        with context.store.open(location) as file, naming(location):
             names = named_data_files(open_own(file, source, Schema(0, ())))
-        access.progress.advance(1)
+        context.progress.advance(1)
         return location, names
 
     sizes = [size for *_, size in files]
-    return dict(in_threads(read, files, sizes, threads=access.concurrency))
+    return dict(in_threads(read, files, sizes, threads=context.concurrency))
 
 
 def execute(
-    access: TableAccess,
+    context: TableContext,
     engine: Engine,
     prepared: PreparedCompaction,
     *,
@@ -364,7 +371,7 @@ def execute(
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
     EngineError, SelfCheckFailed, StorageError, Incomplete, before anything has changed.
     """
-    run = _Run(access, engine, prepared)
+    run = _Run(context, engine, prepared)
     for batch in _batches(prepared, commits):
         if not run.commit(batch, max_failed_commits):
             break
@@ -379,9 +386,9 @@ def execute(
     )
 
 
-def remove_leftovers(access: TableAccess, prepared: PreparedCompaction) -> None:
+def remove_leftovers(context: TableContext, prepared: PreparedCompaction) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+    Leftovers(context, (COMMAND,)).remove(prepared.loaded)
 
 
 def _batches(prepared: PreparedCompaction, commits: int) -> Sequence[Sequence[CompactGroup]]:
@@ -408,8 +415,8 @@ def _gives_row_ids(prepared: PreparedCompaction) -> bool:
 class _Run:
     """A run under way: what has landed, and what has not."""
 
-    def __init__(self, access: TableAccess, engine: Engine, prepared: PreparedCompaction) -> None:
-        self._access = access
+    def __init__(self, context: TableContext, engine: Engine, prepared: PreparedCompaction) -> None:
+        self._context = context
         self._engine = engine
         self._prepared = prepared
         self.landed: LoadedTable | None = None
@@ -449,11 +456,11 @@ class _Run:
 
     def _commit(self, batch: Sequence[CompactGroup]) -> None:
         """Rewrite some groups and commit those that still hold."""
-        access = self._access
-        access.deadline.check()
-        base = self._prepared.loaded if self.landed is None else access.catalog.load()
+        context = self._context
+        context.deadline.check()
+        base = self._prepared.loaded if self.landed is None else context.catalog.load()
         places = _data_places(self._prepared.loaded.metadata, batch)
-        with transaction(access, base, COMMAND, places) as opened:
+        with transaction(context, base, COMMAND, places) as opened:
             results = self._rewritten(batch, opened.outputs)
             rewrite = self._file_rewrite(results, opened.outputs)
             self.landed = opened.commit(rewrite.propose)
@@ -463,9 +470,9 @@ class _Run:
         loaded, planned = self._prepared.loaded, self._prepared.plan
         snapshot = planned.branch.snapshot
         return FileRewrite(
-            reader=live_reader(self._access, frozenset()),
+            reader=live_reader(self._context, frozenset()),
             writer=writer_of(
-                self._access,
+                self._context,
                 layout_of_table(loaded.metadata),
                 planned.branch.name,
                 outputs,
@@ -477,7 +484,7 @@ class _Run:
                 self._prepared.files,
             ),
             results=results,
-            snapshot_id=self._access.env.new_snapshot_id(),
+            snapshot_id=self._context.env.new_snapshot_id(),
         )
 
     def _rewritten(self, batch: Sequence[CompactGroup], outputs: Outputs) -> list[GroupResult]:
@@ -504,18 +511,18 @@ class _Run:
         self, batch: Sequence[CompactGroup], tasks: Sequence[Task]
     ) -> Mapping[str, StatedFile]:
         """Read what entries state of the files of some groups."""
-        access, files = self._access, self._prepared.files
+        context, files = self._context, self._prepared.files
         named = {file.location for task in tasks for file in task.delete_files}
         return load_stated(
-            access.store,
+            context.store,
             self._prepared.loaded.metadata,
             files.manifests,
             [
                 take(files.data, sorted({row for group in batch for row in group.files})),
                 where(files.deletes, at_locations(files.deletes, named)),
             ],
-            concurrency=access.concurrency,
-            progress=access.progress,
+            concurrency=context.concurrency,
+            progress=context.progress,
         )
 
     def _note(

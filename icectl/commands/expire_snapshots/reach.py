@@ -12,8 +12,8 @@ from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.table.context import TableContext
 from icectl.table.reachable import (
-    ReachReader,
     all_manifests,
     every_statistics_file,
     files_of_live_entries,
@@ -28,7 +28,7 @@ from icectl.table.row_safety import check_homes
 
 
 def read_reached(
-    reader: ReachReader, metadata: TableMetadata, retention: Retention, sizes: Mapping[str, int]
+    context: TableContext, metadata: TableMetadata, retention: Retention, sizes: Mapping[str, int]
 ) -> ReachedFiles:
     """Return the files that snapshots reach, those which go and those which stay.
 
@@ -37,35 +37,35 @@ def read_reached(
     """
     going_ids = {decision.snapshot_id for decision in retention.expired}
     kept = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
-    lists = manifest_lists(reader, metadata, kept)
+    lists = manifest_lists(context, metadata, kept)
     staying = all_manifests(lists, kept)  # R-192
-    live = read_live(reader, metadata, staying)  # R-192
+    live = read_live(context, metadata, staying)  # R-192
     for snapshot in kept:
         if layout_of(snapshot) is Layout.SFC_1:
             check_homes(snapshot, live.homes.lost(lists[snapshot.snapshot_id]))
-    going = _Going(reader, metadata)
+    going = _Going(context, metadata)
     return ReachedFiles(
         going=going.read(going_ids, staying, sizes),
         staying=together([live.files, metadata_files(metadata, kept, staying, sizes)]),
-        spec_ids=_specs_of(reader, metadata, staying) | live.spec_ids,
+        spec_ids=_specs_of(context, metadata, staying) | live.spec_ids,
         schema_ids=live.schema_ids,
         unread=tuple(going.unread),
     )
 
 
 def _specs_of(
-    reader: ReachReader, metadata: TableMetadata, staying: Sequence[ManifestFile]
+    context: TableContext, metadata: TableMetadata, staying: Sequence[ManifestFile]
 ) -> frozenset[int]:
     """Collect the specs of manifests, and of dead rows, which may be of others than their leaf."""
     told = frozenset(manifest.partition_spec_id for manifest in staying)
     if told.issuperset(spec.spec_id for spec in metadata.partition_specs):
         return told
     whole = [replace(item, dead=b"") for item in staying if item.dead]
-    return told | read_live(reader, metadata, whole).spec_ids
+    return told | read_live(context, metadata, whole).spec_ids
 
 
 def reached_beside(
-    reader: ReachReader, newest: LoadedTable, read_ids: Collection[int]
+    context: TableContext, newest: LoadedTable, read_ids: Collection[int]
 ) -> Sequence[Files]:
     """Read what the newest metadata reaches, but for manifests of snapshots that were read before.
 
@@ -73,9 +73,9 @@ def reached_beside(
     """
     metadata = newest.metadata
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
-    manifests = all_manifests(manifest_lists(reader, metadata, unseen), unseen)
+    manifests = all_manifests(manifest_lists(context, metadata, unseen), unseen)
     return (
-        files_of_live_entries(reader, metadata, manifests),
+        files_of_live_entries(context, metadata, manifests),
         metadata_files(metadata, metadata.snapshots, manifests, {}),
         every_statistics_file(metadata),
         log_files(metadata, newest.metadata_location),
@@ -90,9 +90,9 @@ def _require_lost(error: StorageError | CorruptTable) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Going:
-    """A reader of what goes; what is lost hides its files from us, and is noted in `unread`."""
+    """A context of what goes; what is lost hides its files from us, and is noted in `unread`."""
 
-    reader: ReachReader
+    context: TableContext
     metadata: TableMetadata
     unread: list[UnreadablePart] = field(default_factory=list)
 
@@ -118,24 +118,24 @@ class _Going:
 
     def _manifests(self, going: Sequence[Snapshot]) -> tuple[ManifestFile, ...]:
         try:
-            return all_manifests(manifest_lists(self.reader, self.metadata, going), going)
+            return all_manifests(manifest_lists(self.context, self.metadata, going), going)
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
             found: dict[int, tuple[ManifestFile, ...]] = {}
             for snapshot in going:
                 with self._noted(f"snapshot {snapshot.snapshot_id}"):
-                    found |= manifest_lists(self.reader, self.metadata, [snapshot])
+                    found |= manifest_lists(self.context, self.metadata, [snapshot])
             return all_manifests(found, [item for item in going if item.snapshot_id in found])
 
     def _live_files(self, manifests: Sequence[ManifestFile]) -> Files:
         try:
-            return files_of_live_entries(self.reader, self.metadata, manifests)
+            return files_of_live_entries(self.context, self.metadata, manifests)
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
             parts = []
             for manifest in manifests:
                 with self._noted(f"manifest {manifest.manifest_path}"):
-                    parts.append(files_of_live_entries(self.reader, self.metadata, [manifest]))
+                    parts.append(files_of_live_entries(self.context, self.metadata, [manifest]))
             return together(parts)
 
     @contextmanager

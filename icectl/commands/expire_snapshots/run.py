@@ -41,7 +41,6 @@ from icectl.commands.expire_snapshots.report import (
     superseded,
 )
 from icectl.commit import deletion_journal as journals
-from icectl.commit.access import TableAccess
 from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.deletion_journal import Journal
 from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table
@@ -68,9 +67,11 @@ from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
 from icectl.table.cleanup import Cleaner, Removal
+from icectl.table.context import TableContext
 from icectl.table.deletion_guards import check_deletable, check_gc_enabled
 from icectl.table.known_locations import KnownFiles
 from icectl.table.open import open_table
+from icectl.table.other_tables import OtherTables
 from icectl.table.own_places import metadata_files_among, own_places
 from icectl.table.plan_parts import pin_of
 from icectl.table.reachable import dropped_files, log_files
@@ -139,13 +140,13 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     ids = _expire_ids(request)
     session = open_session(common, table, read_only=False, change=change)
     options = ExpireOptions(
-        policy=policy_of(session.settings, session.env.now_ms(), request, ids),
+        policy=policy_of(session.settings, session.context.env.now_ms(), request, ids),
         clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
         keep_files=request.keep_files,
         only=session.reviewed,
     )
-    access = session.access
-    prepared = prepare(access, options)
+    context = session.context
+    prepared = prepare(context, options)
     report = Expiry(
         prepared.loaded.metadata.location,
         prepared.plan,
@@ -155,7 +156,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     )
 
     def finish() -> Finished[Expiry]:
-        expired = execute(access, prepared)
+        expired = execute(context, prepared)
         removal = expired.removal
         return Finished(
             replace(
@@ -180,7 +181,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
         has_work=prepared.has_work,
         execute=finish,
         superseded=lambda: superseded(report, "another writer was faster; nothing was changed"),
-        clean_up=lambda: remove_leftovers(access, prepared),
+        clean_up=lambda: remove_leftovers(context, prepared),
         question=question(report),
         deleted_file_count=len(prepared.deletable),
     )
@@ -242,15 +243,15 @@ def policy_of(
     return of
 
 
-def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
+def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     """Load the table and plan its expiry; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where what
     stays cannot be read completely (R-192).
     """
-    loaded = open_table(access.catalog)
-    now_ms = access.env.now_ms()
-    check_deletable(access.catalog, loaded, now_ms)
+    loaded = open_table(context.catalog)
+    now_ms = context.env.now_ms()
+    check_deletable(context.catalog, loaded, now_ms)
     metadata = loaded.metadata
     policy, only = options.policy(metadata), options.only
     retention = (
@@ -258,16 +259,16 @@ def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
         if only is None
         else decide_again(metadata, policy, now_ms, only.retention)
     )
-    listed = access.store.list_directory(loaded.metadata_folder)
-    unfinished, abandoned = _earlier_runs(access, loaded, listed, now_ms)
+    listed = context.store.list_directory(loaded.metadata_folder)
+    unfinished, abandoned = _earlier_runs(context, loaded, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}
     deletes = _deletes_files(loaded, options)
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
-        reached = read_reached(access.reach, metadata, retention, sizes)
+        reached = read_reached(context, metadata, retention, sizes)
     else:
         reached = ReachedFiles()
     for lost in reached.unread:
-        access.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
+        context.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
     planned = plan(
         metadata,
         pin_of(metadata, loaded.metadata_location),
@@ -284,19 +285,19 @@ def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
     every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
     own = own_places(loaded)
     inside, outside = own.split(every)
-    linked = _behind_links(access, metadata, inside)
+    linked = _behind_links(context, metadata, inside)
     inside, outside = excluding(inside, linked), together([outside, including(inside, linked)])
     if only is not None:
         inside = including(inside, only.subjects(DELETE_FILE))
     if deletes and len(inside):
-        access.others.check_around(loaded, own.folders, folders_of(inside))
+        OtherTables(context).check_around(loaded, own.folders, folders_of(inside))
     if deletes and len(outside) and not own.has_location:
-        access.progress.warn(
+        context.progress.warn(
             f"the table's location, {shown(metadata.location)}, does not hold its current metadata "
             "file: no file there is deleted"
         )
     if planned.unlogged:
-        access.progress.warn(_log_warning(planned.unlogged))
+        context.progress.warn(_log_warning(planned.unlogged))
     return PreparedExpiry(
         loaded,
         options,
@@ -307,7 +308,7 @@ def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
         unfinished,
         abandoned,
         reached.staying,
-        old_temporaries(access.store, access.env, listed, ABANDONED_AFTER_MS),
+        old_temporaries(context.store, context.env, listed, ABANDONED_AFTER_MS),
     )
 
 
@@ -343,11 +344,11 @@ def _log_warning(unlogged: Sequence[int]) -> str:
 
 
 def _earlier_runs(
-    access: TableAccess, loaded: LoadedTable, listed: Sequence[FileStatus], now_ms: int
+    context: TableContext, loaded: LoadedTable, listed: Sequence[FileStatus], now_ms: int
 ) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
     """Journals of runs that committed and did not finish, and of runs that never committed."""
-    unfinished = journals.unfinished_journals(access.store, listed, COMMAND, access.progress)
-    ours = of_table(unfinished, loaded, access.progress)
+    unfinished = journals.unfinished_journals(context.store, listed, COMMAND, context.progress)
+    ours = of_table(unfinished, loaded, context.progress)
     landed = tuple(item for item in ours if item.has_landed(loaded.metadata))
     abandoned = tuple(
         item
@@ -357,58 +358,58 @@ def _earlier_runs(
     return landed, abandoned
 
 
-def _behind_links(access: TableAccess, metadata: TableMetadata, files: Files) -> Sequence[str]:
+def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) -> Sequence[str]:
     """Return the files that a folder which is a link leads to: they may be another table's."""
     if not is_local(metadata.location):
         return ()
-    linked = files_behind_links(access.store, files.table["location"])
+    linked = files_behind_links(context.store, files.table["location"])
     if linked:
-        access.progress.warn(
+        context.progress.warn(
             f"{print_count(len(linked), 'file')} behind a link below the table's location stay, as "
             f"{linked[0]}: links are not followed"
         )
     return linked
 
 
-def remove_leftovers(access: TableAccess, prepared: PreparedExpiry) -> None:
+def remove_leftovers(context: TableContext, prepared: PreparedExpiry) -> None:
     """Remove what killed runs were writing; never raises."""
     if prepared.deletes_files and prepared.temporaries:
         try:
-            newest = access.catalog.load()
-            remove_own(access, newest, own_places(newest), prepared.temporaries)
+            newest = context.catalog.load()
+            remove_own(context, newest, own_places(newest), prepared.temporaries)
         except IcectlError as error:
-            access.progress.warn(f"what killed runs have left stays: {error.message}")
+            context.progress.warn(f"what killed runs have left stays: {error.message}")
 
 
-def execute(access: TableAccess, prepared: PreparedExpiry) -> Expired:
+def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
     """Commit the plan, then delete what nothing reaches any more (R-190).
 
     Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
     changed.
     """
-    access.deadline.check()
+    context.deadline.check()
     record = None
     if prepared.deletes_files and len(prepared.deletable):
-        _prove_deletion(access, prepared)
+        _prove_deletion(context, prepared)
         if prepared.plan.changes_table:
-            record = _record_of(access, prepared)
-    landed = _commit(access, prepared, record)
-    remove_leftovers(access, prepared)
+            record = _record_of(context, prepared)
+    landed = _commit(context, prepared, record)
+    remove_leftovers(context, prepared)
     if not prepared.deletes_files:
         return Expired(landed, Removal(NO_FILES, (), stopped=False))
-    doomed = _doomed(access, prepared)
+    doomed = _doomed(context, prepared)
     if doomed is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
     cleaner = Cleaner(
-        access.store, access.progress, access.deadline, access.shield, doomed.kept_check_sums
+        context.store, context.progress, context.deadline, context.shield, doomed.kept_check_sums
     )
     removal = cleaner.remove(doomed.files)
-    _close_journals(access, prepared, record, doomed.files, removal)
+    _close_journals(context, prepared, record, doomed.files, removal)
     return Expired(landed, removal)
 
 
 def _close_journals(
-    access: TableAccess,
+    context: TableContext,
     prepared: PreparedExpiry,
     record: Journal | None,
     doomed: Files,
@@ -418,18 +419,18 @@ def _close_journals(
     done = [*([record] if record else []), *prepared.unfinished]
     if removal.failed or removal.stopped:
         gone = [location for location, _, _ in rows(removal.removed)]
-        journals.shorten(access.store, done.pop(0), excluding(doomed, gone))
+        journals.shorten(context.store, done.pop(0), excluding(doomed, gone))
     done += prepared.abandoned
     if done:
-        journals.discard(access.store, done)
+        journals.discard(context.store, done)
 
 
-def _prove_deletion(access: TableAccess, prepared: PreparedExpiry) -> None:
+def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
     """Fail before the commit where files cannot be deleted after it."""
     folder = prepared.loaded.metadata_folder
-    probe = join(folder, probe_name(access.env.new_uuid()))
-    access.store.create(probe, b"")
-    failed = access.store.remove([probe])
+    probe = join(folder, probe_name(context.env.new_uuid()))
+    context.store.create(probe, b"")
+    failed = context.store.remove([probe])
     if failed:
         raise StorageError(
             f"files in {folder} cannot be deleted: {failed[0].error}",
@@ -437,10 +438,10 @@ def _prove_deletion(access: TableAccess, prepared: PreparedExpiry) -> None:
         )
 
 
-def _record_of(access: TableAccess, prepared: PreparedExpiry) -> Journal:
+def _record_of(context: TableContext, prepared: PreparedExpiry) -> Journal:
     folder = prepared.loaded.metadata_folder
     return Journal(
-        journal_location(folder, COMMAND, access.env.new_uuid()),
+        journal_location(folder, COMMAND, context.env.new_uuid()),
         prepared.loaded.metadata.table_uuid,
         prepared.now_ms,
         tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
@@ -448,7 +449,7 @@ def _record_of(access: TableAccess, prepared: PreparedExpiry) -> Journal:
     )
 
 
-def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | None) -> LoadedTable:
+def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | None) -> LoadedTable:
     """Commit what of the plan still holds, once that is on record.
 
     The record goes where the commit can't have landed; an unknown outcome keeps it (R-156).
@@ -456,7 +457,7 @@ def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | Non
     loaded = prepared.loaded
     if not prepared.plan.changes_table:
         return loaded
-    access.progress.phase("committing")
+    context.progress.phase("committing")
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
         """Make the updates; where another writer came before, it is decided again what expires."""
@@ -470,12 +471,12 @@ def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | Non
     asked = CommitAsked()
     try:
         if record is not None:
-            journals.write(access.store, record)
+            journals.write(context.store, record)
         # The plan names what leaves the log, and `--keep-files` keeps that too.
-        return commit_changes(access, loaded, build, asked, forgets=False)
+        return commit_changes(context, loaded, build, asked, forgets=False)
     except BaseException:  # of whatever kind: only whether it was sent counts
         if record is not None and not asked.sent:
-            journals.discard(access.store, [record])
+            journals.discard(context.store, [record])
         raise
 
 
@@ -487,7 +488,7 @@ class _Doomed:
     kept_check_sums: frozenset[str] | None
 
 
-def _doomed(access: TableAccess, prepared: PreparedExpiry) -> _Doomed | None:
+def _doomed(context: TableContext, prepared: PreparedExpiry) -> _Doomed | None:
     """Planned, and unreachable from the newest metadata, which may be newer than ours.
 
     None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
@@ -495,9 +496,9 @@ def _doomed(access: TableAccess, prepared: PreparedExpiry) -> _Doomed | None:
     if not len(prepared.deletable):
         return _Doomed(NO_FILES, None)
     try:
-        protected = _reached_by_newest(access, prepared)
+        protected = _reached_by_newest(context, prepared)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
-        access.progress.warn(f"nothing is deleted: {error.message}")
+        context.progress.warn(f"nothing is deleted: {error.message}")
         return None
     left = still_deletable([prepared.deletable], [files.table["key"] for files in protected])
     if not is_local(prepared.loaded.metadata.location):
@@ -521,14 +522,14 @@ def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
     return excluding(doomed, named)
 
 
-def _reached_by_newest(access: TableAccess, prepared: PreparedExpiry) -> Sequence[Files]:
+def _reached_by_newest(context: TableContext, prepared: PreparedExpiry) -> Sequence[Files]:
     """Read what the newest metadata reaches, but for the contents of what the plan has read.
 
     Raises: Refused, where another table is in its place now (R-002); as reached_beside.
     """
-    access.catalog.settle()
-    newest = access.catalog.load()
+    context.catalog.settle()
+    newest = context.catalog.load()
     check_same_table(prepared.loaded, newest.metadata)
     check_gc_enabled(newest.metadata)
     kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-    return reached_beside(access.reach, newest, kept)
+    return reached_beside(context, newest, kept)

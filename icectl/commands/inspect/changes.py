@@ -55,7 +55,7 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
 
 def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
     """Find what a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
-    marked = snapshot_reader(reader.metadata, snapshot).marked(reader.store, snapshot)
+    marked = snapshot_reader(reader.metadata, snapshot).marked(reader.context.store, snapshot)
     entries = reader.load([each.manifest for each in marked], CHANGES_SOURCES)
     added: list[Entries] = []
     removed: list[Entries] = []
@@ -87,13 +87,13 @@ def rows_between(
     if first_vectors(after, before) and _has_position_delete_files(reader, steps):
         return None
     try:
-        return row_changes(reader.store, after, before)
+        return row_changes(reader.context.store, after, before)
     except FileNotFoundError as error:
-        reader.progress.warn(f"rows are not counted: the vector `{error}` is missing")
+        reader.context.progress.warn(f"rows are not counted: the vector `{error}` is missing")
         return None
     except StorageError as error:
         of_one_file(error)
-        reader.progress.warn(f"rows are not counted: {error.message}")
+        reader.context.progress.warn(f"rows are not counted: {error.message}")
         return None
 
 

@@ -21,7 +21,6 @@ from icectl.format.names import parse_metadata_file_name
 from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
 from icectl.storage.store import FileStatus
-from icectl.table.reachable import ReachReader
 from icectl.table.reader import Reader
 from icectl.table.retention import AskedRetention, Retention, decide
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
@@ -45,7 +44,7 @@ def health(
     """
     snapshot = chosen_snapshot(reader.metadata, choice)
     manifests = reader.manifests(snapshot)
-    listed = reader.store.list_directory(reader.loaded.metadata_folder)
+    listed = reader.context.store.list_directory(reader.loaded.metadata_folder)
     return health_view(
         HealthSource(
             metadata=reader.metadata,
@@ -87,14 +86,13 @@ def metadata_files_in(listed: Sequence[FileStatus]) -> MetadataFiles:
 def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
     """Find what expiring by the table's own policy frees."""
     metadata = reader.metadata
-    retention = decide(metadata, AskedRetention(), reader.env.now_ms())
+    retention = decide(metadata, AskedRetention(), reader.context.env.now_ms())
     if not retention.expired:
         return Expirable(0, 0, 0, exact=True)
     if len(metadata.snapshots) <= _EXACT_SNAPSHOTS:
-        reach = ReachReader(reader.store, reader.concurrency, reader.progress)
         sizes = {locations.loosest_key(each.location): each.size_bytes for each in listed}
         try:
-            reached = read_reached(reach, metadata, retention, sizes)
+            reached = read_reached(reader.context, metadata, retention, sizes)
         except (StorageError, CorruptTable) as error:
             doubts = [error.message]
         else:
@@ -103,7 +101,7 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
             freed = reached.only_going
             size_bytes = files.total_bytes(freed)
             return Expirable(len(retention.expired), size_bytes, len(freed), exact=True)
-        reader.progress.warn(f"reclaimable bytes are an estimate: {doubts[0]}")
+        reader.context.progress.warn(f"reclaimable bytes are an estimate: {doubts[0]}")
     return estimate_freed(metadata, retention)
 
 

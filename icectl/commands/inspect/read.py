@@ -175,7 +175,7 @@ def _rows(reader: Reader, request: RowRequest) -> RowSet:
 def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
     columns = manifest_columns(reader.metadata, all_snapshots=request.all_snapshots)
     if request.all_snapshots:
-        by_snapshot = reader.lists(reader.metadata.snapshots)
+        by_snapshot = reader.manifests_by_snapshot(reader.metadata.snapshots)
         lists = {
             snapshot.snapshot_id: _described(
                 reader, request, snapshot, by_snapshot[snapshot.snapshot_id]
@@ -194,7 +194,7 @@ def _described(
     reader: Reader, request: RowRequest, snapshot: Snapshot, manifests: Sequence[ManifestFile]
 ) -> Sequence[ManifestFile]:
     read = snapshot_reader(reader.metadata, snapshot)
-    listed = read.described(reader.store, snapshot, manifests)
+    listed = read.described(reader.context.store, snapshot, manifests)
     return _of_content(listed, request.content)
 
 
@@ -205,7 +205,9 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
     columns = all_columns if request.columns is None else request.columns
     wanted = source_columns(columns) | {"content", "status"}
     if request.all_snapshots:
-        manifests = distinct_manifests(reader.lists(reader.metadata.snapshots).values())
+        manifests = distinct_manifests(
+            reader.manifests_by_snapshot(reader.metadata.snapshots).values()
+        )
     else:
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
     batches: Iterable[Entries] = reader.scan(_of_content(manifests, request.content), wanted)
@@ -249,7 +251,7 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
     manifests = reader.manifests(snapshot)
     root = None
     if snapshot is not None:
-        root = snapshot_reader(reader.metadata, snapshot).root(reader.store, snapshot)
+        root = snapshot_reader(reader.metadata, snapshot).root(reader.context.store, snapshot)
     source = TreeSource(
         metadata=reader.metadata,
         metadata_location=reader.loaded.metadata_location,

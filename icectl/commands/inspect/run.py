@@ -210,7 +210,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
     request = _parsed(common, table, view, options)
     request = replace(request, table=name_in_hints(common, table))
     session = open_session(common, table, read_only=True)
-    reader = session.read("shown")
+    reader = session.open_for_reading("shown")
     if request.view.name != "changes":  # what one side lacks would be shown as a change
         reader = replace(reader, gaps=Gaps())
     shown = _SHOW.get(request.view.name, _show_rows)(reader, request)
@@ -323,7 +323,7 @@ def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
     every = request.all_snapshots
     incomplete = is_incomplete(reader, request.view, request.choice, all_snapshots=every)
     for message in oddities_of(reader):
-        reader.progress.warn(message)
+        reader.context.progress.warn(message)
     return incomplete
 
 

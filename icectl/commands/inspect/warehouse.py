@@ -122,7 +122,7 @@ def _looked_at(common: Common, found: FoundTables, request: WarehouseRequest) ->
 
 def _judged(common: Common, table: str, request: WarehouseRequest) -> Outcome:
     """Judge one table, as `icectl inspect TABLE health` does."""
-    reader = open_session(common, table, read_only=True).read("shown")
+    reader = open_session(common, table, read_only=True).open_for_reading("shown")
     found = health(reader, SnapshotChoice(), frozenset(COMMANDS), request.limits)
     result = {"view": "health", **found, "engine": request.engine.name}
     return Outcome(

@@ -10,12 +10,12 @@ from icectl.commands.inspect.health import estimate_freed, metadata_files_in, ta
 from icectl.commands.inspect.health_plan import HEALTH_SOURCES, HealthSource
 from icectl.commands.inspect.health_plan import health as health_view
 from icectl.commands.maintain.needs_plan import Facts
-from icectl.commit.access import TableAccess
 from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MAINTAIN_ENABLED, ORPHANS_LOOKED_FOR, read
 from icectl.format.updates import SetProperties, Update
+from icectl.table.context import TableContext
 from icectl.table.deletion_guards import check_gc_enabled, check_not_maintained
 from icectl.table.open import open_table
 from icectl.table.reader import Reader
@@ -23,13 +23,13 @@ from icectl.table.retention import AskedRetention, decide
 from icectl.units import parse_instant, print_instant
 
 
-def mark_looked_for(access: TableAccess, at_ms: int) -> None:
+def mark_looked_for(context: TableContext, at_ms: int) -> None:
     """Note in the table that orphans were looked for; where it says so already, do nothing.
 
     Raises: CommitUnknown; Unsupported, where the catalog cannot set properties; what loading and
     committing raise. A mark that conflicts is left to the next run.
     """
-    loaded = open_table(access.catalog)
+    loaded = open_table(context.catalog)
     loaded.capabilities.check_update(SetProperties, "note when orphans were looked for")
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
@@ -40,7 +40,7 @@ def mark_looked_for(access: TableAccess, at_ms: int) -> None:
         return (SetProperties({ORPHANS_LOOKED_FOR.name: print_instant(at_ms)}),)
 
     try:
-        commit_changes(access, loaded, changes, CommitAsked())
+        commit_changes(context, loaded, changes, CommitAsked())
     except CommitConflict:
         return
 
@@ -65,9 +65,9 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
     """
     metadata, snapshot = reader.metadata, reader.metadata.current_snapshot
     manifests = reader.manifests(snapshot)
-    now_ms = reader.env.now_ms()
+    now_ms = reader.context.env.now_ms()
     retention = decide(metadata, retention_of(metadata), now_ms)
-    listed = reader.store.list_directory(reader.loaded.metadata_folder)
+    listed = reader.context.store.list_directory(reader.loaded.metadata_folder)
     found = health_view(
         HealthSource(
             metadata=metadata,

@@ -260,7 +260,7 @@ def _said(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
 
 def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
     """Yield the table's own word, which counts where it says that less may go."""
-    metadata = open_session(common, table, read_only=True).read("explained").metadata
+    metadata = open_session(common, table, read_only=True).open_for_reading("explained").metadata
     for own in _OWN_WORD:
         if own.name in metadata.properties:
             yield own.name, metadata.properties[own.name], "table property"

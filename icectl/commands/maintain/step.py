@@ -162,22 +162,22 @@ def carry_out(errand: Errand, place: ErrandPlace) -> Done:
 def _assess(common: Common, errand: Errand) -> Done:
     """Look at a table; nothing is done with one that may not be changed."""
     session = open_session(common, errand.table, read_only=False)
-    loaded = open_table(session.catalog)
+    loaded = open_table(session.context.catalog)
     if not is_enabled(loaded.metadata):
         reason = "its property `icectl.maintain.enabled` is false"
         end = StepEnd(ASSESS, "skipped", reason=reason)
         return end, AssessedTable(end=end)
-    session.catalog.check_writable(loaded)
+    session.context.catalog.check_writable(loaded)
     return StepEnd(ASSESS, "done"), _judged(session, loaded, errand)
 
 
 def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> AssessedTable:
-    reader = Reader(
-        session.store, loaded, session.env, session.progress, session.deadline, session.concurrency
-    )
+    reader = Reader(session.context, loaded)
     request = _request("expire-snapshots", errand.policy)
-    facts = assess(reader, policy_of(session.settings, session.env.now_ms(), request))
-    found, withheld = needs(facts, thresholds_of(errand.policy), errand.steps, session.env.now_ms())
+    facts = assess(reader, policy_of(session.settings, session.context.env.now_ms(), request))
+    found, withheld = needs(
+        facts, thresholds_of(errand.policy), errand.steps, session.context.env.now_ms()
+    )
     return AssessedTable(facts, found, withheld)
 
 
@@ -191,7 +191,7 @@ def _seen_after(common: Common, errand: Errand) -> AssessedTable | None:
         deadline = Deadline(env, env.monotonic_seconds() + _LOOK_SECONDS)
         free = replace(common, shell=replace(common.shell, review=None, deadline=deadline))
         session = open_session(free, errand.table, read_only=False)
-        return _judged(session, open_table(session.catalog), errand)
+        return _judged(session, open_table(session.context.catalog), errand)
     except Exception:  # noqa: BLE001 - the step itself has ended well
         return None
 
@@ -233,7 +233,7 @@ def _mark(common: Common, errand: Errand, now_ms: int) -> None:
     """Note in the table that orphans were looked for. Raises: CommitUnknown."""
     session = open_session(common, errand.table, read_only=False)
     try:
-        mark_looked_for(session.access, now_ms)
+        mark_looked_for(session.context, now_ms)
     except CommitUnknown:
         raise
     except Exception as error:  # noqa: BLE001 - then the next run looks again

@@ -23,7 +23,6 @@ from icectl.commands.migrate_v1_v2.plan import (
 from icectl.commands.rewrite_manifests import run as rewriting
 from icectl.commands.upgrade_to_v4.change import planned_upgrade
 from icectl.commands.upgrade_to_v4.report import MIGRATION_NOTES, Upgrade
-from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import branch_head
@@ -39,6 +38,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import SetManifestList
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
 from icectl.table.open import open_table
@@ -80,37 +80,37 @@ def run(common: Common, table: str, request: MigrateRequest, change: Change) -> 
             hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
         )
     session = open_session(common, table, read_only=False, change=change)
-    access = session.access
-    prepared = prepare(access, rewrite_manifests=request.rewrite_manifests)
+    context = session.context
+    prepared = prepare(context, rewrite_manifests=request.rewrite_manifests)
     loaded, planned = prepared.loaded, prepared.plan
     notes = MIGRATION_NOTES if planned.from_version < TO_VERSION else ()
     upgrade = planned_upgrade(
         COMMAND,
         loaded,
         Upgrade(loaded.metadata.location, planned, TO_VERSION, notes),
-        lambda: execute(access, prepared),
+        lambda: execute(context, prepared),
         refusal=_refusal(planned.forbidding) if planned.forbidding else None,
-        clean_up=lambda: remove_leftovers(access, prepared),
+        clean_up=lambda: remove_leftovers(context, prepared),
     )
     return carry_out(session, change, upgrade)
 
 
-def prepare(access: TableAccess, *, rewrite_manifests: bool) -> PreparedMigration:
+def prepare(context: TableContext, *, rewrite_manifests: bool) -> PreparedMigration:
     """Load the table and plan its migration; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError of the store.
     """
-    loaded = open_table(access.catalog)
+    loaded = open_table(context.catalog)
     metadata = loaded.metadata
     pin = pin_of(metadata, loaded.metadata_location)
     if metadata.format_version >= TO_VERSION:
-        legacy = _legacy_manifests(access, loaded) if rewrite_manifests else 0
+        legacy = _legacy_manifests(context, loaded) if rewrite_manifests else 0
         return PreparedMigration(loaded, plan_rest(metadata, pin, legacy), {})
-    access.catalog.check_writable(loaded)
+    context.catalog.check_writable(loaded)
     require_safe_base(metadata)
     unreadable: dict[int, Finding] = {}
-    heads = _heads(access, metadata, unreadable)
-    described = _embedded(access, metadata, unreadable)
+    heads = _heads(context, metadata, unreadable)
+    described = _embedded(context, metadata, unreadable)
     if described:
         loaded.capabilities.check_update(
             SetManifestList, "give a manifest list to snapshots that have none (R-055)"
@@ -120,7 +120,7 @@ def prepare(access: TableAccess, *, rewrite_manifests: bool) -> PreparedMigratio
     return PreparedMigration(loaded, planned, described)
 
 
-def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
+def _legacy_manifests(context: TableContext, loaded: LoadedTable) -> int:
     """Count the manifests of version 1 of the current snapshot: a killed run leaves them.
 
     From version 4 on what is older is moved by `upgrade-to-v4`.
@@ -129,21 +129,21 @@ def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
     snapshot = branch_head(metadata, "main")
     if snapshot is None or layout_of_table(metadata) is Layout.SFC_1:
         return 0
-    access.catalog.check_writable(loaded)
-    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+    context.catalog.check_writable(loaded)
+    manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     headers = scan_manifests(
-        access.store,
+        context.store,
         metadata,
         manifests,
         columns=frozenset(),
-        concurrency=access.concurrency,
-        progress=access.progress,
+        concurrency=context.concurrency,
+        progress=context.progress,
     )
     return sum(header.format_version < TO_VERSION for _, header, _ in headers)
 
 
 def _heads(
-    access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
+    context: TableContext, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Sequence[RefHead]:
     """Return the heads of all refs, main first; a snapshot that several name is read once."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
@@ -155,20 +155,20 @@ def _heads(
         if snapshot is None or snapshot_id in heads:
             continue
         with _recording_faults(snapshot, unreadable):
-            manifests = read_snapshot_manifests(access.store, metadata, snapshot)
-            entries = _entries(access, metadata, manifests)
+            manifests = read_snapshot_manifests(context.store, metadata, snapshot)
+            entries = _entries(context, metadata, manifests)
             heads[snapshot_id] = RefHead(name, snapshot_id, manifests, entries)
     return tuple(heads.values())
 
 
 def _embedded(
-    access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
+    context: TableContext, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Mapping[int, Sequence[ManifestFile]]:
     described = {}
     for snapshot in metadata.snapshots:
         if snapshot.embeds_manifests:
             with _recording_faults(snapshot, unreadable):
-                described[snapshot.snapshot_id] = _described(access, metadata, snapshot)
+                described[snapshot.snapshot_id] = _described(context, metadata, snapshot)
     return described
 
 
@@ -184,19 +184,19 @@ def _recording_faults(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Ite
 
 
 def _entries(
-    access: TableAccess, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Entries:
     # Version 1 lists may not say who added a manifest, which its entries then do not need.
     named = [replace(item, added_snapshot_id=item.added_snapshot_id or 0) for item in manifests]
     if not named:
         return EMPTY
     return load_entries(
-        access.store,
+        context.store,
         metadata,
         named,
         columns=PLANNING_COLUMNS,
-        concurrency=access.concurrency,
-        progress=access.progress,
+        concurrency=context.concurrency,
+        progress=context.progress,
     )
 
 
@@ -208,7 +208,7 @@ def _refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(access: TableAccess, prepared: PreparedMigration) -> Migrated:
+def execute(context: TableContext, prepared: PreparedMigration) -> Migrated:
     """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
 
     Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
@@ -216,32 +216,32 @@ def execute(access: TableAccess, prepared: PreparedMigration) -> Migrated:
     """
     if prepared.plan.forbidding:
         raise _refusal(prepared.plan.forbidding)
-    access.deadline.check()
+    context.deadline.check()
     if prepared.plan.from_version >= TO_VERSION:
-        with Leftovers(access, (COMMAND,)).removed_after(prepared.loaded):
-            done = _rewritten(access)
+        with Leftovers(context, (COMMAND,)).removed_after(prepared.loaded):
+            done = _rewritten(context)
         return Migrated(done.landed, done.snapshot_id)
-    uuid = access.env.new_uuid()
-    with transaction(access, prepared.loaded, COMMAND) as opened:
+    uuid = context.env.new_uuid()
+    with transaction(context, prepared.loaded, COMMAND) as opened:
 
         def propose(metadata: TableMetadata) -> Proposal:
             """Propose the upgrade, and the manifest lists that it needs."""
-            lists = _write_lists(access, metadata, prepared.described, opened.outputs)
+            lists = _write_lists(context, metadata, prepared.described, opened.outputs)
             return Proposal(updates(metadata, lists, uuid), frozenset(lists.values()))
 
         landed = opened.commit(propose)
     if not prepared.plan.rewrites_manifests:
         return Migrated(landed)
-    return _with_manifests(access, landed)
+    return _with_manifests(context, landed)
 
 
-def remove_leftovers(access: TableAccess, prepared: PreparedMigration) -> None:
+def remove_leftovers(context: TableContext, prepared: PreparedMigration) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(access, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
+    Leftovers(context, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
 
 
 def _write_lists(
-    access: TableAccess,
+    context: TableContext,
     metadata: TableMetadata,
     described: Mapping[int, Sequence[ManifestFile]],
     outputs: Outputs,
@@ -251,27 +251,27 @@ def _write_lists(
     for snapshot in metadata.snapshots:
         if not snapshot.embeds_manifests:
             continue
-        manifests = described.get(snapshot.snapshot_id) or _described(access, metadata, snapshot)
+        manifests = described.get(snapshot.snapshot_id) or _described(context, metadata, snapshot)
         content = write_manifest_list(
             listed_manifests(snapshot, manifests),
             format_version=TO_VERSION,
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             sequence_number=0,
-            sync_marker=bytes.fromhex(access.env.new_uuid().replace("-", "")),
+            sync_marker=bytes.fromhex(context.env.new_uuid().replace("-", "")),
         )
         location = outputs.manifest_list(snapshot.snapshot_id)
-        access.store.create(location, content)
+        context.store.create(location, content)
         lists[snapshot.snapshot_id] = location
     return lists
 
 
 def _described(
-    access: TableAccess, metadata: TableMetadata, snapshot: Snapshot
+    context: TableContext, metadata: TableMetadata, snapshot: Snapshot
 ) -> Sequence[ManifestFile]:
     """Return the embedded manifests with their counts and summaries, counted from their entries."""
-    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
-    entries = _entries(access, metadata, manifests)
+    manifests = read_snapshot_manifests(context.store, metadata, snapshot)
+    entries = _entries(context, metadata, manifests)
     described = []
     for at, manifest in enumerate(manifests):
         spec = metadata.spec(manifest.partition_spec_id) or metadata.default_spec
@@ -288,10 +288,10 @@ def _described(
     return described
 
 
-def _with_manifests(access: TableAccess, landed: LoadedTable) -> Migrated:
+def _with_manifests(context: TableContext, landed: LoadedTable) -> Migrated:
     """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
     try:
-        done = _rewritten(access)
+        done = _rewritten(context)
     except CommitUnknown:
         raise
     except IcectlError as error:
@@ -299,5 +299,5 @@ def _with_manifests(access: TableAccess, landed: LoadedTable) -> Migrated:
     return Migrated(done.landed, done.snapshot_id)
 
 
-def _rewritten(access: TableAccess) -> rewriting.RewrittenManifests:
-    return rewriting.execute(access, rewriting.prepare(access, "main", rewriting.every_manifest))
+def _rewritten(context: TableContext) -> rewriting.RewrittenManifests:
+    return rewriting.execute(context, rewriting.prepare(context, "main", rewriting.every_manifest))

@@ -13,7 +13,6 @@ from icectl.commands.remove_orphans.search import (
     check_same_place,
     open_deletable,
 )
-from icectl.commit.access import TableAccess
 from icectl.entries.listed import (
     ListedFile,
     ListedFiles,
@@ -27,6 +26,7 @@ from icectl.entries.listed import (
 from icectl.errors import IcectlError, StorageError
 from icectl.storage.store import FailedRemoval
 from icectl.table.cleanup import BATCH, Cleaner
+from icectl.table.context import TableContext
 from icectl.table.reading import in_threads
 from icectl.table.unreached import check_sums_last, described_files
 
@@ -45,18 +45,18 @@ class OrphansGone:
     quarantine: Quarantine | None = None
 
 
-def execute(access: TableAccess, prepared: PreparedRemoval) -> OrphansGone:
+def execute(context: TableContext, prepared: PreparedRemoval) -> OrphansGone:
     """Delete or move what the plan says, and is still so, a batch at a time.
 
     Raises: what looking at files and at the newest metadata raises, as long as nothing is gone;
     later that ends the run early.
     """
-    access.deadline.check()
-    deletion = _Deletion(access, prepared, prepared.loaded)
+    context.deadline.check()
+    deletion = _Deletion(context, prepared, prepared.loaded)
     files, check_sums = check_sums_last(prepared.doomed)
-    access.progress.phase("deleting files", total=len(files) + len(check_sums))
+    context.progress.phase("deleting files", total=len(files) + len(check_sums))
     for batch in chain(listed_slices(files, BATCH), listed_slices(check_sums, BATCH)):
-        if access.deadline.passed:
+        if context.deadline.passed:
             deletion.done.stopped = True
             break
         try:
@@ -64,29 +64,31 @@ def execute(access: TableAccess, prepared: PreparedRemoval) -> OrphansGone:
         except IcectlError as error:
             if not len(deletion.done.removed):
                 raise
-            access.progress.warn(f"nothing more is deleted: {error.message}")
+            context.progress.warn(f"nothing more is deleted: {error.message}")
             deletion.done.stopped = True
             break
-        access.progress.advance(len(batch))
+        context.progress.advance(len(batch))
     return deletion.done
 
 
 class _Deletion:
     """A run; `newest` is the last state of the table whose references are known."""
 
-    def __init__(self, access: TableAccess, prepared: PreparedRemoval, newest: LoadedTable) -> None:
-        self.access = access
+    def __init__(
+        self, context: TableContext, prepared: PreparedRemoval, newest: LoadedTable
+    ) -> None:
+        self.context = context
         self.prepared = prepared
         self.newest = newest
         self.done = OrphansGone(listed_none(prepared.plan.orphans))
-        self.cleaner = Cleaner(access.store, access.progress, access.deadline, access.shield)
+        self.cleaner = Cleaner(context.store, context.progress, context.deadline, context.shield)
         if prepared.options.quarantine is not None:
             self.done.quarantine = open_quarantine(
-                access.store,
-                access.env,
+                context.store,
+                context.env,
                 prepared.options.quarantine,
                 prepared.places.table,
-                access.concurrency,
+                context.concurrency,
             )
 
     def remove(self, batch: ListedFiles) -> None:
@@ -113,7 +115,7 @@ class _Deletion:
             lambda pair: self._look(*pair),
             pairs,
             [1] * len(pairs),
-            threads=self.access.concurrency,
+            threads=self.context.concurrency,
         )
         reasons = list(found)
         for (file, _), reason in zip(pairs, reasons, strict=True):
@@ -126,14 +128,14 @@ class _Deletion:
     def _look(self, file: ListedFile, owner: str) -> Spared | StorageError | None:
         """Tell why a file should not go after all; None where it should."""
         try:
-            status = self.access.store.stat(file.location)
+            status = self.context.store.stat(file.location)
             if status is None:
                 return "gone"
             if status.size_bytes != file.size_bytes or not _same_second(
                 status.modified_ms, file.modified_ms
             ):
                 return "changed"
-            if owner != file.location and self.access.store.stat(owner) is not None:
+            if owner != file.location and self.context.store.stat(owner) is not None:
                 return "with_its_file"
         except StorageError as error:
             return error
@@ -141,8 +143,8 @@ class _Deletion:
 
     def _unreferenced(self, batch: ListedFiles) -> ListedFiles:
         """Return the files that the newest metadata does not refer to either (R-157)."""
-        self.access.catalog.settle()
-        newest = open_deletable(self.access)
+        self.context.catalog.settle()
+        newest = open_deletable(self.context)
         check_same_place(self.newest, newest)
         references = self.prepared.references
         if newest != self.newest:

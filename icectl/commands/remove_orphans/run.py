@@ -49,8 +49,8 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
     )
     session = open_session(common, table, read_only=False, change=change)
     options = _options(session, request, same_store)
-    access = session.access
-    prepared = prepare(access, _search(session, request, same_store), options)
+    context = session.context
+    prepared = prepare(context, _search(session, request, same_store), options)
     loaded, plan = prepared.loaded, prepared.plan
     metadata_file = unpublished_metadata(loaded)
     report = Orphans(
@@ -62,7 +62,7 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
     )
 
     def finish() -> Finished[Orphans]:
-        deleted = execute(access, prepared)
+        deleted = execute(context, prepared)
         folder = deleted.quarantine
         return Finished(
             replace(
@@ -103,25 +103,31 @@ def _search(session: Session, request: OrphansRequest, same_store: SameStore) ->
     """Return the engine that was asked for, over the store or an inventory."""
     if request.engine == "spark":
         return _spark_search(session, request)
-    files_below = session.store.list
+    files_below = session.context.store.list
     if request.inventory is not None:
         inventory = _absolute(request.inventory)
-        store = LocalStore() if is_local(inventory) else session.store  # of a bucket's files too
+        store = (
+            LocalStore() if is_local(inventory) else session.context.store
+        )  # of a bucket's files too
         files_below = InventoryFiles(store, inventory, same_store).below
-    return LocalOrphanSearch(files_below, session.progress, session.deadline)
+    return LocalOrphanSearch(files_below, session.context.progress, session.context.deadline)
 
 
 def _spark_search(session: Session, request: OrphansRequest) -> SparkOrphanSearch:
     options = spark_options(session, request.master, request.spark_conf or ())
     return SparkOrphanSearch(
-        options, session.storage(), session.store, session.progress, session.deadline
+        options,
+        session.storage(),
+        session.context.store,
+        session.context.progress,
+        session.context.deadline,
     )
 
 
 def _options(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanOptions:
     settings = session.settings
     older_than = settings.read(ORPHANS_OLDER_THAN)
-    now_ms = session.env.now_ms()  # wrong usage shows before anything is read
+    now_ms = session.context.env.now_ms()  # wrong usage shows before anything is read
     settings.read_as(ORPHANS_OLDER_THAN, lambda text: parse_instant(text, now_ms))
     quarantine = settings.read(ORPHANS_QUARANTINE)
     return OrphanOptions(

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from icectl.catalog.given_file import load_file
 from icectl.catalog.protocol import LoadedTable, check_same_table
-from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import running
 from icectl.entries.listed import ListedFiles, below, but, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
@@ -15,10 +14,12 @@ from icectl.storage.open import add_root
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
 from icectl.storage.store import dating_clock_ms
+from icectl.table.context import TableContext
 from icectl.table.deletion_guards import check_deletable
 from icectl.table.open import open_table
 from icectl.table.orphan_places import SearchedPlaces, check_quarantine, places_of
 from icectl.table.orphan_verdicts import OrphanPlan, OrphanRule, OrphanVerdict, restrict_to_reviewed
+from icectl.table.other_tables import OtherTables
 from icectl.table.plan_parts import pin_of
 from icectl.table.references import References
 from icectl.table.reviewed import Reviewed
@@ -68,7 +69,7 @@ class PreparedRemoval:
         return listed_together(parts)
 
 
-def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -> PreparedRemoval:
+def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions) -> PreparedRemoval:
     """List files, then load the table and find those that it does not refer to.
 
     The listing comes first, so that what is committed meanwhile is referred to (R-191); the table
@@ -76,47 +77,47 @@ def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -
     Raises: Refused, where files must not be deleted; StorageError, CorruptTable, where what the
     table refers to cannot be read completely.
     """
-    before = open_deletable(access)
+    before = open_deletable(context)
     for place in options.locations:
-        add_root(access.store, place)
+        add_root(context.store, place)
     places = places_of(before, options.locations, options.same_store)
     for name, folder in places.left_out(before.metadata).items():
-        access.progress.warn(
+        context.progress.warn(
             f"`{name}` is {shown(folder)}, outside the table's location: orphans there are looked "
             "for only where `--location` names it"
         )
-    older_than_ms = _limit(access, options, places)
+    older_than_ms = _limit(context, options, places)
     if options.quarantine is not None:
         check_quarantine(options.quarantine, places)
-    others = access.others
-    access.progress.phase("looking for other tables")
+    others = OtherTables(context)
+    context.progress.phase("looking for other tables")
     held = [*places.listed, *filter(None, [options.quarantine])]
     others.check_above(before, held)
     others.check_catalog(held)
-    access.deadline.check()
+    context.deadline.check()
     with search.list(places.listed) as listing:
-        loaded = open_deletable(access)
+        loaded = open_deletable(context)
         check_same_place(before, loaded)
         others.check(loaded, listing.metadata_files)
         others.check_newest(loaded)
-        references = _read_references(access, loaded, options, places, listing)
-        _add_forks(access, references, others.forks(loaded))
+        references = _read_references(context, loaded, options, places, listing)
+        _add_forks(context, references, others.forks(loaded))
         rule = OrphanRule(
             older_than_ms,
             places.bases,
             _partition_names(loaded),
-            running(access.store, access.env, loaded),
+            running(context.store, context.env, loaded),
         )
-        plan = _plan(access, loaded, options, places, listing, references, rule)
+        plan = _plan(context, loaded, options, places, listing, references, rule)
     if options.only is not None:
         plan = restrict_to_reviewed(plan, options.only)
     return PreparedRemoval(loaded, options, places, plan, references)
 
 
-def open_deletable(access: TableAccess) -> LoadedTable:
+def open_deletable(context: TableContext) -> LoadedTable:
     """Return the table as it is now. Raises: Refused, where its files must not be deleted."""
-    loaded = open_table(access.catalog)
-    check_deletable(access.catalog, loaded, access.env.now_ms())
+    loaded = open_table(context.catalog)
+    check_deletable(context.catalog, loaded, context.env.now_ms())
     return loaded
 
 
@@ -133,9 +134,9 @@ def check_same_place(before: LoadedTable, loaded: LoadedTable) -> None:
         )
 
 
-def _limit(access: TableAccess, options: OrphanOptions, places: SearchedPlaces) -> int:
+def _limit(context: TableContext, options: OrphanOptions, places: SearchedPlaces) -> int:
     """Return the instant before which files are old, by the clock that dates them."""
-    now_ms = min(dating_clock_ms(access.store, access.env, place) for place in places.listed)
+    now_ms = min(dating_clock_ms(context.store, context.env, place) for place in places.listed)
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
         raise Refused(
@@ -149,13 +150,13 @@ def _limit(access: TableAccess, options: OrphanOptions, places: SearchedPlaces) 
 
 
 def _read_references(
-    access: TableAccess,
+    context: TableContext,
     loaded: LoadedTable,
     options: OrphanOptions,
     places: SearchedPlaces,
     listing: Listing,
 ) -> References:
-    references = References(access.reach, places.listed, options.same_store)
+    references = References(context, places.listed, options.same_store)
     references.add(loaded)
     references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:
@@ -163,19 +164,19 @@ def _read_references(
     return references
 
 
-def _add_forks(access: TableAccess, references: References, forks: Sequence[str]) -> None:
+def _add_forks(context: TableContext, references: References, forks: Sequence[str]) -> None:
     """Keep what metadata files name that are no versions of the table, but may be some elsewhere.
 
     What only a commit that failed has written is kept so too, until the log has gone past it.
     """
     for location in forks:
         try:
-            _add_fork(references, load_file(access.store, location))
+            _add_fork(references, load_file(context.store, location))
         except (TableNotFound, CorruptTable):  # no catalog can use it
             continue
     if forks:
         more = f" and {len(forks) - 1:,} more are" if len(forks) > 1 else " is"
-        access.progress.warn(
+        context.progress.warn(
             f"{shown(forks[-1])}{more} no version of this table: what they name stays; move them "
             "away if they are left over from failed commits"
         )
@@ -218,7 +219,7 @@ def _partition_names(loaded: LoadedTable) -> tuple[str, ...]:
 
 
 def _plan(
-    access: TableAccess,
+    context: TableContext,
     loaded: LoadedTable,
     options: OrphanOptions,
     places: SearchedPlaces,
@@ -226,13 +227,13 @@ def _plan(
     references: References,
     rule: OrphanRule,
 ) -> OrphanPlan:
-    access.progress.phase("comparing", total=listing.file_count)
+    context.progress.phase("comparing", total=listing.file_count)
     unreached = listing.unreached(references.known, rule)
     unneeded, left_alone = orphans_among(unreached, references.reach)
     kept = [
         check_sum
         for check_sum, file in lone_check_sums(unneeded)
-        if access.store.stat(file) is not None
+        if context.store.stat(file) is not None
     ]
     left_alone[OrphanVerdict.RECENT] += len(kept)  # with the file that each belongs to
     orphans, outside = below(but(unneeded, kept), places.own)

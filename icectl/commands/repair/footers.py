@@ -108,18 +108,18 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
     None where one cannot be read.
     """
     lists = try_manifest_lists(
-        reader.store,
+        reader.context.store,
         reader.metadata,
         reader.metadata.snapshots,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
     )
     with closing(lists):
         read = list(lists)
     if any(one.problems for one in read):
         return None
     found = try_manifests(
-        reader.store,
+        reader.context.store,
         reader.metadata,
         [
             one
@@ -127,13 +127,13 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
             if one.manifest_path != lost.manifest_path
         ],
         columns=frozenset({"location"}),
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
     )
     keys: set[str] = set()
     with closing(found):
         for one in found:
-            reader.deadline.check()
+            reader.context.deadline.check()
             if one.rows is None:
                 return None
             keys.update(loosest_keys(one.rows.table["location"]).to_pylist())
@@ -149,8 +149,8 @@ def _unlisted(
     Order: by location.
     """
     found: dict[str, tuple[int, int | None]] = {}
-    for batch in reader.store.list(reader.metadata.location):
-        reader.deadline.check()
+    for batch in reader.context.store.list(reader.metadata.location):
+        reader.context.deadline.check()
         names = ("location", "size_bytes", "modified_ms")
         columns = (batch[column].to_pylist() for column in names)
         found |= {
@@ -186,7 +186,7 @@ def _stored(
     if file_format is None:
         return None
     try:
-        with reader.store.open(location) as file:
+        with reader.context.store.open(location) as file:
             opened = open_data_file(file, file_format.name, name_mapping(reader.metadata))
             metrics = opened.metrics(schema)
     except (CorruptTable, Unsupported, FileNotFoundError):

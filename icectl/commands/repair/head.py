@@ -86,7 +86,11 @@ def read_head(reader: Reader, snapshot: Snapshot) -> ReadHead:
     Cost: planning columns of all entries in memory.
     """
     lists = try_manifest_lists(
-        reader.store, reader.metadata, [snapshot], concurrency=1, progress=reader.progress
+        reader.context.store,
+        reader.metadata,
+        [snapshot],
+        concurrency=1,
+        progress=reader.context.progress,
     )
     with closing(lists):
         (listed,) = lists
@@ -94,16 +98,16 @@ def read_head(reader: Reader, snapshot: Snapshot) -> ReadHead:
     read: list[ManifestRead] = []
     entries: list[Entries | None] = []
     found = try_manifests(
-        reader.store,
+        reader.context.store,
         reader.metadata,
         manifests,
         columns=PLANNING_COLUMNS,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
     )
     with closing(found):
         for one in found:
-            reader.deadline.check()
+            reader.context.deadline.check()
             read.append(one)
             entries.append(_inherited(one, manifests[one.index]))
     return ReadHead(snapshot, listed, tuple(read), tuple(entries))

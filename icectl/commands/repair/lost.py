@@ -92,8 +92,10 @@ def _entries(
     is_whole = True
     manifests: list[Sequence[ManifestFile]] = []
     for snapshot in snapshots:
-        reader.deadline.check()
-        read_list = partial(read_snapshot_manifests, reader.store, reader.metadata, snapshot)
+        reader.context.deadline.check()
+        read_list = partial(
+            read_snapshot_manifests, reader.context.store, reader.metadata, snapshot
+        )
         listed = read_or_none(read_list)
         if listed is None:
             is_whole = False
@@ -116,12 +118,12 @@ def _entries(
 
 def _load(reader: Reader, manifest: ManifestFile) -> Entries:
     return load_entries(
-        reader.store,
+        reader.context.store,
         reader.metadata,
         [manifest],
         columns=ALL_COLUMNS,
         concurrency=1,
-        progress=reader.progress,
+        progress=reader.context.progress,
     )
 
 

@@ -90,8 +90,8 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
     """
     others = [one for one in reader.metadata.snapshots if one is not snapshot]
     lists = try_manifest_lists(
-        reader.store, reader.metadata, others, concurrency=reader.concurrency,
-        progress=reader.progress,
+        reader.context.store, reader.metadata, others, concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
     )  # fmt: skip
     with closing(lists):
         listed = distinct_manifests([one.manifests for one in lists])
@@ -100,13 +100,13 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
     by_it = [one for one in listed if one.added_snapshot_id == snapshot.snapshot_id]
     manifests = [*by_it, *_unlisted(reader, snapshot, known)]
     found = try_manifests(
-        reader.store, reader.metadata, manifests, columns=ALL_COLUMNS,
-        concurrency=reader.concurrency, progress=reader.progress,
+        reader.context.store, reader.metadata, manifests, columns=ALL_COLUMNS,
+        concurrency=reader.context.concurrency, progress=reader.context.progress,
     )  # fmt: skip
     own = []
     with closing(found):
         for read in found:
-            reader.deadline.check()
+            reader.context.deadline.check()
             if read.rows is not None and _is_by(read, snapshot):
                 if read.content[0].unknown_field_ids:
                     return None  # a rewrite would lose them
@@ -117,8 +117,8 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
 def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[ManifestFile]:
     """Return what may be manifests of the snapshot in the metadata folder, and no list names."""
     found: dict[str, int] = {}
-    for batch in reader.store.list(reader.loaded.metadata_folder):
-        reader.deadline.check()
+    for batch in reader.context.store.list(reader.loaded.metadata_folder):
+        reader.context.deadline.check()
         columns = (batch[column].to_pylist() for column in ("location", "size_bytes"))
         found |= {
             location: size

@@ -23,12 +23,12 @@ from icectl.catalog.versions import (
     without_uncommitted,
 )
 from icectl.commands.repair.plan import Remedy
-from icectl.commit.access import TableAccess
 from icectl.errors import CommitConflict, CorruptTable, OtherFile, Refused, StorageError
 from icectl.files.metadata_file import read_version_hint
 from icectl.format.names import VERSION_HINT
 from icectl.storage import location as locations
 from icectl.storage.store import dating_clock_ms
+from icectl.table.context import TableContext
 from icectl.table.open import open_table
 from icectl.table.whole import newest_whole_metadata
 from icectl.units import print_duration
@@ -50,39 +50,39 @@ class WholeTable:
     is_ahead: bool = False
 
 
-def find(access: TableAccess) -> WholeTable:
+def find(context: TableContext) -> WholeTable:
     """Load the newest metadata file that is whole.
 
     Raises: CorruptTable, where the newest one is broken and nothing proves that the one before it
     may take its place; Refused, with the way out; what loading a table raises.
     """
     try:
-        loaded = open_table(access.catalog)
+        loaded = open_table(context.catalog)
         check_own_version(loaded.metadata, loaded.metadata_location)
     except CorruptTable as error:
-        found = _before_a_broken_one(access, error)
+        found = _before_a_broken_one(context, error)
     else:
         found = WholeTable(loaded)
-    return _with_hint(access, found)
+    return _with_hint(context, found)
 
 
-def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable:
+def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTable:
     """Return the table as the file before a lost one has it: cut off, or another version."""
-    catalog = unpinned_catalog(access.catalog)
+    catalog = unpinned_catalog(context.catalog)
     is_other = isinstance(error, OtherFile)
     is_lost = is_other or error.rule in ("R-005", "R-006")
     if not isinstance(catalog, FileSystemCatalog) or not is_lost:
         raise error
     folder = locations.join(catalog.table_location, METADATA_FOLDER)
-    listed = list_versions(access.store, folder)
+    listed = list_versions(context.store, folder)
     versions = without_uncommitted(listed)
     broken = _newest(versions)
     if broken is None or not is_file_system_table(listed) or doubled_versions(versions):
         raise error
     try:
-        check_own_version(read_file(access.store, broken.location), broken.location)
+        check_own_version(read_file(context.store, broken.location), broken.location)
     except CorruptTable:
-        whole = newest_whole_metadata(access.store, versions, broken.location)
+        whole = newest_whole_metadata(context.store, versions, broken.location)
     else:
         raise error
     if whole is None:
@@ -96,11 +96,11 @@ def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable
             "between are broken or gone: bring them back from a copy, or move the broken ones "
             "out of the directory if that version is meant",
         ) from error
-    _check_age(access, broken)
+    _check_age(context, broken)
     loaded = loaded_from(whole.metadata, whole.version.location, FILE_SYSTEM)
-    check_place(access.store, catalog.table_location, loaded)
+    check_place(context.store, catalog.table_location, loaded)
     aside = locations.join(
-        loaded.metadata_folder, f"_broken-{broken.name}-{access.env.new_uuid()[:8]}"
+        loaded.metadata_folder, f"_broken-{broken.name}-{context.env.new_uuid()[:8]}"
     )
     why = "is another version" if is_other else "cannot be read"
     remedy = Remedy(
@@ -114,9 +114,9 @@ def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable
     return WholeTable(loaded, (remedy,), broken, aside)
 
 
-def _check_age(access: TableAccess, broken: MetadataVersion) -> None:
+def _check_age(context: TableContext, broken: MetadataVersion) -> None:
     """Check that a file is old enough that no writer may still be writing it. Raises: Refused."""
-    now_ms = dating_clock_ms(access.store, access.env, broken.location)
+    now_ms = dating_clock_ms(context.store, context.env, broken.location)
     if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
         raise Refused(
             f"{broken.name} cannot be read, and it is young: a writer may be writing it",
@@ -125,14 +125,14 @@ def _check_age(access: TableAccess, broken: MetadataVersion) -> None:
         )
 
 
-def _with_hint(access: TableAccess, found: WholeTable) -> WholeTable:
+def _with_hint(context: TableContext, found: WholeTable) -> WholeTable:
     """Add what the version hint should say, where it says something else (R-163)."""
     loaded = found.loaded
     if not loaded.capabilities.numbers_versions:
         return found
     assert loaded.version is not None
     try:
-        content = access.store.read(locations.join(loaded.metadata_folder, VERSION_HINT))
+        content = context.store.read(locations.join(loaded.metadata_folder, VERSION_HINT))
     except FileNotFoundError:
         return found
     says = read_version_hint(content)
@@ -160,23 +160,23 @@ def _with_hint(access: TableAccess, found: WholeTable) -> WholeTable:
     )
 
 
-def restore(access: TableAccess, found: WholeTable, kinds: frozenset[str]) -> None:
+def restore(context: TableContext, found: WholeTable, kinds: frozenset[str]) -> None:
     """Move a broken metadata file aside and correct the hint, as far as `kinds` has them.
 
     A file is copied before it goes, so that whatever ends the run loses nothing of it.
     Raises: CommitConflict, where it is another one meanwhile; Refused; StorageError.
     """
-    with access.shield():
+    with context.shield():
         if "metadata-file" in kinds and found.broken is not None:
             assert found.aside is not None
-            _move_aside(access, found.broken, found.aside)
+            _move_aside(context, found.broken, found.aside)
         if "version-hint" in kinds and found.hint is not None:
             folder = found.loaded.metadata_folder
-            if newer := newer_than(found.loaded, list_versions(access.store, folder)):
+            if newer := newer_than(found.loaded, list_versions(context.store, folder)):
                 raise CommitConflict(f"{newer[0].name} was committed meanwhile")
             place = locations.join(folder, VERSION_HINT)
-            access.store.remove([locations.check_sum(place)])
-            access.store.replace(place, found.hint)
+            context.store.remove([locations.check_sum(place)])
+            context.store.replace(place, found.hint)
 
 
 def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
@@ -184,12 +184,12 @@ def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
     return max(versions, key=lambda version: version.version or 0, default=None)
 
 
-def _move_aside(access: TableAccess, broken: MetadataVersion, aside: str) -> None:
-    now = list_versions(access.store, locations.parent(broken.location))
+def _move_aside(context: TableContext, broken: MetadataVersion, aside: str) -> None:
+    now = list_versions(context.store, locations.parent(broken.location))
     if _newest(without_uncommitted(now)) != broken:
         raise CommitConflict(f"{broken.name} was changed meanwhile, or a newer file is there")
-    access.store.copy(broken.location, aside)  # on a disk, as a second name of the same file
-    failed = access.store.remove([broken.location, locations.check_sum(broken.location)])
+    context.store.copy(broken.location, aside)  # on a disk, as a second name of the same file
+    failed = context.store.remove([broken.location, locations.check_sum(broken.location)])
     if failed:
         raise StorageError(
             f"`{failed[0].location}` stays, with a copy beside it: {failed[0].error}"

@@ -61,10 +61,10 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
 
 def _footer(reader: Reader, location: str) -> tuple[int, FileMetrics] | None:
     """Return bytes of a file, and what its footer says; None where there is no file."""
-    status = reader.store.stat(location)
+    status = reader.context.store.stat(location)
     if status is None:
         return None
-    with reader.store.open(location) as file:
+    with reader.context.store.open(location) as file:
         opened = open_data_file(file, "parquet", name_mapping(reader.metadata))
         return status.size_bytes, opened.metrics(reader.metadata.current_schema)
 

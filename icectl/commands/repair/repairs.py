@@ -171,7 +171,7 @@ class _Search:
         """Files that live entries name and that are not there."""
         named = {one.subject: one for one in self.findings if one.rule == "R-034"}
         for place, location, content, position, rows in self._live(named):
-            if self.reader.store.stat(location) is not None:
+            if self.reader.context.store.stat(location) is not None:
                 continue
             what = "list it no more"
             answers = self.of(location, {"R-034"})
@@ -286,11 +286,11 @@ class _Search:
         """Read what entries should say, by position; of some locations, or of all (None)."""
         reader = self.reader
         loaded = load_entries(
-            reader.store, reader.metadata, [manifest], columns=ALL_COLUMNS, concurrency=1,
-            progress=reader.progress,
+            reader.context.store, reader.metadata, [manifest], columns=ALL_COLUMNS, concurrency=1,
+            progress=reader.context.progress,
         )  # fmt: skip
         for entry in live(loaded).table.to_pylist():
-            reader.deadline.check()
+            reader.context.deadline.check()
             if named is not None and entry["location"] not in named:
                 continue
             if entry["file_format"] == FileFormat.PARQUET:
@@ -425,21 +425,21 @@ class _Search:
         """Return keys of the data files that some snapshot lists, live or removed."""
         reader = self.reader
         lists = try_manifest_lists(
-            reader.store,
+            reader.context.store,
             reader.metadata,
             reader.metadata.snapshots,
-            concurrency=reader.concurrency,
-            progress=reader.progress,
+            concurrency=reader.context.concurrency,
+            progress=reader.context.progress,
         )
         with closing(lists):
             manifests = distinct_manifests([one.manifests for one in lists])
         found = try_manifests(
-            reader.store,
+            reader.context.store,
             reader.metadata,
             [one for one in manifests if one.content is ManifestContent.DATA],
             columns=frozenset({"location"}),
-            concurrency=reader.concurrency,
-            progress=reader.progress,
+            concurrency=reader.context.concurrency,
+            progress=reader.context.progress,
         )
         with closing(found):
             rows = [one.rows for one in found if one.rows is not None]

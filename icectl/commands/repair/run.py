@@ -26,7 +26,6 @@ from icectl.commands.repair.repairs import Accepted, find_mends
 from icectl.commands.repair.report import Repair, print_repair, question, repair_result
 from icectl.commands.repair.write import Mending, proposal, write_manifests
 from icectl.commands.validate.run import ValidateOptions, validate
-from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, transaction
@@ -39,6 +38,7 @@ from icectl.format.updates import (
     SetSnapshotRef,
     Update,
 )
+from icectl.table.context import TableContext
 from icectl.table.reader import Reader
 from icectl.table.snapshot_choice import SnapshotChoice, parse_snapshot_id, snapshot_by_id
 from icectl.table.whole import WholeLevel, WholeSnapshots
@@ -99,8 +99,8 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
     """Plan the repair; unless only the plan was asked for, ask, and execute it."""
     options = _options(request)
     session = open_session(common, table, read_only=False, change=change)
-    access = session.access
-    prepared = prepare(access, options)
+    context = session.context
+    prepared = prepare(context, options)
     report = Repair(
         prepared.loaded.metadata.location,
         prepared.plan,
@@ -109,7 +109,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
     )
 
     def finish() -> Finished[Repair]:
-        repaired = execute(access, prepared)
+        repaired = execute(context, prepared)
         remaining = repaired.remaining
         return Finished(
             replace(
@@ -133,7 +133,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
         has_work=prepared.plan.has_work,
         execute=finish,
         superseded=lambda: replace(report, plan=replace(prepared.plan, remedies=())),
-        clean_up=lambda: remove_leftovers(access, prepared),
+        clean_up=lambda: remove_leftovers(context, prepared),
         question=question(report),
         errors_left=bool(prepared.plan.errors_left),
     )
@@ -156,23 +156,23 @@ def _options(request: RepairRequest) -> RepairOptions:
     )
 
 
-def prepare(access: TableAccess, options: RepairOptions) -> PreparedRepair:
+def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     """Look at a table and plan its repair; nothing is written.
 
     Raises: CorruptTable, where no metadata file can be read; Refused, where the table must not be
     touched, or `to_snapshot` is not whole; UsageError; StorageError of the store.
     """
-    found = find(access)
+    found = find(context)
     if found.broken is None and not found.is_ahead:
-        access.catalog.check_writable(found.loaded)
+        context.catalog.check_writable(found.loaded)
     metadata = found.loaded.metadata
     head = branch_head(metadata, options.branch)
-    reader = _reader(access, found.loaded)
+    reader = Reader(context, found.loaded)
     findings = _findings(reader, options, head)
     remedies = [replace(one, answers=_of_metadata(one, findings)) for one in found.remedies]
     remedies += _statistics(metadata, findings)
     if options.to_snapshot is not None:
-        target = _target(access, reader, options, findings, head)
+        target = _target(context, reader, options, findings, head)
         remedies += _going_back(options, findings, head, target)
         planned = plan(options.level, options.branch, remedies, findings, options.skip)
         return PreparedRepair(found, planned, options, head, target=target)
@@ -185,14 +185,8 @@ def prepare(access: TableAccess, options: RepairOptions) -> PreparedRepair:
     planned = plan(options.level, options.branch, remedies, findings, options.skip, reasons)
     chosen = tuple(mend for mend in mends if mend.remedy in planned.remedies)
     mending = Mending(options.branch, read, chosen) if chosen and read is not None else None
-    way_back = _way_back(access, reader, options, planned)
+    way_back = _way_back(context, reader, options, planned)
     return PreparedRepair(found, planned, options, head, mending, way_back=way_back)
-
-
-def _reader(access: TableAccess, loaded: LoadedTable) -> Reader:
-    return Reader(
-        access.store, loaded, access.env, access.progress, access.deadline, access.concurrency
-    )
 
 
 def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> tuple[Finding, ...]:
@@ -210,7 +204,7 @@ def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> 
     )
     validation = validate(reader, asked)
     if not validation.complete:
-        reader.deadline.check()
+        reader.context.deadline.check()
     return validation.findings
 
 
@@ -258,7 +252,7 @@ def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
 
 
 def _target(
-    access: TableAccess,
+    context: TableContext,
     reader: Reader,
     options: RepairOptions,
     findings: Sequence[Finding],
@@ -267,7 +261,7 @@ def _target(
     """Return the snapshot that the branch goes back to, which is whole."""
     if head is None:
         raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
-    whole = _whole_snapshots(access, reader, options, findings)
+    whole = _whole_snapshots(context, reader, options, findings)
     if options.to_snapshot == WHOLE:
         snapshot = whole.newest(options.branch)
         if snapshot is None:
@@ -287,16 +281,16 @@ def _target(
 
 
 def _whole_snapshots(
-    access: TableAccess, reader: Reader, options: RepairOptions, findings: Sequence[Finding]
+    context: TableContext, reader: Reader, options: RepairOptions, findings: Sequence[Finding]
 ) -> WholeSnapshots:
     level: WholeLevel = "metadata" if options.level == "metadata" else "files"
     return WholeSnapshots(
-        access.store,
+        context.store,
         reader.metadata,
         level,
-        access.concurrency,
-        access.progress,
-        access.deadline,
+        context.concurrency,
+        context.progress,
+        context.deadline,
         frozenset(one.subject for one in findings if one.rule == _DESTROYED),
     )
 
@@ -322,13 +316,13 @@ def _going_back(
 
 
 def _way_back(
-    access: TableAccess, reader: Reader, options: RepairOptions, planned: RepairPlan
+    context: TableContext, reader: Reader, options: RepairOptions, planned: RepairPlan
 ) -> Snapshot | None:
     """Return the newest whole snapshot, where something of the head stays broken."""
     if not planned.errors_left:
         return None
     broken = [left.finding for left in planned.left]
-    snapshot = _whole_snapshots(access, reader, options, broken).newest(options.branch)
+    snapshot = _whole_snapshots(context, reader, options, broken).newest(options.branch)
     ref = reader.metadata.refs.get(options.branch)
     return (
         None
@@ -337,22 +331,22 @@ def _way_back(
     )
 
 
-def execute(access: TableAccess, prepared: PreparedRepair) -> Repaired:
+def execute(context: TableContext, prepared: PreparedRepair) -> Repaired:
     """Carry the plan out: first what leads to the metadata, then one commit; and look again.
 
     Raises: CommitConflict, CommitUnknown; Refused, StorageError, Incomplete, before anything of the
     table has changed but what leads to its metadata.
     """
-    access.deadline.check()
+    context.deadline.check()
     kinds = frozenset[str](remedy.kind for remedy in prepared.plan.remedies)
     commits = bool(kinds - {"metadata-file", "version-hint"})
     _check_skipped(prepared.found, kinds, commits=commits)
-    restore(access, prepared.found, kinds)
+    restore(context, prepared.found, kinds)
     landed, snapshot_id = prepared.loaded, None
     if commits:
-        access.catalog.check_writable(prepared.loaded)
-        landed, snapshot_id = _commit(access, prepared)
-    remaining = _remaining(access, landed, prepared.options)
+        context.catalog.check_writable(prepared.loaded)
+        landed, snapshot_id = _commit(context, prepared)
+    remaining = _remaining(context, landed, prepared.options)
     if remaining is not None:
         known = {(one.rule, one.subject) for one in remaining}
         # What nothing has set right is not right because it is not seen any more.
@@ -377,31 +371,31 @@ def _check_skipped(table: WholeTable, kinds: Collection[str], *, commits: bool) 
 
 
 def _remaining(
-    access: TableAccess, landed: LoadedTable, options: RepairOptions
+    context: TableContext, landed: LoadedTable, options: RepairOptions
 ) -> tuple[Finding, ...] | None:
     """Find what is still wrong; None, with a warning, where the table could not be looked at."""
     try:
         head = branch_head(landed.metadata, options.branch)
-        return _findings(_reader(access, landed), options, head)
+        return _findings(Reader(context, landed), options, head)
     except IcectlError as error:
-        access.progress.warn(f"what is left was not looked at: {error.message}")
+        context.progress.warn(f"what is left was not looked at: {error.message}")
         return None
 
 
-def remove_leftovers(access: TableAccess, prepared: PreparedRepair) -> None:
+def remove_leftovers(context: TableContext, prepared: PreparedRepair) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+    Leftovers(context, (COMMAND,)).remove(prepared.loaded)
 
 
-def _commit(access: TableAccess, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:
+def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:
     """Commit what changes the metadata; second: the snapshot that was made."""
-    snapshot_id = access.env.new_snapshot_id()
+    snapshot_id = context.env.new_snapshot_id()
     mending = prepared.mending
-    with transaction(access, prepared.loaded, COMMAND) as opened:
+    with transaction(context, prepared.loaded, COMMAND) as opened:
         made = None
         if mending is not None:
-            reader = _reader(access, prepared.loaded)
-            made = write_manifests(access, reader, mending, opened.outputs)
+            reader = Reader(context, prepared.loaded)
+            made = write_manifests(context, reader, mending, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
             """Propose the repairs for the newest metadata."""
@@ -409,7 +403,7 @@ def _commit(access: TableAccess, prepared: PreparedRepair) -> tuple[LoadedTable,
             others += _set_back(metadata, prepared)
             if made is None:
                 return Proposal(others)
-            proposed = proposal(access, metadata, made, snapshot_id, opened.outputs)
+            proposed = proposal(context, metadata, made, snapshot_id, opened.outputs)
             return Proposal((*others, *proposed.updates), proposed.files)
 
         landed = opened.commit(propose)

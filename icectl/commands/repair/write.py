@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
 from icectl.commands.repair.plan import Remedy
-from icectl.commit.access import TableAccess
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import NewSnapshot, compose, head
@@ -27,6 +26,7 @@ from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
+from icectl.table.context import TableContext
 from icectl.table.manifests import load_entries
 from icectl.table.reader import Reader
 
@@ -57,7 +57,7 @@ class RepairedHead:
 
 
 def write_manifests(
-    access: TableAccess, reader: Reader, mending: Mending, outputs: Outputs
+    context: TableContext, reader: Reader, mending: Mending, outputs: Outputs
 ) -> RepairedHead:
     """Write those manifests of a head anew of which entries change.
 
@@ -73,7 +73,7 @@ def write_manifests(
     written: list[str] = []
     alive: list[Entries | None] = []
     for place, manifest in enumerate(found.listed.manifests):
-        access.deadline.check()
+        context.deadline.check()
         wanted = changes.get(place, ManifestChange(place))
         if wanted.gone:
             continue
@@ -83,7 +83,7 @@ def write_manifests(
             )
             alive.append(found.entries[place])
             continue
-        for row, entries in _written(access, reader, manifest, wanted, outputs):
+        for row, entries in _written(context, reader, manifest, wanted, outputs):
             manifests.append(row)
             written.append(row.manifest_path)
             alive.append(entries)
@@ -114,7 +114,7 @@ def _operation(remedies: Sequence[Remedy]) -> str:
 
 
 def _written(
-    access: TableAccess,
+    context: TableContext,
     reader: Reader,
     manifest: ManifestFile,
     change: ManifestChange,
@@ -124,21 +124,21 @@ def _written(
     entries = change.rebuilt
     if entries is None:
         entries = load_entries(
-            access.store,
+            context.store,
             reader.metadata,
             [manifest],
             columns=ALL_COLUMNS,
             concurrency=1,
-            progress=access.progress,
+            progress=context.progress,
         )
         entries = _changed(entries, change)
     if not len(entries):
         return
     writer = ManifestWriter(
-        store=access.store,
-        env=access.env,
-        progress=access.progress,
-        concurrency=access.concurrency,
+        store=context.store,
+        env=context.env,
+        progress=context.progress,
+        concurrency=context.concurrency,
         form=form_for(reader.metadata, manifest.partition_spec_id, manifest.content),
         target_size_bytes=read(reader.metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
         new_location=outputs.manifest,
@@ -160,7 +160,7 @@ def _changed(entries: Entries, change: ManifestChange) -> Entries:
 
 
 def proposal(
-    access: TableAccess,
+    context: TableContext,
     metadata: TableMetadata,
     made: RepairedHead,
     snapshot_id: int,
@@ -182,6 +182,6 @@ def proposal(
         snapshot_id, branch, made.operation, made.manifests, made.written,
         {"icectl.repair-of": str(found.snapshot_id), **totals},
     )  # fmt: skip
-    composed = compose(metadata, new, manifest_list=location, env=access.env)
-    access.store.create(location, composed.manifest_list)
+    composed = compose(metadata, new, manifest_list=location, env=context.env)
+    context.store.create(location, composed.manifest_list)
     return Proposal(composed.updates, frozenset({location, *made.written}))

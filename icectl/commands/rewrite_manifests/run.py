@@ -13,7 +13,6 @@ from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.rewrite_manifests.leaves_plan import plan_leaves
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.commands.rewrite_manifests.report import Rewriting, print_rewriting, rewriting_result
-from icectl.commit.access import TableAccess
 from icectl.commit.manifests import manifest_format
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
@@ -27,6 +26,7 @@ from icectl.format.manifest import FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
+from icectl.table.context import TableContext
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
@@ -93,16 +93,16 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
     """Plan the rewrite and, unless only the plan was asked for, execute it."""
     options = options_of(request)
     session = open_session(common, table, read_only=False, change=change)
-    access = session.access
+    context = session.context
     prepared = prepare(
-        access,
+        context,
         request.branch,
         lambda metadata: replace(options(metadata), only=session.reviewed),
     )
     report = Rewriting(prepared.plan, prepared.listed.manifests)
 
     def finish() -> Finished[Rewriting]:
-        rewritten = execute(access, prepared)
+        rewritten = execute(context, prepared)
         return Finished(
             replace(
                 report,
@@ -122,7 +122,7 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
         has_work=prepared.has_work,
         execute=finish,
         superseded=lambda: replace(report, plan=replace(prepared.plan, groups=())),
-        clean_up=lambda: remove_leftovers(access, prepared),
+        clean_up=lambda: remove_leftovers(context, prepared),
     )
     return carry_out(session, change, planned)
 
@@ -183,17 +183,17 @@ def every_manifest(metadata: TableMetadata) -> RewriteOptions:
 
 
 def prepare(
-    access: TableAccess, branch: str, options: Callable[[TableMetadata], RewriteOptions]
+    context: TableContext, branch: str, options: Callable[[TableMetadata], RewriteOptions]
 ) -> PreparedRewrite:
     """Load the table and plan the rewrite of a branch's manifests; nothing is written.
 
     Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
     not be touched; StorageError, CorruptTable, where its manifests cannot be read.
     """
-    loaded = open_to_change(access.catalog)
+    loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
-    listed = _listed(access, metadata, snapshot)
+    listed = _listed(context, metadata, snapshot)
     pin = pin_of(metadata, loaded.metadata_location)
     chosen = options(metadata)
     decided = _PLANS[layout_of_table(metadata)](metadata, pin, branch, listed, chosen)
@@ -203,19 +203,19 @@ def prepare(
 
 
 def _listed(
-    access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | None
+    context: TableContext, metadata: TableMetadata, snapshot: Snapshot | None
 ) -> ManifestsWithEntries:
     if snapshot is None:
         return ManifestsWithEntries((), EMPTY)
-    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+    manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     layout = layout_of(snapshot)
     headers, entries = load_manifests(
-        access.store,
+        context.store,
         metadata,
         manifests,
         columns=_COLUMNS[layout],
-        concurrency=access.concurrency,
-        progress=access.progress,
+        concurrency=context.concurrency,
+        progress=context.progress,
         held=_HELD[layout],
     )
     if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
@@ -225,7 +225,7 @@ def _listed(
     return ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))
 
 
-def execute(access: TableAccess, prepared: PreparedRewrite) -> RewrittenManifests:
+def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManifests:
     """Write the new manifests, compare them with the old ones, and commit them (R-069).
 
     What was written is removed again where the commit is known not to have landed; what an earlier
@@ -233,12 +233,12 @@ def execute(access: TableAccess, prepared: PreparedRewrite) -> RewrittenManifest
     Raises: CommitConflict, CommitUnknown; Unsupported, StorageError, Incomplete, before anything
     has changed.
     """
-    access.deadline.check()
-    snapshot_id = access.env.new_snapshot_id()
+    context.deadline.check()
+    snapshot_id = context.env.new_snapshot_id()
     rewrite = ManifestRewrite(prepared.plan, prepared.listed, prepared.snapshot)
-    with transaction(access, prepared.loaded, COMMAND) as opened:
+    with transaction(context, prepared.loaded, COMMAND) as opened:
         layout = layout_of_table(opened.base.metadata)
-        writer = writer_of(access, layout, prepared.plan.branch, opened.outputs)
+        writer = writer_of(context, layout, prepared.plan.branch, opened.outputs)
         writer.begin_rewrite(opened.base.metadata, rewrite)
 
         def propose(metadata: TableMetadata) -> Proposal:
@@ -250,6 +250,6 @@ def execute(access: TableAccess, prepared: PreparedRewrite) -> RewrittenManifest
     return RewrittenManifests(landed, snapshot_id, writer.written)
 
 
-def remove_leftovers(access: TableAccess, prepared: PreparedRewrite) -> None:
+def remove_leftovers(context: TableContext, prepared: PreparedRewrite) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+    Leftovers(context, (COMMAND,)).remove(prepared.loaded)

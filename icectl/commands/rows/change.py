@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.commands.rows.read import blank_task
-from icectl.commit.access import TableAccess
 from icectl.commit.changes import Changes
 from icectl.commit.output_journal import DataPlaces
 from icectl.commit.snapshot import branch_head
@@ -22,6 +21,7 @@ from icectl.sfc1.commit.draft import TreeChange
 from icectl.sfc1.commit.writer import ChangeState, TreeWriter, leaf_at, replacement
 from icectl.sfc1.manifests import TreeFacts, with_column
 from icectl.storage.location import comparison_key
+from icectl.table.context import TableContext
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import RewriteTask
 from icectl.table.rewrite_tasks import Bin, TaskMaker
@@ -45,13 +45,13 @@ class RowChange:
     deleted_rows: int = 0
 
 
-def open_for_rows(access: TableAccess, branch: str) -> LoadedTable:
+def open_for_rows(context: TableContext, branch: str) -> LoadedTable:
     """Load a table whose rows will be changed on a branch.
 
     Raises: Unsupported, for tables of other layouts than sfc-1, and those that want other files
     than Parquet; UsageError, for a branch that there is not; as open_to_change.
     """
-    loaded = open_to_change(access.catalog)
+    loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     if layout_of_table(metadata) is not Layout.SFC_1:
         kind = layout_name(metadata) or f"format version {metadata.format_version}"
@@ -72,7 +72,7 @@ def open_for_rows(access: TableAccess, branch: str) -> LoadedTable:
 class OpenChange:
     """A change under way, on a table as it was loaded."""
 
-    access: TableAccess
+    context: TableContext
     branch: str
     opened: Transaction
     snapshot_id: int
@@ -88,7 +88,7 @@ class OpenChange:
             raise CommitConflict("the table's schema has changed meanwhile")
         if layout_of_table(metadata) is not Layout.SFC_1:
             raise CommitConflict("the table's layout has changed meanwhile")
-        writer = TreeWriter(self.access.store, self.access.env, self.branch, self.opened.outputs)
+        writer = TreeWriter(self.context.store, self.context.env, self.branch, self.opened.outputs)
         made = writer.propose(metadata, self.snapshot_id, change)
         files = (location for (location,) in by_row(data, "location"))
         return replace(made, files=made.files.union(files))
@@ -100,12 +100,12 @@ class OpenChange:
 
 @contextmanager
 def changing(
-    access: TableAccess, loaded: LoadedTable, branch: str, places: DataPlaces
+    context: TableContext, loaded: LoadedTable, branch: str, places: DataPlaces
 ) -> Iterator[OpenChange]:
     """Open a change of rows; however the block ends, no file stays that nothing needs."""
-    with transaction(access, loaded, COMMAND, places) as opened:
+    with transaction(context, loaded, COMMAND, places) as opened:
         opened.outputs.begin()
-        yield OpenChange(access, branch, opened, access.env.new_snapshot_id())
+        yield OpenChange(context, branch, opened, context.env.new_snapshot_id())
 
 
 def row_change(facts: TreeFacts, made: Changes, files: LiveFiles) -> TreeChange:

@@ -17,19 +17,19 @@ from icectl.rows.spark_write import SparkFrame, collect_small_frame
 def append(common: Common, table: str, frame: Any, branch: str) -> RowChange:
     """Add the rows of a data frame. Raises: as write_rows.append."""
     session = _session(common, table)
-    return write_rows.append(session.access, _frame(session, frame), branch)
+    return write_rows.append(session.context, _frame(session, frame), branch)
 
 
 def overwrite_partitions(common: Common, table: str, frame: Any, branch: str) -> RowChange:
     """Put the rows of a data frame in the place of others. Raises: as write's."""
     session = _session(common, table)
-    return write_rows.overwrite_partitions(session.access, _frame(session, frame), branch)
+    return write_rows.overwrite_partitions(session.context, _frame(session, frame), branch)
 
 
 def delete_where(common: Common, table: str, where: str, branch: str) -> RowChange:
     """Delete the rows that a condition is true of. Raises: as deletes.delete."""
     session = _session(common, table)
-    return deletes.delete(session.access, _reader(session), deletes.where(where), branch)
+    return deletes.delete(session.context, _reader(session), deletes.where(where), branch)
 
 
 def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange:
@@ -40,21 +40,23 @@ def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange
         """Bring the keys here, as the table's columns."""
         return deletes.WantedRows(*keys_of(collect_small_frame(keys), metadata.current_schema))
 
-    return deletes.delete(session.access, _reader(session), wanted, branch)
+    return deletes.delete(session.context, _reader(session), wanted, branch)
 
 
 def load(common: Common, table: str, selection: read_rows.Selection) -> Any:
     """Return a data frame of rows. Raises: as read_rows.load."""
     session = _session(common, table)
-    return read_rows.load(session.access, _reader(session), selection)
+    return read_rows.load(session.context, _reader(session), selection)
 
 
 def _frame(session: Session, frame: Any) -> SparkFrame:
-    return SparkFrame(frame, session.storage, session.progress, session.deadline)
+    return SparkFrame(frame, session.storage, session.context.progress, session.context.deadline)
 
 
 def _reader(session: Session) -> SparkReader:
-    return SparkReader(session.spark, session.storage, session.progress, session.deadline)
+    return SparkReader(
+        session.spark, session.storage, session.context.progress, session.context.deadline
+    )
 
 
 def _session(common: Common, table: str) -> Session:

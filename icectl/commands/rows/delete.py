@@ -16,7 +16,6 @@ from icectl.commands.rows.change import (
     whole_files,
 )
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
-from icectl.commit.access import TableAccess
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
 from icectl.commit.data_outputs import data_places
@@ -37,6 +36,7 @@ from icectl.rows.find_job import FindJob, FoundRows, Keys
 from icectl.rows.merge_deletes import write_vectors
 from icectl.rows.merge_job import delete_file_entries
 from icectl.rows.write_data import FileOutputs
+from icectl.table.context import TableContext
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask
 from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once
@@ -73,7 +73,10 @@ def where(text: str) -> Callable[[TableMetadata], WantedRows]:
 
 
 def delete(
-    access: TableAccess, finder: Finder, wanted: Callable[[TableMetadata], WantedRows], branch: str
+    context: TableContext,
+    finder: Finder,
+    wanted: Callable[[TableMetadata], WantedRows],
+    branch: str,
 ) -> RowChange:
     """Delete rows of a branch. Nothing is committed where there are none.
 
@@ -81,10 +84,10 @@ def delete(
     Raises: UsageError, Refused, Unsupported, before anything is written; CommitConflict, where
     other writers were faster too often; CommitUnknown; EngineError; StorageError; CorruptTable.
     """
-    loaded = open_for_rows(access, branch)
+    loaded = open_for_rows(context, branch)
     asked = wanted(loaded.metadata)
-    with changing(access, loaded, branch, data_places(loaded.metadata, [""])) as change:
-        deletion = _Deletion(access, finder, asked, change)
+    with changing(context, loaded, branch, data_places(loaded.metadata, [""])) as change:
+        deletion = _Deletion(context, finder, asked, change)
         landed = None
         try:
             landed = change.commit(deletion.propose)
@@ -113,7 +116,7 @@ class _Chosen:
 class _Deletion:
     """A deletion under way; what was found in a file holds as long as its deletes are the same."""
 
-    access: TableAccess
+    context: TableContext
     finder: Finder
     wanted: WantedRows
     change: OpenChange
@@ -126,7 +129,7 @@ class _Deletion:
 
     def propose(self, metadata: TableMetadata) -> Proposal:
         """Propose the deletion on the newest metadata; nothing where no row is left to delete."""
-        files = live_reader(self.access, METRICS, self.wanted.within).load(
+        files = live_reader(self.context, METRICS, self.wanted.within).load(
             metadata, head(metadata, self.change.branch), self._named
         )
         self._named = files.named_files
@@ -199,7 +202,7 @@ class _Deletion:
             )
 
         merged: dict[str, Positions] = {one.location: one.positions for one in found}
-        written = FileOutputs(next_location, self.access.store.open_new, self.access.store.open)
+        written = FileOutputs(next_location, self.context.store.open_new, self.context.store.open)
         base = relative_base(metadata)
         vectors = write_vectors(merged, f"icectl {__version__}", written, base)
         by_location = {file.location: file for file in inputs}

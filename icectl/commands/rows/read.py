@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from icectl.commands.compact.run import live_reader
-from icectl.commit.access import TableAccess
 from icectl.entries.conditions.may_match import METRICS, may_match
 from icectl.entries.conditions.predicates import Constant, Predicate, leaves
 from icectl.entries.conditions.where import parse_where
@@ -22,6 +21,7 @@ from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.spark_scan import LoadJob
 from icectl.rows.write_data import write_options
 from icectl.table.binpack import pack
+from icectl.table.context import TableContext
 from icectl.table.open import open_table
 from icectl.table.output_sizes import sizes_of
 from icectl.table.reader import every_column, name_mapping
@@ -53,20 +53,20 @@ class Selection:
     where: str | None = None
 
 
-def load(access: TableAccess, reader: FrameReader, selection: Selection) -> Any:
+def load(context: TableContext, reader: FrameReader, selection: Selection) -> Any:
     """Plan which files are read, and have a frame made of their live rows.
 
     Raises: UsageError, for a snapshot, column or condition that there is not; Unsupported;
     StorageError; CorruptTable.
     """
-    metadata = open_table(access.catalog).metadata
+    metadata = open_table(context.catalog).metadata
     snapshot = chosen_snapshot(metadata, _choice(selection.snapshot))
     schema = _schema_of(metadata, snapshot, selection)
     wanted = _columns(schema, selection.columns)
     condition = None if selection.where is None else parse_where(selection.where, metadata)
     more = frozenset[int]() if condition is None else condition_ids(condition)
     columns = METRICS if more else frozenset[str]()
-    files = live_reader(access, columns, condition).load(metadata, snapshot, {})
+    files = live_reader(context, columns, condition).load(metadata, snapshot, {})
     outgoing = OutgoingRows(wanted)
     job = LoadJob(reading_job(metadata, _with(schema, wanted, more)), condition, outgoing)
     return reader.load(_tasks(metadata, files, condition), job)

@@ -14,7 +14,6 @@ from icectl.commands.rows.change import (
     row_change,
     whole_files,
 )
-from icectl.commit.access import TableAccess
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
 from icectl.commit.data_outputs import DataOutputs, data_places
@@ -38,6 +37,7 @@ from icectl.rows.write_data import write_options
 from icectl.rows.write_job import WriteJob
 from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.manifests import TreeFacts, tree_rows, with_column
+from icectl.table.context import TableContext
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_tasks import TaskMaker, check_once
 
@@ -56,15 +56,15 @@ class Frame(Protocol):
         """Write the rows; entries of the new files."""
 
 
-def append(access: TableAccess, frame: Frame, branch: str) -> RowChange:
+def append(context: TableContext, frame: Frame, branch: str) -> RowChange:
     """Add the rows of a frame. Nothing is committed where it has none.
 
     Raises: Unsupported, Refused, UsageError, before anything is written; CommitConflict, where
     other writers were faster too often; CommitUnknown; EngineError; StorageError.
     """
-    loaded = open_for_rows(access, branch)
+    loaded = open_for_rows(context, branch)
     job = write_job(loaded.metadata, frame.schema)
-    with changing(access, loaded, branch, _places(loaded.metadata)) as change:
+    with changing(context, loaded, branch, _places(loaded.metadata)) as change:
         added = _written(frame, job, change)
         if not len(added):
             return RowChange(None, loaded.metadata_location)
@@ -82,19 +82,19 @@ def append(access: TableAccess, frame: Frame, branch: str) -> RowChange:
     )
 
 
-def overwrite_partitions(access: TableAccess, frame: Frame, branch: str) -> RowChange:
+def overwrite_partitions(context: TableContext, frame: Frame, branch: str) -> RowChange:
     """Put the rows of a frame in the place of all others of their partitions, whoever wrote these.
 
     Without a partition field those are all rows. Nothing is committed where the frame has none.
     Raises: as append; Refused, where files of other specs are live.
     """
-    loaded = open_for_rows(access, branch)
+    loaded = open_for_rows(context, branch)
     job = write_job(loaded.metadata, frame.schema)
-    with changing(access, loaded, branch, _places(loaded.metadata)) as change:
+    with changing(context, loaded, branch, _places(loaded.metadata)) as change:
         added = _written(frame, job, change)
         if not len(added):
             return RowChange(None, loaded.metadata_location)
-        overwriting = _Overwriting(access, change, added)
+        overwriting = _Overwriting(context, change, added)
         landed = change.commit(overwriting.propose)
     return RowChange(
         change.snapshot_id,
@@ -110,7 +110,7 @@ def overwrite_partitions(access: TableAccess, frame: Frame, branch: str) -> RowC
 class _Overwriting:
     """New files that take the place of all others of their partitions."""
 
-    access: TableAccess
+    context: TableContext
     change: OpenChange
     added: Entries
     removed_files: int = 0
@@ -119,7 +119,7 @@ class _Overwriting:
     def propose(self, metadata: TableMetadata) -> Proposal:
         """Propose what goes and comes, by what is live now. Raises: Refused; CorruptTable."""
         snapshot = head(metadata, self.change.branch)
-        files = live_reader(self.access, frozenset()).load(metadata, snapshot, {})
+        files = live_reader(self.context, frozenset()).load(metadata, snapshot, {})
         gone = self._replaced(files)
         check_once(files.data, gone)
         maker = TaskMaker(files.data, files.deletes, files.index, gone)

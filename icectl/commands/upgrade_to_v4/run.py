@@ -30,7 +30,6 @@ from icectl.commands.upgrade_to_v4.plan import (
     plan_with_lists,
 )
 from icectl.commands.upgrade_to_v4.report import Upgrade, version_4_notes
-from icectl.commit.access import TableAccess
 from icectl.commit.delete_spelling import misspelt_deletes
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import head
@@ -74,6 +73,7 @@ from icectl.sfc1.live import leaf_rows
 from icectl.sfc1.manifests import TreeFacts, can_move, read_leaf
 from icectl.sfc1.safety import sound_root
 from icectl.storage.location import comparison_key
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.output_sizes import sizes_of
@@ -109,17 +109,17 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
             hint="upgrade without, point the catalog at the new file, then go on with the next",
         )
     session = open_session(common, table, read_only=False, change=change)
-    access = session.access
-    prepared = prepare(access, options)
+    context = session.context
+    prepared = prepare(context, options)
     loaded, planned = prepared.loaded, prepared.plan
     notes = version_4_notes(options, loaded.capabilities, changes_layout=planned.changes_layout)
     upgrade = planned_upgrade(
         COMMAND,
         loaded,
         Upgrade(loaded.metadata.location, planned, TO_VERSION, notes, request.layout),
-        lambda: execute(access, prepared),
+        lambda: execute(context, prepared),
         refusal=_refusal(planned.forbidding) if planned.forbidding else None,
-        clean_up=lambda: remove_leftovers(access, prepared),
+        clean_up=lambda: remove_leftovers(context, prepared),
     )
     return carry_out(session, change, upgrade)
 
@@ -148,33 +148,33 @@ def _options(request: UpgradeRequest) -> UpgradeOptions:
     )
 
 
-def prepare(access: TableAccess, options: UpgradeOptions) -> PreparedUpgrade:
+def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
     """Load the table, look at the heads of its branches, and plan; nothing is written.
 
     Raises: Refused, where the table must not be touched; CorruptTable, where it is not sure which
     rows live; StorageError of the store.
     """
-    loaded = open_to_change(access.catalog)
+    loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     loaded.capabilities.check_version(TO_VERSION)
     is_other = metadata.format_version >= TO_VERSION
     if is_other and layout_of_table(metadata) is not options.layout:
         loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
-    heads = [_head(access, metadata, name, one, options) for name, one in _branches(metadata)]
+    heads = [_head(context, metadata, name, one, options) for name, one in _branches(metadata)]
     pin = pin_of(metadata, loaded.metadata_location)
     if options.layout is Layout.SFC_1:
         return PreparedUpgrade(loaded, plan(metadata, pin, heads, options))
-    leaf_count = check_roots(access, metadata)
+    leaf_count = check_roots(context, metadata)
     planned = plan_with_lists(metadata, pin, heads, options, leaf_count)
     if planned.has_work:
-        misspelt = _misspelt(access, metadata)
+        misspelt = _misspelt(context, metadata)
         planned = replace(planned, findings=(*planned.findings, *misspelt))
     return PreparedUpgrade(loaded, planned)
 
 
-def _misspelt(access: TableAccess, metadata: TableMetadata) -> Sequence[Finding]:
+def _misspelt(context: TableContext, metadata: TableMetadata) -> Sequence[Finding]:
     """Find what keeps a table from readers that compare locations to the letter (V4-004)."""
-    finding = misspelt_deletes(access, metadata, partial(read_names, access))
+    finding = misspelt_deletes(context, metadata, partial(read_names, context))
     return () if finding is None else (finding,)
 
 
@@ -187,7 +187,7 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
 
 
 def _head(
-    access: TableAccess,
+    context: TableContext,
     metadata: TableMetadata,
     branch: str,
     snapshot: Snapshot,
@@ -195,21 +195,21 @@ def _head(
 ) -> BranchHead:
     has_root = layout_of(snapshot) is Layout.SFC_1
     if has_root:
-        sound_root(access.store, TreeFacts(metadata), snapshot)
+        sound_root(context.store, TreeFacts(metadata), snapshot)
         is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
         if not is_read:
             return BranchHead(branch, snapshot.snapshot_id, has_root=True)
     try:
-        manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+        manifests = read_snapshot_manifests(context.store, metadata, snapshot)
         headers, parts, miscounted = [], [], []
         top_level = top_level_ids(metadata)
         scanned = scan_manifests(
-            access.store,
+            context.store,
             metadata,
             manifests,
             columns=PLANNING_COLUMNS | {"value_counts"},
-            concurrency=access.concurrency,
-            progress=access.progress,
+            concurrency=context.concurrency,
+            progress=context.progress,
         )
         for _, header, rows in scanned:
             headers.append(header)
@@ -254,7 +254,7 @@ def _refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
+def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     """Commit the new metadata, with the root of one branch by default; eager ones follow.
 
     Raises: Refused where a finding forbids it; CommitUnknown; CommitConflict, StorageError,
@@ -262,17 +262,17 @@ def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
     """
     if prepared.plan.forbidding:
         raise _refusal(prepared.plan.forbidding)
-    access.deadline.check()
+    context.deadline.check()
     eager = prepared.plan.mode == "eager"
     first = () if eager else prepared.plan.branches
     landed, snapshot_id = prepared.loaded, None
     done: LoadedTable | None = None
     if prepared.plan.from_version < TO_VERSION or prepared.plan.changes_layout or first:
         branch = first[0] if first else None
-        done, snapshot_id = _commit(access, landed, branch, prepared.plan.layout, eager=False)
-    for follow_up in _follow_ups(access, prepared.plan):
+        done, snapshot_id = _commit(context, landed, branch, prepared.plan.layout, eager=False)
+    for follow_up in _follow_ups(context, prepared.plan):
         try:
-            access.deadline.check()
+            context.deadline.check()
             upgraded = follow_up()
         except CommitUnknown:
             raise
@@ -287,45 +287,45 @@ def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
     return Upgraded(done, snapshot_id)
 
 
-def _follow_ups(access: TableAccess, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
+def _follow_ups(context: TableContext, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
     """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
     rewrite = _rewrite if planned.layout is Layout.SFC_1 else _rewrite_listed
     for branch in planned.branches if planned.mode == "eager" else ():
-        yield partial(rewrite, access, branch)
+        yield partial(rewrite, context, branch)
     for branch in planned.converted:
-        yield partial(_convert, access, branch)
+        yield partial(_convert, context, branch)
 
 
-def _rewrite(access: TableAccess, branch: str) -> Upgraded:
-    loaded = access.catalog.load()
-    return Upgraded(*_commit(access, loaded, branch, Layout.SFC_1, eager=True))
+def _rewrite(context: TableContext, branch: str) -> Upgraded:
+    loaded = context.catalog.load()
+    return Upgraded(*_commit(context, loaded, branch, Layout.SFC_1, eager=True))
 
 
-def _rewrite_listed(access: TableAccess, branch: str) -> Upgraded:
+def _rewrite_listed(context: TableContext, branch: str) -> Upgraded:
     """Write all manifests of a branch anew, in the form of Iceberg 1.12's version 4."""
-    done = rewriting.execute(access, rewriting.prepare(access, branch, rewriting.every_manifest))
+    done = rewriting.execute(context, rewriting.prepare(context, branch, rewriting.every_manifest))
     return Upgraded(done.landed, done.snapshot_id)
 
 
-def remove_leftovers(access: TableAccess, prepared: PreparedUpgrade) -> None:
+def remove_leftovers(context: TableContext, prepared: PreparedUpgrade) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+    Leftovers(context, (COMMAND,)).remove(prepared.loaded)
 
 
 def _commit(
-    access: TableAccess, base: LoadedTable, branch: str | None, layout: Layout, *, eager: bool
+    context: TableContext, base: LoadedTable, branch: str | None, layout: Layout, *, eager: bool
 ) -> tuple[LoadedTable, int | None]:
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
-    uuid, snapshot_id = access.env.new_uuid(), access.env.new_snapshot_id()
+    uuid, snapshot_id = context.env.new_uuid(), context.env.new_snapshot_id()
 
     change = _rewritten if eager else _listed
-    with transaction(access, base, COMMAND) as opened:
-        writer = TreeWriter(access.store, access.env, branch or "main", opened.outputs)
-        lists = ListsOfRoots(access, opened.outputs)
+    with transaction(context, base, COMMAND) as opened:
+        writer = TreeWriter(context.store, context.env, branch or "main", opened.outputs)
+        lists = ListsOfRoots(context, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
             if layout is Layout.MANIFEST_LISTS and metadata.snapshots != base.metadata.snapshots:
-                misspelt = _misspelt(access, metadata)  # another writer's
+                misspelt = _misspelt(context, metadata)  # another writer's
                 if misspelt:
                     raise _refusal(misspelt)
             updates: list[Update] = []
@@ -340,7 +340,7 @@ def _commit(
             upgraded = apply_all(metadata, updates)
             if branch is None or not _lacks_root(upgraded, branch):
                 return Proposal(updates)
-            return writer.propose(upgraded, snapshot_id, partial(change, access), updates=updates)
+            return writer.propose(upgraded, snapshot_id, partial(change, context), updates=updates)
 
         landed = opened.commit(propose)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
@@ -354,14 +354,14 @@ def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
     return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
 
 
-def _convert(access: TableAccess, branch: str) -> Upgraded:
+def _convert(context: TableContext, branch: str) -> Upgraded:
     """Make the position delete files of a branch deletion vectors (sfc-1 11.5).
 
     Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
     """
-    engine = LocalEngine(access.store, access.progress, access.deadline, access.concurrency)
-    planned = prepare_compaction(access, branch, _vectors_alone)
-    found = execute_compaction(access, engine, planned)
+    engine = LocalEngine(context.store, context.progress, context.deadline, context.concurrency)
+    planned = prepare_compaction(context, branch, _vectors_alone)
+    found = execute_compaction(context, engine, planned)
     return Upgraded(found.landed, found.snapshot_ids[-1])
 
 
@@ -380,12 +380,12 @@ def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
     return snapshot is not None and layout_of(snapshot) is not Layout.SFC_1
 
 
-def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
+def _listed(_: TableContext, facts: TreeFacts, __: ParentState) -> TreeChange:
     """Return a root that lists the manifests as they are."""
     return TreeChange(facts.empty(), operation="replace")
 
 
-def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> TreeChange:
+def _rewritten(context: TableContext, facts: TreeFacts, state: ParentState) -> TreeChange:
     """Return a root of new leaves.
 
     What version 4 can't say stays in its old manifests (sfc-1 11.5).
@@ -393,6 +393,6 @@ def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> Tre
     keys = frozenset(
         comparison_key(leaf.name)
         for leaf in leaf_rows(state.rows)
-        if can_move(facts, read_leaf(access.store, facts, leaf))
+        if can_move(facts, read_leaf(context.store, facts, leaf))
     )
     return TreeChange(facts.empty(), rewritten=keys, operation="replace")

@@ -140,7 +140,7 @@ def check_data(
     facts = _facts(reader.metadata, by_footers=how.by_footers)
     with WorkerProcesses((Finding,)) as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
-        checks = _Checks(reader.store, facts, workers, _data_files(entries), named)
+        checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
         spark: SparkWorkers | None = None
         for tasks in _bundles(_tasks(reader, manifests, how.part), how.bundle_count):
             found: Iterator[FileChecked]
@@ -150,7 +150,7 @@ def check_data(
                 spark = spark or stack.enter_context(how.elsewhere.open())
                 found = _checked_there(spark, how.elsewhere.storage, checks, tasks)
             for checked in found:
-                reader.deadline.check()
+                reader.context.deadline.check()
                 yield checked
     ids = {snapshot.snapshot_id for snapshot in snapshots}
     for statistics in reader.metadata.statistics:
@@ -166,11 +166,11 @@ def _checked_here(
     sizes = [0] * len(tasks)
     threads = _threads(reader, tasks)
     with (
-        checks.ahead(tasks, reader.concurrency),
+        checks.ahead(tasks, reader.context.concurrency),
         closing(in_threads(checks.run, tasks, sizes, threads=threads)) as done,
     ):
         for checked in done:
-            reader.progress.advance(1)
+            reader.context.progress.advance(1)
             yield checked
 
 
@@ -209,9 +209,9 @@ def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
     """Each has a worker process, which is not free; few are enough to wait for a store."""
     processors = os.cpu_count() or 1
     if not is_local(reader.metadata.location):
-        return min(reader.concurrency, max(_MAX_WAITING, processors))
+        return min(reader.context.concurrency, max(_MAX_WAITING, processors))
     worth = 1 + sum(task.size_bytes for task in tasks) // _WORTH_A_WORKER_BYTES
-    return min(reader.concurrency, processors, worth)
+    return min(reader.context.concurrency, processors, worth)
 
 
 def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[_Task]]:
@@ -231,15 +231,15 @@ def _tasks(
 ) -> Iterator[Sequence[_Task]]:
     """Yield the files of each manifest, as far as none before it said the same of them."""
     metadata = reader.metadata
-    seed = reader.env.new_snapshot_id()
+    seed = reader.context.env.new_snapshot_id()
     seen: set[int] = set()
     read = try_manifests(
-        reader.store,
+        reader.context.store,
         metadata,
         manifests,
         columns=_COLUMNS,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
     )
     with closing(read):
         for one in read:

@@ -43,12 +43,12 @@ def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot])
     content = content_files(entries, sized_keys(entries))
     expected = distinct(together([content, statistics_files(metadata, ids)]))
     compared = compare_with_store(
-        reader.store,
+        reader.context.store,
         expected,
         metadata.location,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
-        deadline=reader.deadline,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
+        deadline=reader.context.deadline,
     )
     findings = [
         check_stored_file(item.location, item.kind, item.expected, item.found, item.problem)
@@ -63,12 +63,12 @@ def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
     if not len(entries):
         return
     compared = compare_with_store(
-        reader.store,
+        reader.context.store,
         distinct(content_files(entries, sized_keys(entries))),
         reader.metadata.location,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
-        deadline=reader.deadline,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
+        deadline=reader.context.deadline,
     )
     lost = [item.location for item in compared.discrepancies if item.found is None]
     yield from check_gone_files(lost)
@@ -77,14 +77,14 @@ def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
 def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
     loaded, metadata = reader.loaded, reader.metadata
     folder = loaded.metadata_folder
-    beside = list_versions(reader.store, folder)
+    beside = list_versions(reader.context.store, folder)
     logged = {entry.metadata_file for entry in metadata.metadata_log}
     known = {locations.loosest_key(place) for place in (*logged, loaded.metadata_location)}
     here = {locations.loosest_key(version.location) for version in beside}
     lost = [
         place
         for place in sorted(logged)
-        if locations.loosest_key(place) not in here and reader.store.stat(place) is None
+        if locations.loosest_key(place) not in here and reader.context.store.stat(place) is None
     ]
     below = [metadata_version(place) for place in met if locations.loosest_key(place) not in here]
     strange = [
@@ -107,7 +107,7 @@ def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
     """Return a metadata file with the uuid of its table; None where it does not tell."""
     uuid = None
     try:
-        members = read_metadata_json(reader.store.read(version.location))
+        members = read_metadata_json(reader.context.store.read(version.location))
         uuid = members.get("table-uuid")
     except (CorruptTable, StorageError, FileNotFoundError):
         pass  # one that nobody reads does no harm

@@ -45,15 +45,15 @@ def _check_lists(
     lists = []
     metadata = reader.metadata
     read = try_manifest_lists(
-        reader.store,
+        reader.context.store,
         metadata,
         snapshots,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
     )
     with closing(read):
         for listed in read:
-            reader.deadline.check()
+            reader.context.deadline.check()
             found.snapshots += 1
             found.count_file(listed.size_bytes)
             found.add(_of_list(reader, *problem) for problem in listed.problems)
@@ -68,7 +68,7 @@ def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
     """Tell what is wrong with a manifest list; in version 4 a root may stand there."""
     has_roots = layout_of_table(reader.metadata) is Layout.SFC_1
     may_be_root = has_roots and type(problem) is CorruptTable
-    if may_be_root and reader.store.read_range(location, 0, 4) == b"PAR1":  # V4-035
+    if may_be_root and reader.context.store.read_range(location, 0, 4) == b"PAR1":  # V4-035
         message = "it is a Parquet file, where a snapshot names a manifest list"
         return finding("V4-035", location, message, severity="error")
     return _unreadable(location, problem)
@@ -97,16 +97,16 @@ def _check_manifests(
     parts: list[Entries] = []
     numbers: dict[str, int | None] = dict.fromkeys(described)
     read = try_manifests(
-        reader.store,
+        reader.context.store,
         metadata,
         manifests,
         columns=CHECKED_COLUMNS,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
+        concurrency=reader.context.concurrency,
+        progress=reader.context.progress,
     )
     with closing(read):
         for one in read:
-            reader.deadline.check()
+            reader.context.deadline.check()
             manifest = manifests[one.index]
             found.count_file(one.size_bytes)
             if one.problem is not None or one.size_bytes is None:
@@ -146,14 +146,14 @@ def _check_snapshots(
 ) -> None:
     metadata = reader.metadata
     faults = live_faults(entries, len(numbers), roots(metadata))
-    reader.progress.phase("checking snapshots", total=len(lists))
+    reader.context.progress.phase("checking snapshots", total=len(lists))
     for listed in lists:
-        reader.deadline.check()
+        reader.context.deadline.check()
         known = [numbers[manifest.manifest_path] for manifest in listed.manifests]
         chosen = [number for number in known if number is not None]
         is_whole = not listed.problems and len(chosen) == len(known)
         found.add(check_live_entries(metadata, listed.snapshot, chosen, faults, is_whole=is_whole))
-        reader.progress.advance(1)
+        reader.context.progress.advance(1)
 
 
 def _unreadable(location: str, problem: Problem | None) -> Finding:

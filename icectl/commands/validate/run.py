@@ -91,12 +91,12 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     options = _options(request, level)
     session = open_session(common, table, read_only=True)
     elsewhere = _elsewhere(session, request)
-    reader = session.read("checked")
+    reader = session.open_for_reading("checked")
     if elsewhere is not None:
         options = replace(options, elsewhere=RemoteReaders(elsewhere, session.storage()))
     validation = validate(reader, options)
     name = name_in_hints(common, table)
-    broken = BrokenTable(session.store, session.catalog, session.env, name)
+    broken = BrokenTable(session.context.store, session.context.catalog, session.context.env, name)
     findings = broken.hinted(validation.findings, "metadata" if level == "metadata" else "files")
     checked = CheckedTable(
         table_location=reader.metadata.location,
@@ -130,7 +130,7 @@ def _elsewhere(
         check_no_spark_options(request.master, conf, request.remote)
         return None
     spark = spark_options(session, request.master, conf, remote=request.remote)
-    return partial(open_workers, spark, session.progress, session.deadline)
+    return partial(open_workers, spark, session.context.progress, session.context.deadline)
 
 
 def _whole(session: Session) -> bool:
@@ -224,7 +224,7 @@ def _check(
     alive = concat([one.live for one in checked])
     chosen = alive
     if options.sample is not None:
-        chosen = sample(alive, options.sample, seed=reader.env.new_snapshot_id())
+        chosen = sample(alive, options.sample, seed=reader.context.env.new_snapshot_id())
     files = check_files(reader, chosen, snapshots)
     tally.add(named(metadata, "files", files.findings))
     tally.files += files.files
@@ -254,7 +254,7 @@ def _check_metadata(reader: Reader, tally: CheckTally) -> None:
         message = error.message.removesuffix(f" ({error.rule})")
         text = message.removeprefix(f"`{location}`: ")
         tally.add([finding(error.rule, location, text, severity="error", hint=error.hint)])
-    content = reader.store.read(location)
+    content = reader.context.store.read(location)
     tally.count_file(len(content))
     metadata = reader.metadata
     members = read_metadata_json(content)

@@ -113,7 +113,7 @@ class _Check:
         self._checks = TreeChecks(self._facts)
         self._chosen = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
         self._found = found
-        self._vectors = LeafVectors(reader.store, reader.metadata)
+        self._vectors = LeafVectors(reader.context.store, reader.metadata)
         self._parts = _Parts()
         self._own: dict[int, int] = {}
         self._roots: dict[int, RootRead] = {}
@@ -138,21 +138,21 @@ class _Check:
             if (parent := metadata.snapshot(one.parent_snapshot_id or -1)) is not None
         }
         wanted = list({**self._chosen, **parents}.values())
-        self._reader.progress.phase("reading roots", total=len(wanted))
+        self._reader.context.progress.phase("reading roots", total=len(wanted))
         rooted = [one for one in wanted if one.root_manifest is not None]
         places = [one.root_manifest or "" for one in rooted]
         read = read_decoded(
-            self._reader.store,
+            self._reader.context.store,
             places,
             [1] * len(rooted),
             lambda stored: try_tree(self._facts, places[stored[0]], stored[1], "V4-040"),
-            concurrency=self._reader.concurrency,
+            concurrency=self._reader.context.concurrency,
         )
         with closing(read):
             for snapshot, stored in zip(rooted, read, strict=True):
-                self._reader.deadline.check()
+                self._reader.context.deadline.check()
                 self._root(snapshot, stored)
-                self._reader.progress.advance(1)
+                self._reader.context.progress.advance(1)
         for snapshot in wanted:
             if snapshot.root_manifest is None:
                 self._older(snapshot)
@@ -179,7 +179,7 @@ class _Check:
     ) -> Iterator[Finding]:
         """Resolve a root and keep it; what is wrong with it then."""
         try:
-            root = resolved_root(self._reader.store, self._facts, snapshot, stored.rows)
+            root = resolved_root(self._reader.context.store, self._facts, snapshot, stored.rows)
             self._own[snapshot.snapshot_id] = self._parts.add(
                 entries_of(self._facts, root_files(root.rows), self._parts.next)
             )
@@ -194,10 +194,12 @@ class _Check:
 
     def _older(self, snapshot: Snapshot) -> None:
         """A parent of an older version, as a root; level `metadata` checks it by its own rules."""
-        rows = read_or_none(partial(legacy_root, self._reader.store, self._facts, snapshot))
+        rows = read_or_none(partial(legacy_root, self._reader.context.store, self._facts, snapshot))
         if rows is None:
             return
-        root = read_or_none(partial(resolved_root, self._reader.store, self._facts, snapshot, rows))
+        root = read_or_none(
+            partial(resolved_root, self._reader.context.store, self._facts, snapshot, rows)
+        )
         if root is None:
             return
         self._roots[snapshot.snapshot_id] = root
@@ -214,23 +216,23 @@ class _Check:
                 use = ListedLeaf(root, row, at, snapshot_id in self._chosen)
                 uses.setdefault(_key(row), []).append(use)
         wanted = list(uses.values())
-        self._reader.progress.phase("reading leaves", total=len(wanted))
+        self._reader.context.progress.phase("reading leaves", total=len(wanted))
         sizes = [int(str(each[0].row.file_size_in_bytes or 0)) for each in wanted]
         rows = [each[0].row for each in wanted]
         read = read_decoded(
-            self._reader.store,
+            self._reader.context.store,
             [row.name for row in rows],
             sizes,
             lambda stored: try_leaf(self._facts, rows[stored[0]], stored[1]),
-            concurrency=self._reader.concurrency,
+            concurrency=self._reader.context.concurrency,
         )
         with closing(read):
             for key, each, stored in zip(uses, wanted, read, strict=True):
-                self._reader.deadline.check()
+                self._reader.context.deadline.check()
                 part = self._leaf(each, stored)
                 if part is not None:
                     self._leaves[key] = part
-                self._reader.progress.advance(1)
+                self._reader.context.progress.advance(1)
 
     def _leaf(
         self, uses: Sequence[ListedLeaf], stored: StoredTree | StoredManifest | DamagedFile
@@ -284,13 +286,13 @@ class _Check:
         return Tree(self._own[snapshot_id], leaves), is_whole
 
     def _check_snapshots(self, files: TreeFiles) -> SnapshotsChecked:
-        self._reader.progress.phase("checking snapshots", total=len(self._chosen))
+        self._reader.context.progress.phase("checking snapshots", total=len(self._chosen))
         kept, gone = files.none(), files.none()
         steps: list[SaidChanges] = []
         replaced: list[ReplacedVector] = []
         for snapshot in sorted(self._chosen.values(), key=lambda one: one.sequence_number):
-            self._reader.deadline.check()
-            self._reader.progress.advance(1)
+            self._reader.context.deadline.check()
+            self._reader.context.progress.advance(1)
             held = self._tree(snapshot.snapshot_id)
             if held is None:
                 continue
@@ -320,17 +322,17 @@ class _Check:
             planning(alive),
             self._manifests,
             lambda: check_gone(self._reader, only_gone),
-            lambda: check_replaced(self._reader.store, replaced),
+            lambda: check_replaced(self._reader.context.store, replaced),
         )
 
     def _manifests(self) -> Sequence[ManifestFile]:
         """Return the leaves of the chosen snapshots, as far as their roots can be read."""
         read = try_manifest_lists(
-            self._reader.store,
+            self._reader.context.store,
             self._reader.metadata,
             list(self._chosen.values()),
-            concurrency=self._reader.concurrency,
-            progress=self._reader.progress,
+            concurrency=self._reader.context.concurrency,
+            progress=self._reader.context.progress,
         )
         with closing(read):
             return distinct_manifests([listed.manifests for listed in read])

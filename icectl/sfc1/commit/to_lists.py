@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.commit.access import TableAccess
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
 from icectl.entries.columns.values import NONE, Positions
@@ -48,6 +47,7 @@ from icectl.sfc1.rows import ListedRow
 from icectl.sfc1.safety import sound_root
 from icectl.sfc1.views import marked_manifests
 from icectl.storage.location import comparison_key
+from icectl.table.context import TableContext
 from icectl.table.manifests import load_manifests
 from icectl.table.reading import decode_file, read_file
 
@@ -68,7 +68,7 @@ class NewList:
 class ListsOfRoots:
     """Writes manifest lists for snapshots with roots; what several of them list is written once."""
 
-    access: TableAccess
+    context: TableContext
     outputs: Outputs
     _lists: dict[str, NewList] = field(default_factory=dict)
     _made: dict[tuple[str, bytes, bool], tuple[ManifestFile, ...]] = field(default_factory=dict)
@@ -81,17 +81,17 @@ class ListsOfRoots:
         """
         facts = TreeFacts(metadata)
         rooted = rooted_snapshots(metadata)
-        self.access.progress.phase("writing manifest lists", total=len(rooted))
+        self.context.progress.phase("writing manifest lists", total=len(rooted))
         for snapshot in rooted:
             root = snapshot.root_manifest or ""
             if root not in self._lists:
-                self.access.deadline.check()
+                self.context.deadline.check()
                 self._lists[root] = self._list_of(facts, snapshot)
-            self.access.progress.advance(1)
+            self.context.progress.advance(1)
         return {one.snapshot_id: self._lists[one.root_manifest or ""] for one in rooted}
 
     def _list_of(self, facts: TreeFacts, snapshot: Snapshot) -> NewList:
-        root, dead = sound_root(self.access.store, facts, snapshot, carried=True)
+        root, dead = sound_root(self.context.store, facts, snapshot, carried=True)
         manifests = self._own(facts, snapshot, root)
         for leaf in leaf_rows(root):
             if leaf.status != Status.DELETED:  # by foreign writers: nothing of it lives
@@ -105,9 +105,9 @@ class ListsOfRoots:
             parent_snapshot_id=snapshot.parent_snapshot_id,
             sequence_number=snapshot.sequence_number,
             first_row_id=snapshot.first_row_id,
-            sync_marker=bytes.fromhex(self.access.env.new_uuid().replace("-", "")),
+            sync_marker=bytes.fromhex(self.context.env.new_uuid().replace("-", "")),
         )
-        self.access.store.create(location, content)
+        self.context.store.create(location, content)
         return NewList(location, frozenset({location, *(one.manifest_path for one in manifests)}))
 
     def _own(self, facts: TreeFacts, snapshot: Snapshot, root: pa.Table) -> list[ManifestFile]:
@@ -116,7 +116,7 @@ class ListsOfRoots:
         entries = Entries(raw_entries(facts, listed, NONE, ALL_COLUMNS, 0).table)
         gone = pc.equal(entries.table["status"], int(Status.DELETED))
         parts = [where(entries, pc.invert(gone)), _deleted(where(entries, gone), snapshot)]
-        for mark in marked_manifests(self.access.store, facts, snapshot):
+        for mark in marked_manifests(self.context.store, facts, snapshot):
             of_leaf = not mark.manifest.in_root and not mark.unless_live
             if of_leaf and mark.removed & _LIVE:
                 held = of_status(self._load(facts, mark.manifest), *mark.removed)
@@ -160,7 +160,7 @@ class ListsOfRoots:
             yield replace(one, added_snapshot_id=manifest.added_snapshot_id)
 
     def _lacks_schemes(self, facts: TreeFacts, leaf: ListedRow) -> bool:
-        content = read_file(self.access.store, leaf.name)
+        content = read_file(self.context.store, leaf.name)
         spec = facts.metadata.spec(leaf.spec_id)
         names = frozenset({"location", "referenced_data_file"})
         _, raw = decode_file(
@@ -188,17 +188,17 @@ class ListsOfRoots:
         """
         if leaf.file_format == FileFormat.AVRO:
             return self._load(facts, leaf_manifest(leaf, dead))
-        rows = read_leaf(self.access.store, facts, leaf, carried=True)
+        rows = read_leaf(self.context.store, facts, leaf, carried=True)
         return Entries(raw_entries(facts, rows, dead, ALL_COLUMNS, 0).table)
 
     def _load(self, facts: TreeFacts, manifest: ManifestFile) -> Entries:
         headers, entries = load_manifests(
-            self.access.store,
+            self.context.store,
             facts.metadata,
             [manifest],
             columns=ALL_COLUMNS,
-            concurrency=self.access.concurrency,
-            progress=self.access.progress,
+            concurrency=self.context.concurrency,
+            progress=self.context.progress,
         )
         check_known(headers[0].unknown_field_ids)
         return entries
@@ -220,10 +220,10 @@ class ListsOfRoots:
     def _writer(self, facts: TreeFacts, spec_id: int, content: ManifestContent) -> ManifestWriter:
         metadata = facts.metadata
         return ManifestWriter(
-            store=self.access.store,
-            env=self.access.env,
-            progress=self.access.progress,
-            concurrency=self.access.concurrency,
+            store=self.context.store,
+            env=self.context.env,
+            progress=self.context.progress,
+            concurrency=self.context.concurrency,
             form=form_for(metadata, spec_id, content),
             target_size_bytes=read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
             new_location=lambda kind: self._whole(facts, self.outputs.manifest(kind)),
@@ -269,7 +269,7 @@ def _by_row_ids(entries: Entries) -> Iterator[Entries]:
 # -- what no manifest list can say ----------------------------------------------------------------
 
 
-def check_roots(access: TableAccess, metadata: TableMetadata) -> int:
+def check_roots(context: TableContext, metadata: TableMetadata) -> int:
     """Read all roots, and tell how many leaves they list; whatever has no other form ends it.
 
     Raises: Unsupported, for encrypted leaves and columns that are not known; CorruptTable;
@@ -277,12 +277,12 @@ def check_roots(access: TableAccess, metadata: TableMetadata) -> int:
     """
     facts = TreeFacts(metadata)
     rooted = rooted_snapshots(metadata)
-    access.progress.phase("reading roots", total=len(rooted))
+    context.progress.phase("reading roots", total=len(rooted))
     leaves: dict[str, ListedRow] = {}
     for snapshot in rooted:
-        root, _ = sound_root(access.store, facts, snapshot, carried=True)
+        root, _ = sound_root(context.store, facts, snapshot, carried=True)
         leaves |= {comparison_key(leaf.name): leaf for leaf in leaf_rows(root)}
-        access.progress.advance(1)
+        context.progress.advance(1)
     for leaf in leaves.values():
         if leaf.key_metadata is not None:
             raise Unsupported(f"`{leaf.name}` is encrypted (U-02)")

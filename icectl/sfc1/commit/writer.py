@@ -8,7 +8,6 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.commit.access import TableAccess
 from icectl.commit.changes import Changes
 from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import engine_summary, head, put_on
@@ -53,6 +52,7 @@ from icectl.sfc1.rows import ListedRow
 from icectl.sfc1.safety import sound_root
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.row_safety import require_safe_base
 
@@ -142,9 +142,9 @@ class WrittenTree:
         return tuple(manifest_file(row) for row in rows if row.location in self.new_leaves)
 
 
-def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter:
+def writer(context: TableContext, branch: str, outputs: Outputs) -> SnapshotWriter:
     """Return a writer of one snapshot."""
-    return TreeWriter(access.store, access.env, branch, outputs)
+    return TreeWriter(context.store, context.env, branch, outputs)
 
 
 @dataclass(slots=True)

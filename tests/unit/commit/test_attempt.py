@@ -1,14 +1,13 @@
 """Committing changes: once, again after a conflict, and never more often than the table allows."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from icectl.catalog.files import FILE_SYSTEM
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
-from icectl.commit.access import TableAccess
 from icectl.commit.attempt import Changes, CommitAsked, commit_changes
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, CommitUnknown, Refused
@@ -18,6 +17,7 @@ from icectl.format.snapshot import MetadataLogEntry
 from icectl.format.updates import RemoveSnapshotRef, SetProperties, Update, apply_all
 from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
+from icectl.table.context import TableContext
 from tests.builders.commits import loaded_at
 from tests.builders.history import history
 from tests.stores.fixed_env import FixedEnv
@@ -66,17 +66,17 @@ class ScriptedCatalog:
         return self.answers.pop(0)(apply_all(base.metadata, updates))
 
 
-def scripted(*answers: Answer) -> tuple[TableAccess, ScriptedCatalog, FixedEnv]:
+def scripted(*answers: Answer) -> tuple[TableContext, ScriptedCatalog, FixedEnv]:
     catalog, env = ScriptedCatalog(list(answers)), FixedEnv()
     store = CountingStore(LocalStore())
     progress, deadline = SilentProgress(), Deadline(env)
-    return TableAccess(store, catalog, env, progress, deadline, 1, nullcontext), catalog, env
+    return TableContext(store, catalog, env, progress, deadline, 1), catalog, env
 
 
 def commit(
-    access: TableAccess, base: LoadedTable, changes: Changes, *, forgets: bool = True
+    context: TableContext, base: LoadedTable, changes: Changes, *, forgets: bool = True
 ) -> LoadedTable:
-    return commit_changes(access, base, changes, CommitAsked(), forgets=forgets)
+    return commit_changes(context, base, changes, CommitAsked(), forgets=forgets)
 
 
 def owned(_: TableMetadata) -> Sequence[Update]:
@@ -84,8 +84,8 @@ def owned(_: TableMetadata) -> Sequence[Update]:
 
 
 def test_r150_the_updates_are_committed_on_the_metadata_they_were_made_from():
-    access, catalog, env = scripted(committed)
-    landed = commit(access, BASE, owned)
+    context, catalog, env = scripted(committed)
+    landed = commit(context, BASE, owned)
     ((base, requirements, updates),) = catalog.commits
     assert base is BASE
     assert (requirements, updates) == ((AssertTableUuid(UUID),), [SetProperties({"owner": "ops"})])
@@ -95,14 +95,14 @@ def test_r150_the_updates_are_committed_on_the_metadata_they_were_made_from():
 
 
 def test_after_a_conflict_the_updates_are_made_anew_on_the_newest_metadata():
-    access, catalog, env = scripted(conflict, conflict, committed)
+    context, catalog, env = scripted(conflict, conflict, committed)
     seen: list[int] = []
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
         seen.append(metadata.last_updated_ms)
         return owned(metadata)
 
-    commit(access, BASE, build)
+    commit(context, BASE, build)
     first = TABLE.last_updated_ms
     assert seen == [first, first + 1, first + 2]
     assert [base.version for base, _, _ in catalog.commits] == [1, 2, 3]
@@ -116,34 +116,36 @@ def test_retries_and_pauses_are_those_of_the_table():
         "commit.retry.max-wait-ms": "2500",
     }
     base = replace(BASE, metadata=replace(TABLE, properties=properties))
-    access, catalog, env = scripted(*[conflict] * 4)
+    context, catalog, env = scripted(*[conflict] * 4)
     catalog.newest = base
     with pytest.raises(CommitConflict, match=r"v2\.metadata\.json was committed meanwhile"):
-        commit(access, base, owned)
+        commit(context, base, owned)
     assert len(catalog.commits) == 4
     assert env.slept == [1.0, 2.0, 2.5]
 
 
 def test_nothing_left_to_change_after_a_conflict_is_a_conflict():
-    access, catalog, _ = scripted(conflict)
+    context, catalog, _ = scripted(conflict)
     with pytest.raises(CommitConflict, match="another writer has made these changes already"):
-        commit(access, BASE, lambda metadata: owned(metadata) if metadata is TABLE else [])
+        commit(context, BASE, lambda metadata: owned(metadata) if metadata is TABLE else [])
     assert len(catalog.commits) == 1
 
 
 def test_r002_another_table_in_the_place_is_not_committed_to():
-    access, catalog, _ = scripted(conflict)
+    context, catalog, _ = scripted(conflict)
     other = replace(TABLE, table_uuid="00000000-0000-0000-0000-000000000000")
     catalog.newest = loaded_at("/wh/t/metadata/v1.metadata.json", other, FILE_SYSTEM)
     with pytest.raises(CommitConflict, match="the table's UUID is 00000000-0000"):
-        commit(access, BASE, owned)
+        commit(context, BASE, owned)
     assert len(catalog.commits) == 1
 
 
 def test_r156_an_unknown_outcome_is_not_tried_again():
-    access, catalog, _ = scripted(lambda _: Unknown("/wh/t/metadata/v2.metadata.json", "no answer"))
+    context, catalog, _ = scripted(
+        lambda _: Unknown("/wh/t/metadata/v2.metadata.json", "no answer")
+    )
     with pytest.raises(CommitUnknown) as raised:
-        commit(access, BASE, owned)
+        commit(context, BASE, owned)
     assert raised.value.message == (
         "whether /wh/t/metadata/v2.metadata.json was written is not known: no answer"
     )
@@ -152,12 +154,12 @@ def test_r156_an_unknown_outcome_is_not_tried_again():
 
 
 def test_no_try_begins_after_the_time_that_the_table_allows():
-    access, catalog, env = scripted(*[conflict] * 9)
+    context, catalog, env = scripted(*[conflict] * 9)
     limited = {"commit.retry.total-timeout-ms": "500", "commit.retry.num-retries": "8"}
     base = replace(BASE, metadata=replace(TABLE, properties=limited))
     catalog.newest = base
     with pytest.raises(CommitConflict):
-        commit(access, base, owned)
+        commit(context, base, owned)
     assert env.slept == [0.1, 0.2, 0.4]
     assert len(catalog.commits) == 4
 
@@ -187,9 +189,9 @@ def test_r024_metadata_files_that_left_the_log_go_where_clients_clean(case):
         left = replace(updated, metadata_log=())
         return Committed(loaded_at("/wh/t/metadata/v9.metadata.json", left, capabilities))
 
-    access, _, _ = scripted(shortened)
-    commit(access, base, lambda _: [SetProperties(properties)], forgets=forgets)
-    removals = [call for call in access.store.calls if call[0] == "remove"]  # type: ignore[attr-defined]
+    context, _, _ = scripted(shortened)
+    commit(context, base, lambda _: [SetProperties(properties)], forgets=forgets)
+    removals = [call for call in context.store.calls if call[0] == "remove"]  # type: ignore[attr-defined]
     assert removals == removed
 
 
@@ -198,9 +200,9 @@ def test_a_removal_requires_every_ref_at_its_head():
         [(1, None, "2023-11-14T00:00:00Z")],
         {"main": {"head": 1}, "old": {"head": 1, "type": "tag"}},
     )
-    access, catalog, _ = scripted(committed)
+    context, catalog, _ = scripted(committed)
     base = loaded_at("/wh/t/metadata/v1.metadata.json", table, FILE_SYSTEM)
-    commit(access, base, lambda _: [RemoveSnapshotRef("old")])
+    commit(context, base, lambda _: [RemoveSnapshotRef("old")])
     ((_, requirements, _),) = catalog.commits
     assert requirements == (
         AssertTableUuid(UUID),
@@ -241,27 +243,27 @@ def unknown(_: TableMetadata) -> CommitOutcome:
 def test_r156_the_caller_knows_whether_the_commit_may_have_landed(
     answers: Sequence[Answer], sent: bool
 ) -> None:
-    access, _, _ = scripted(*answers)
+    context, _, _ = scripted(*answers)
     asked = CommitAsked()
     with suppress(CommitConflict, CommitUnknown, Refused, ZeroDivisionError, KeyboardInterrupt):
-        commit_changes(access, BASE, owned, asked)
+        commit_changes(context, BASE, owned, asked)
     assert asked.sent is sent
 
 
 def test_while_updates_are_made_nothing_was_sent():
-    access, _, _ = scripted()
+    context, _, _ = scripted()
     asked = CommitAsked()
 
     def ended(_: TableMetadata) -> Sequence[Update]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        commit_changes(access, BASE, ended, asked)
+        commit_changes(context, BASE, ended, asked)
     assert not asked.sent
 
 
 def test_a_conflict_tells_the_way_out():
-    access, _, _ = scripted(*[lambda _: Conflict("busy", "wait")] * 5)
+    context, _, _ = scripted(*[lambda _: Conflict("busy", "wait")] * 5)
     with pytest.raises(CommitConflict) as caught:
-        commit(access, BASE, owned)
+        commit(context, BASE, owned)
     assert (caught.value.message, caught.value.hint) == ("busy", "wait")

@@ -18,7 +18,7 @@ from icectl.commit.transaction import Transaction
 from icectl.errors import CommitConflict, StorageError
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
-from tests.builders.expiry import NOW_MS, Clock, access_to
+from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, FaultyStore
@@ -63,13 +63,13 @@ def leftovers(
     env: Clock | None = None,
     progress: Warnings | None = None,
 ) -> Leftovers:
-    access = access_to(table.location, store, env, progress or Warnings())
-    return Leftovers(access, (COMMAND,))
+    context = context_of(table.location, store, env, progress or Warnings())
+    return Leftovers(context, (COMMAND,))
 
 
 def transaction_of(table: TableBuilder, outputs: Outputs) -> Transaction:
     """The transaction that the files are written for."""
-    return Transaction(access_to(table.location), loaded_by(table), outputs)
+    return Transaction(context_of(table.location), loaded_by(table), outputs)
 
 
 def rerun(table: TableBuilder, *, commits: bool, **means: Any) -> None:

@@ -18,7 +18,7 @@ from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from icectl.table.cleanup import Cleaner
-from tests.builders.expiry import NOW_MS, Clock, access_to
+from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.orphans import files_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, WrappedStore
@@ -68,7 +68,7 @@ def ended(
     table: TableBuilder, outputs: Outputs, error: BaseException, *, sent: bool = False
 ) -> IcectlError | None:
     """End the run with an error, before its commit is asked for or in it; what is told instead."""
-    opened = Transaction(access_to(table.location, outputs.store), loaded_by(table), outputs)
+    opened = Transaction(context_of(table.location, outputs.store), loaded_by(table), outputs)
     opened.asked.sent = sent
     return opened.close(error)
 
@@ -119,7 +119,7 @@ def test_an_error_stays_what_it_is_where_the_journal_cannot_be_looked_at(table, 
 
     before = files_of(table.directory)
     outputs = begun(table, Silent(LocalStore()))
-    opened = Transaction(access_to(table.location), loaded_by(table), outputs)
+    opened = Transaction(context_of(table.location), loaded_by(table), outputs)
     assert opened.close(StorageError("first")) is None
     assert files_of(table.directory) == before
 

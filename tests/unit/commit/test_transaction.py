@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from icectl.catalog.protocol import Catalog, CommitOutcome, Conflict, LoadedTable, Unknown
-from icectl.commit.access import TableAccess
 from icectl.commit.transaction import Proposal, transaction
 from icectl.errors import (
     CommitConflict,
@@ -20,7 +19,8 @@ from icectl.errors import (
 from icectl.format.metadata import TableMetadata
 from icectl.format.requirements import Requirement
 from icectl.format.updates import SetProperties, Update
-from tests.builders.expiry import access_to
+from icectl.table.context import TableContext
+from tests.builders.expiry import context_of
 from tests.builders.orphans import OTHER_UUID, edit_metadata
 from tests.builders.table_builder import TableBuilder
 
@@ -56,9 +56,9 @@ class Answering:
         return self.answer()
 
 
-def answering(table: TableBuilder, answer: Callable[[], CommitOutcome]) -> TableAccess:
-    access = access_to(table.location)
-    return replace(access, catalog=Answering(access.catalog, answer))
+def answering(table: TableBuilder, answer: Callable[[], CommitOutcome]) -> TableContext:
+    context = context_of(table.location)
+    return replace(context, catalog=Answering(context.catalog, answer))
 
 
 def failing(error: BaseException) -> Callable[[], CommitOutcome]:
@@ -72,7 +72,7 @@ def failing(error: BaseException) -> Callable[[], CommitOutcome]:
 class Run:
     """A transaction that writes two files and commits; `files` are these."""
 
-    access: TableAccess
+    context: TableContext
     propose: Callable[[TableMetadata], Proposal]
     while_writing: BaseException | None = None
     afterwards: BaseException | None = None
@@ -81,11 +81,11 @@ class Run:
     _journal: Path = Path()
 
     def __call__(self) -> None:
-        with transaction(self.access, self.access.catalog.load(), COMMAND) as opened:
+        with transaction(self.context, self.context.catalog.load(), COMMAND) as opened:
             self._journal = Path(opened.outputs.journal.location)
             for _ in range(2):
                 place = opened.outputs.manifest()
-                self.access.store.create(place, b"Obj")
+                self.context.store.create(place, b"Obj")
                 self.files.append(Path(place))
             if self.while_writing is not None:
                 raise self.while_writing
@@ -103,24 +103,24 @@ class Run:
         return [path.exists() for path in (self._journal, *self.files)]
 
 
-def owning(access: TableAccess, **more: BaseException) -> Run:
+def owning(context: TableContext, **more: BaseException) -> Run:
     """A run that needs the second of its files."""
-    made = Run(access, lambda _: Proposal(()), **more)
+    made = Run(context, lambda _: Proposal(()), **more)
     made.propose = made.owned
     return made
 
 
 def test_a_commit_that_landed_keeps_what_it_needs_and_nothing_else(table: TableBuilder) -> None:
-    access = access_to(table.location)
-    run = owning(access)
+    context = context_of(table.location)
+    run = owning(context)
     run()
     assert run.present == [False, False, True]
-    assert run.landed == access.catalog.load()
+    assert run.landed == context.catalog.load()
     assert run.landed.metadata.properties["owner"] == "ops"
 
 
 def test_what_goes_wrong_after_a_commit_takes_nothing_of_it_along(table: TableBuilder) -> None:
-    run = owning(access_to(table.location), afterwards=KeyError("a bug"))
+    run = owning(context_of(table.location), afterwards=KeyError("a bug"))
     with pytest.raises(KeyError):
         run()
     assert run.present == [False, False, True]
@@ -138,7 +138,7 @@ def test_whatever_ends_a_run_before_its_request_leaves_no_file(
     def propose(_: TableMetadata) -> Proposal:
         raise error
 
-    run = Run(access_to(table.location), propose, error if when == "writing" else None)
+    run = Run(context_of(table.location), propose, error if when == "writing" else None)
     with pytest.raises(type(error)):
         run()
     assert run.present == [False, False, False]
@@ -225,7 +225,7 @@ def test_a_run_says_what_is_where_its_table_was_moved_away(
             raise first
         return Proposal(OWNED)
 
-    run = Run(access_to(table.location), propose)
+    run = Run(context_of(table.location), propose)
     with pytest.raises(error) as caught:
         run()
     assert caught.value.message.startswith(message.format(table.directory))
@@ -242,7 +242,7 @@ def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table: TableBuilder
         return Proposal(OWNED)
 
     with pytest.raises(CommitConflict) as caught:
-        Run(access_to(table.location), propose)()
+        Run(context_of(table.location), propose)()
     assert caught.value.message == (
         f"the record of this run, {names[0]}, is gone: another run took this one for dead, or the "
         "table was replaced by a copy"

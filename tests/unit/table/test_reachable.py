@@ -12,12 +12,10 @@ from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.reachable import (
-    ReachReader,
     VectorHomes,
     all_manifests,
     dropped_files,
@@ -31,10 +29,11 @@ from icectl.table.reachable import (
 )
 from tests.builders.broken_tree import TREE_TABLES
 from tests.builders.entry_rows import data, entries, vector
+from tests.builders.expiry import context_of
 from tests.builders.history import history
 from tests.builders.table_builder import TableBuilder
 
-READER = ReachReader(LocalStore(), 2, SilentProgress())
+READER = context_of(concurrency=2)
 TABLE = history([(1, None, "2026-01-01T00:00:00Z")], {"main": {"head": 1}})
 
 

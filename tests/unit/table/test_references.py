@@ -7,11 +7,10 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.errors import MissingFile
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.same_store import SameStore
-from icectl.table.reachable import ReachReader
 from icectl.table.references import References
+from tests.builders.expiry import context_of
 from tests.builders.orphans import files_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
@@ -28,8 +27,7 @@ def table(tmp_path: Path) -> TableBuilder:
 
 
 def references_of(table: TableBuilder, store: CountingStore) -> References:
-    reader = ReachReader(store, 1, SilentProgress())
-    return References(reader, [table.location], SameStore())
+    return References(context_of(store=store), [table.location], SameStore())
 
 
 def add(references: References, table: TableBuilder) -> None:

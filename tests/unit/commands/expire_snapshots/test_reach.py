@@ -14,16 +14,15 @@ from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import StatisticsFile
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
-from icectl.storage.store import Store
-from icectl.table.reachable import ReachReader, all_manifests, manifest_lists
+from icectl.table.reachable import all_manifests, manifest_lists
 from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.broken_tree import (
     TREE_TABLES,
     BrokenTree,
     v4_122_a_vector_of_a_lost_file,
 )
+from tests.builders.expiry import context_of
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import remove_data_files, upgrade
 from tests.stores.fixed_env import FixedEnv
@@ -40,10 +39,6 @@ def table(tmp_path: Path) -> TableBuilder:
     return built
 
 
-def reader(store: Store | None = None) -> ReachReader:
-    return ReachReader(store or LocalStore(), 1, SilentProgress())
-
-
 def expiring(table: TableBuilder, *places: int) -> Retention:
     """The snapshots at some places of the history go."""
     ids = tuple(table.metadata.snapshots[at].snapshot_id for at in places)
@@ -56,7 +51,7 @@ def names(found: Files) -> set[str]:
 
 def own_manifest(table: TableBuilder, place: int) -> Path:
     snapshot = table.metadata.snapshots[place]
-    lists = manifest_lists(reader(), table.metadata, [snapshot])
+    lists = manifest_lists(context_of(), table.metadata, [snapshot])
     (found,) = [
         one
         for one in all_manifests(lists, [snapshot])
@@ -72,7 +67,7 @@ def data_files(table: TableBuilder) -> list[str]:
 def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table: TableBuilder) -> None:
     first, second = data_files(table)
     manifests = [own_manifest(table, place).name for place in range(3)]
-    found = read_reached(reader(), table.metadata, expiring(table, 0, 1), {})
+    found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {})
     assert found.unread == ()
     assert names(found.staying) >= {first, manifests[0], manifests[2]}
     assert names(found.staying).isdisjoint({second, manifests[1]})
@@ -82,7 +77,9 @@ def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table: TableB
 
 
 def test_nothing_goes_where_no_snapshot_does(table: TableBuilder) -> None:
-    found = read_reached(reader(), table.metadata, decide(table.metadata, AskedRetention(), 0), {})
+    found = read_reached(
+        context_of(), table.metadata, decide(table.metadata, AskedRetention(), 0), {}
+    )
     assert len(found.going) == 0
     assert names(found.staying) >= set(data_files(table))
 
@@ -92,14 +89,14 @@ def test_r192_what_stays_has_to_be_read(table: TableBuilder, of_list: bool) -> N
     kept = Path(str(table.metadata.snapshots[2].manifest_list))
     (kept if of_list else own_manifest(table, 2)).unlink()
     with pytest.raises(MissingFile):
-        read_reached(reader(), table.metadata, expiring(table, 0), {})
+        read_reached(context_of(), table.metadata, expiring(table, 0), {})
 
 
 def test_a_lost_manifest_of_what_goes_hides_its_files_and_is_named(table: TableBuilder) -> None:
     _, second = data_files(table)
     lost = own_manifest(table, 1)
     lost.unlink()
-    found = read_reached(reader(), table.metadata, expiring(table, 1), {})
+    found = read_reached(context_of(), table.metadata, expiring(table, 1), {})
     assert [one.subject for one in found.unread] == [f"manifest {lost}"]
     assert second not in names(found.going)
     assert lost.name in names(found.going)
@@ -109,7 +106,7 @@ def test_a_lost_list_of_what_goes_is_named_and_the_others_are_read(table: TableB
     _, second = data_files(table)
     snapshot = table.metadata.snapshots[0]
     Path(str(snapshot.manifest_list)).unlink()
-    found = read_reached(reader(), table.metadata, expiring(table, 0, 1), {})
+    found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {})
     assert [one.subject for one in found.unread] == [f"snapshot {snapshot.snapshot_id}"]
     assert second in names(found.going)
 
@@ -121,11 +118,13 @@ def of_tree(directory: Path) -> TableMetadata:
 def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path: Path) -> None:
     TREE_TABLES["grown"](tmp_path / "t")
     metadata = of_tree(tmp_path / "t")
-    assert len(read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {}).staying)
+    assert len(
+        read_reached(context_of(), metadata, decide(metadata, AskedRetention(), 0), {}).staying
+    )
     v4_122_a_vector_of_a_lost_file(BrokenTree(tmp_path / "t"))
     metadata = of_tree(tmp_path / "t")
     with pytest.raises(CorruptTable) as raised:
-        read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {})
+        read_reached(context_of(), metadata, decide(metadata, AskedRetention(), 0), {})
     assert raised.value.rule == "V4-122"
 
 
@@ -133,7 +132,9 @@ def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path: Path) 
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     table.append(range(3))
     table.respec("none")
-    found = read_reached(reader(), table.metadata, decide(table.metadata, AskedRetention(), 0), {})
+    found = read_reached(
+        context_of(), table.metadata, decide(table.metadata, AskedRetention(), 0), {}
+    )
     assert found.spec_ids == {0}
 
 
@@ -153,7 +154,7 @@ def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(
     metadata = of_tree(tmp_path / "t")
     ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
     found = read_reached(
-        reader(), metadata, decide(metadata, AskedRetention(expire_ids=(*ids,)), 0), {}
+        context_of(), metadata, decide(metadata, AskedRetention(expire_ids=(*ids,)), 0), {}
     )
     assert found.spec_ids == {0, 1}
 
@@ -176,7 +177,7 @@ def test_a_store_that_is_ill_even_for_once_is_no_loss(
             return action()
 
     with pytest.raises(StorageError, match="the network is down"):
-        read_reached(reader(Ill(LocalStore())), table.metadata, expiring(table, 1), {})
+        read_reached(context_of(store=Ill(LocalStore())), table.metadata, expiring(table, 1), {})
 
 
 def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(
@@ -185,10 +186,10 @@ def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(
     metadata = replace(table.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
     ids = (table.metadata.snapshots[0].snapshot_id,)
     found = read_reached(
-        reader(), metadata, decide(metadata, AskedRetention(expire_ids=ids), 0), {}
+        context_of(), metadata, decide(metadata, AskedRetention(expire_ids=ids), 0), {}
     )
     assert "s99" in names(found.going)
-    nothing = read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {})
+    nothing = read_reached(context_of(), metadata, decide(metadata, AskedRetention(), 0), {})
     assert names(nothing.going) == set()
 
 
@@ -199,7 +200,7 @@ def test_what_came_meanwhile_is_reached_beside_what_was_read(table: TableBuilder
         newest, metadata=replace(newest.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
     )
     read = [one.snapshot_id for one in table.metadata.snapshots[:2]]
-    found = [names(part) for part in reached_beside(reader(), newest, read)]
+    found = [names(part) for part in reached_beside(context_of(), newest, read)]
     live, described, statistics, logged = found
     assert live == {data_files(table)[0]}
     assert own_manifest(table, 2).name in described

@@ -66,7 +66,7 @@ def test_the_changes_are_those_of_the_paper(name: str, at: int) -> None:
     assert stems(data_files(removed)) == sorted(golden["removed_files"])
     assert stems(deletion_vectors(added)) == sorted(golden["added_vectors"])
     assert stems(deletion_vectors(removed)) == sorted(golden["removed_vectors"])
-    rows = row_changes(reader.store, added, removed)
+    rows = row_changes(reader.context.store, added, removed)
     single = {key: positions.tolist() for key, positions in short(rows.deleted).items()}
     assert short(rows.removed) | single == golden["removed_rows"]
     assert short(rows.added) == golden["added_rows"]
@@ -78,7 +78,8 @@ def recorded(name: str, snapshot: str) -> tuple[list[str], Any]:
     scenario, reader = built(name)
     files = Recording(scenario.files.contents)
     number = 100 + scenario.number(snapshot)
-    found = changes(replace(reader, store=files), None, number, None)  # type: ignore[arg-type]
+    recorded = replace(reader.context, store=files)  # type: ignore[arg-type]
+    found = changes(replace(reader, context=recorded), None, number, None)
     return sorted(set(files.names)), found
 
 
@@ -157,7 +158,8 @@ def test_rows_of_a_rewrite_are_not_counted() -> None:
 def test_rows_of_a_vector_that_is_gone_are_unavailable_and_not_zero() -> None:
     scenario, reader = built("SC-15")
     lacking = Lacking(scenario.files.contents)
-    found = changes(replace(reader, store=lacking), None, None, None)  # type: ignore[arg-type]
+    without = replace(reader.context, store=lacking)  # type: ignore[arg-type]
+    found = changes(replace(reader, context=without), None, None, None)
     assert found["row_changes"] is None
     assert found["added_position_deletes"] == 2
 

@@ -1,6 +1,5 @@
 """Orphans of a plan, looked at once more: those that are still as they were go, and no others."""
 
-import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -13,13 +12,13 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.remove_orphans import deletion as orphan_deletion
 from icectl.commands.remove_orphans.deletion import OrphansGone, execute, failures
 from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval, prepare
-from icectl.commit.access import TableAccess
 from icectl.entries.listed import listed_files
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
 from icectl.rows.orphan_search import LocalOrphanSearch
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, FileStatus, Store
+from icectl.table.context import TableContext
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import DAY_SECONDS, OTHER_UUID, age, edit_metadata, stray
 from tests.builders.table_builder import TableBuilder
@@ -47,14 +46,13 @@ class Removal:
         self.means(store or LocalStore())
 
     def means(self, store: Store) -> "Removal":
-        self.access = TableAccess(
+        self.context = TableContext(
             store=store,
             catalog=FileSystemCatalog(store, self.table.location, self.env),
             env=self.env,
             progress=self.progress,
             deadline=self.deadline,
             concurrency=1,
-            shield=contextlib.nullcontext,
         )
         self.search = LocalOrphanSearch(store.list, self.progress, self.deadline)
         return self
@@ -62,10 +60,10 @@ class Removal:
     def prepared(self, **chosen: Any) -> PreparedRemoval:
         older_than = NOW_MS - 3 * DAY_SECONDS * 1000
         options = OrphanOptions(older_than=lambda _: older_than, max_fraction=1.0, **chosen)
-        return prepare(self.access, self.search, options)
+        return prepare(self.context, self.search, options)
 
     def done(self) -> OrphansGone:
-        return execute(self.access, self.prepared)
+        return execute(self.context, self.prepared)
 
 
 def names(done: OrphansGone) -> list[str]:

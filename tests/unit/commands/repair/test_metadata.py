@@ -10,11 +10,11 @@ import pytest
 from icectl.catalog.given_file import GivenFileCatalog
 from icectl.catalog.pinned import PinnedCatalog
 from icectl.commands.repair.metadata import WholeTable, find, restore
-from icectl.commit.access import TableAccess
 from icectl.errors import CommitConflict, CorruptTable, Refused, StorageError
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, FileStatus
-from tests.builders.expiry import NOW_MS, access_to
+from icectl.table.context import TableContext
+from tests.builders.expiry import NOW_MS, context_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import WrappedStore
 
@@ -75,14 +75,14 @@ def contents(table: TableBuilder) -> dict[str, bytes]:
 
 
 def test_a_whole_table_needs_nothing(table: TableBuilder) -> None:
-    found = find(access_to(table.directory))
+    found = find(context_of(table.directory))
     assert (version(found), found.remedies, found.broken, found.hint) == (4, (), None, None)
     assert not found.is_ahead
 
 
 def test_the_file_before_a_broken_one_takes_its_place(table: TableBuilder) -> None:
     path = cut(table)
-    found = find(access_to(table.directory))
+    found = find(context_of(table.directory))
     assert version(found) == 3
     assert found.loaded.metadata_location == str(file_of(table, 3))
     assert found.loaded.capabilities.publishes
@@ -110,8 +110,8 @@ def test_the_file_before_a_broken_one_takes_its_place(table: TableBuilder) -> No
 
 def test_a_broken_file_is_found_by_a_plan_s_pin_too(table: TableBuilder) -> None:
     cut(table)
-    access = access_to(table.directory)
-    pinned = replace(access, catalog=PinnedCatalog(access.catalog, None, None))
+    context = context_of(table.directory)
+    pinned = replace(context, catalog=PinnedCatalog(context.catalog, None, None))
     assert [one.id for one in find(pinned).remedies] == ["metadata-file", "version-hint"]
 
 
@@ -121,14 +121,14 @@ def test_r006_a_broken_gzip_file_is_one_too(tmp_path: Path) -> None:
     newest = table.directory / "metadata" / "v2.gz.metadata.json"
     newest.write_bytes(newest.read_bytes()[:-40])
     age(newest)
-    assert version(find(access_to(table.directory))) == 1
+    assert version(find(context_of(table.directory))) == 1
 
 
-def is_left(table: TableBuilder, access: TableAccess | None = None) -> CorruptTable:
+def is_left(table: TableBuilder, context: TableContext | None = None) -> CorruptTable:
     """Check that a table is corrupt, and nothing is offered or touched; why."""
     before = contents(table)
     with pytest.raises(CorruptTable) as raised:
-        find(access or access_to(table.directory))
+        find(context or context_of(table.directory))
     assert contents(table) == before
     return raised.value
 
@@ -143,9 +143,9 @@ def test_a_file_that_says_something_wrong_is_not_moved_aside(table: TableBuilder
 
 def test_the_file_that_the_caller_named_is_not_moved_aside(table: TableBuilder) -> None:
     path = cut(table)
-    access = access_to(table.directory)
-    given = GivenFileCatalog(access.store, str(table.directory), access.env, str(path))
-    assert is_left(table, replace(access, catalog=given)).rule == "R-005"
+    context = context_of(table.directory)
+    given = GivenFileCatalog(context.store, str(table.directory), context.env, str(path))
+    assert is_left(table, replace(context, catalog=given)).rule == "R-005"
 
 
 CATALOG_FILE = "00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
@@ -181,7 +181,7 @@ def test_a_file_that_is_whole_at_a_second_look_was_not_broken(table: TableBuilde
     whole = path.read_bytes()
     cut(table)
     with pytest.raises(CorruptTable) as raised:
-        find(access_to(table.directory, Once({str(path): whole})))
+        find(context_of(table.directory, Once({str(path): whole})))
     assert raised.value.rule == "R-005"
 
 
@@ -189,7 +189,7 @@ def test_a_folder_that_is_empty_at_a_second_look_is_left_alone(table: TableBuild
     cut(table)
     gone = {str(file_of(table, at)): None for at in range(1, 5)}
     with pytest.raises(CorruptTable) as raised:
-        find(access_to(table.directory, Once(gone)))
+        find(context_of(table.directory, Once(gone)))
     assert raised.value.rule == "R-005"
 
 
@@ -224,12 +224,12 @@ def test_a_file_that_its_writer_may_be_at_is_left_alone(
     table: TableBuilder, ms: int, is_young: bool
 ) -> None:
     age(cut(table), ms)
-    access = access_to(table.directory)
+    context = context_of(table.directory)
     if not is_young:
-        assert version(find(access)) == 3
+        assert version(find(context)) == 3
         return
     with pytest.raises(Refused, match=r"v4\.metadata\.json cannot be read, and it is young"):
-        find(access)
+        find(context)
 
 
 class Undated(WrappedStore):
@@ -242,14 +242,14 @@ class Undated(WrappedStore):
 def test_a_file_without_a_time_is_never_old(table: TableBuilder) -> None:
     cut(table)
     with pytest.raises(Refused, match="it is young"):
-        find(access_to(table.directory, Undated(LocalStore())))
+        find(context_of(table.directory, Undated(LocalStore())))
 
 
 def test_the_files_of_a_copy_are_left_alone(table: TableBuilder, tmp_path: Path) -> None:
     cut(table)
     table.directory.rename(tmp_path / "copy")
     with pytest.raises(Refused, match="it is a copy, or was moved"):
-        find(access_to(tmp_path / "copy"))
+        find(context_of(tmp_path / "copy"))
 
 
 # -- the version hint ---------------------------------------------------------------------------
@@ -278,23 +278,23 @@ def test_r163_a_hint_that_says_something_else_is_corrected(
     table: TableBuilder, says: str, what: str, proof: str, is_ahead: bool
 ) -> None:
     hint(table, says)
-    found = find(access_to(table.directory))
+    found = find(context_of(table.directory))
     assert told(found) == [("version-hint", "version-hint.text", what, proof)]
     assert (found.hint, found.is_ahead, version(found)) == (b"4", is_ahead, 4)
     before = contents(table)
-    restore(access_to(table.directory), found, BOTH)
+    restore(context_of(table.directory), found, BOTH)
     assert contents(table) == before | {"version-hint.text": b"4"}
 
 
 def test_no_hint_is_right_too(table: TableBuilder) -> None:
     hint(table).unlink()
-    assert find(access_to(table.directory)).remedies == ()
+    assert find(context_of(table.directory)).remedies == ()
 
 
 def test_the_hint_beside_files_of_a_catalog_is_no_concern(table: TableBuilder) -> None:
     hint(table, "9")
     file_of(table, 4).rename(file_of(table, 4).with_name(CATALOG_FILE))
-    assert find(access_to(table.directory)).remedies == ()
+    assert find(context_of(table.directory)).remedies == ()
 
 
 # -- what is done about it ----------------------------------------------------------------------
@@ -307,9 +307,9 @@ def test_a_broken_file_is_moved_aside_with_its_check_sum_and_the_hint_follows(
     for name in (f".{path.name}.crc", ".version-hint.text.crc", ".v3.metadata.json.crc"):
         (path.parent / name).write_bytes(b"crc")
     before = contents(table)
-    access = access_to(table.directory)
-    found = find(access)
-    restore(access, found, BOTH)
+    context = context_of(table.directory)
+    found = find(context)
+    restore(context, found, BOTH)
     stored = before.pop(path.name)
     del before[f".{path.name}.crc"], before[".version-hint.text.crc"]
     aside = Path(str(found.aside)).name
@@ -320,26 +320,26 @@ def test_a_broken_file_is_moved_aside_with_its_check_sum_and_the_hint_follows(
 def test_what_was_not_chosen_is_left(table: TableBuilder, kinds: frozenset[str]) -> None:
     cut(table)
     before = contents(table)
-    access = access_to(table.directory)
-    restore(access, find(access), kinds)
+    context = context_of(table.directory)
+    restore(context, find(context), kinds)
     assert contents(table) == before
 
 
 def test_where_nothing_is_broken_nothing_is_done(table: TableBuilder) -> None:
     before = contents(table)
-    access = access_to(table.directory)
-    restore(access, find(access), BOTH)
+    context = context_of(table.directory)
+    restore(context, find(context), BOTH)
     assert contents(table) == before
 
 
 def test_each_is_done_without_the_other(table: TableBuilder) -> None:
     path = cut(table)
-    access = access_to(table.directory)
-    found = find(access)
-    restore(access, found, frozenset({"metadata-file"}))
+    context = context_of(table.directory)
+    found = find(context)
+    restore(context, found, frozenset({"metadata-file"}))
     assert not path.exists()
     assert hint(table).read_text() == "4"
-    restore(access, find(access), frozenset({"version-hint"}))
+    restore(context, find(context), frozenset({"version-hint"}))
     assert hint(table).read_text() == "3"
 
 
@@ -361,12 +361,12 @@ def test_a_file_is_moved_aside_only_as_it_was_seen_and_while_it_is_the_newest(
     table: TableBuilder, meanwhile
 ) -> None:
     cut(table)
-    access = access_to(table.directory)
-    found = find(access)
+    context = context_of(table.directory)
+    found = find(context)
     meanwhile(table)
     before = contents(table)
     with pytest.raises(CommitConflict, match="changed meanwhile, or a newer file is there"):
-        restore(access, found, BOTH)
+        restore(context, found, BOTH)
     assert contents(table) == before
 
 
@@ -374,13 +374,13 @@ def test_r163_a_hint_is_not_set_back_behind_a_commit_that_came_meanwhile(
     table: TableBuilder,
 ) -> None:
     hint(table, "1")
-    access = access_to(table.directory)
-    found = find(access)
+    context = context_of(table.directory)
+    found = find(context)
     table.append([12])
     before = contents(table)
     assert before["version-hint.text"] == b"5"
     with pytest.raises(CommitConflict, match=r"v5\.metadata\.json was committed meanwhile"):
-        restore(access, found, BOTH)
+        restore(context, found, BOTH)
     assert contents(table) == before
 
 
@@ -393,9 +393,9 @@ class Stuck(WrappedStore):
 
 def test_a_file_that_cannot_be_removed_stays_with_its_copy(table: TableBuilder) -> None:
     path = cut(table)
-    access = access_to(table.directory, Stuck(LocalStore()))
-    found = find(access)
+    context = context_of(table.directory, Stuck(LocalStore()))
+    found = find(context)
     with pytest.raises(StorageError, match=f"`{path}` stays, with a copy beside it: denied"):
-        restore(access, found, BOTH)
+        restore(context, found, BOTH)
     assert Path(str(found.aside)).read_bytes() == path.read_bytes()
     assert hint(table).read_text() == "4"

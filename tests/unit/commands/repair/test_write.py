@@ -20,7 +20,7 @@ from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifests import load_entries
 from tests.builders.broken import read_records
-from tests.builders.expiry import access_to
+from tests.builders.expiry import context_of
 from tests.builders.lost_manifests import listed, lose, reader_of, relist, snapshot_of
 from tests.builders.table_builder import TableBuilder
 
@@ -51,10 +51,10 @@ def mend(*changes: ManifestChange, kind: Kind = "list-row") -> Mend:
 def write(
     table: TableBuilder, *mends: Mend, head: ReadHead | None = None
 ) -> tuple[RepairedHead, Outputs]:
-    access, reader = access_to(table.directory), reader_of(table)
-    outputs = outputs_of(access.store, access.env, reader.loaded, "repair")
+    context, reader = context_of(table.directory), reader_of(table)
+    outputs = outputs_of(context.store, context.env, reader.loaded, "repair")
     mending = Mending("main", head or head_of(table), mends)
-    return write_manifests(access, reader, mending, outputs), outputs
+    return write_manifests(context, reader, mending, outputs), outputs
 
 
 def facts(manifest: ManifestFile) -> list[tuple[Any, ...]]:
@@ -170,7 +170,7 @@ def test_totals_are_not_told_where_a_manifest_that_stays_cannot_be_read(
     made, outputs = write(table, mend(ManifestChange(0, described=True)))
     assert made.entries is None
     assert made.manifests[1] == lost
-    found = proposal(access_to(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
+    found = proposal(context_of(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
     (summary,) = [one.snapshot.summary for one in found.updates if isinstance(one, AddSnapshot)]
     assert [name for name in summary or () if name.startswith("total-")] == []
 
@@ -192,10 +192,10 @@ def test_r032_a_snapshot_is_named_by_what_happens_to_rows(
 
 
 def test_the_time_limit_ends_the_writing(table: TableBuilder) -> None:
-    access = access_to(table.directory)
-    ended = replace(access, deadline=Deadline(access.env, 0))
+    context = context_of(table.directory)
+    ended = replace(context, deadline=Deadline(context.env, 0))
     reader = reader_of(table)
-    outputs = outputs_of(access.store, access.env, reader.loaded, "repair")
+    outputs = outputs_of(context.store, context.env, reader.loaded, "repair")
     with pytest.raises(Incomplete):
         write_manifests(ended, reader, Mending("main", head_of(table), ()), outputs)
 
@@ -204,7 +204,7 @@ def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(
     table: TableBuilder,
 ) -> None:
     made, outputs = write(table, mend(ManifestChange(1, dropped=frozenset({0})), kind="lost-data"))
-    found = proposal(access_to(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
+    found = proposal(context_of(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
     added, moved = found.updates
     assert isinstance(added, AddSnapshot)
     assert isinstance(moved, SetSnapshotRef)
@@ -225,5 +225,5 @@ def test_a_branch_that_has_moved_on_is_not_repaired(table: TableBuilder) -> None
     made, outputs = write(table, mend(ManifestChange(1, dropped=frozenset({0}))))
     table.append([9])
     with pytest.raises(CommitConflict, match="branch main has moved on; run the repair again"):
-        proposal(access_to(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
+        proposal(context_of(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
     assert [place for place in outputs.locations if "snap-" in place] == []

@@ -16,12 +16,12 @@ from icectl.cli import app
 from icectl.commands.rows.change import RowChange
 from icectl.commands.rows.delete import WantedRows, delete, where
 from icectl.commands.rows.write import append, overwrite_partitions
-from icectl.commit.access import TableAccess
 from icectl.env import SystemEnv
 from icectl.errors import CommitConflict, Refused, Unsupported, UsageError
 from icectl.rows.find_job import keys_of
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.row_safety import open_to_change
 from tests.builders.compactions import compacted, planned
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to
@@ -195,7 +195,7 @@ def test_vectors_grow_and_files_go_with_their_last_row(tmp_path: Path) -> None:
     check_clean(directory)
 
 
-def leaves_read(directory: Path, act: Callable[[TableAccess, Store], RowChange]) -> list[int]:
+def leaves_read(directory: Path, act: Callable[[TableContext, Store], RowChange]) -> list[int]:
     """How often each leaf is read that is, by a change of rows that lands."""
     names = {path.name for path in (directory / "metadata").glob("*-m*")}
     store = CountingStore(STORE)
@@ -206,7 +206,7 @@ def leaves_read(directory: Path, act: Callable[[TableAccess, Store], RowChange])
 
 def leaves_of_deletion(directory: Path, text: str) -> list[int]:
     return leaves_read(
-        directory, lambda access, store: delete(access, InlineFinder(store), where(text), "main")
+        directory, lambda context, store: delete(context, InlineFinder(store), where(text), "main")
     )
 
 

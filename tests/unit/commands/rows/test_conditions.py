@@ -84,9 +84,9 @@ def test_files_hold_the_rows_that_are_claimed(tmp_path: Path, partitioning: str)
                 row[name] = None if rng.random() < 0.15 else row[name]
         frame = InlineFrame(pa.Table.from_pylist(rows, COLUMNS), LocalStore())
         append(way_to(directory), frame, "main")
-    access = way_to(directory)
-    metadata = access.catalog.load().metadata
-    files = live_reader(access, METRICS).load(metadata, metadata.current_snapshot, {})
+    context = way_to(directory)
+    metadata = context.catalog.load().metadata
+    files = live_reader(context, METRICS).load(metadata, metadata.current_snapshot, {})
     held = [pq.read_table(local(place), partitioning=None)
             for place in files.data.table["location"].to_pylist()]  # fmt: skip
     leaves = [files.manifests[at].manifest_path for at in files.data.table["manifest"].to_pylist()]
@@ -97,7 +97,7 @@ def test_files_hold_the_rows_that_are_claimed(tmp_path: Path, partitioning: str)
         predicate = parse_where(text, metadata)
         place = (files.data, predicate, metadata.partition_specs, metadata.schemas)
         may, every = may_match(*place), all_match(*place)
-        kept, is_part = tree_manifests_of(access.store, facts, snapshot, predicate)
+        kept, is_part = tree_manifests_of(context.store, facts, snapshot, predicate)
         opened = {one.manifest_path for one in kept}
         assert is_part == (opened != set(leaves)), text
         left_out += len(leaves) - len(opened)

@@ -9,13 +9,12 @@ from icectl.catalog.files import FILE_SYSTEM
 from icectl.checks.finding import RuleChoice
 from icectl.commands.validate.found import CheckTally
 from icectl.commands.validate.sfc1 import check
-from icectl.env import Deadline
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot
-from icectl.progress import SilentProgress
 from icectl.storage.store import FileStatus
 from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
+from tests.builders.expiry import context_of
 from tests.builders.scenarios import METADATA, SCENARIOS, Files, Scenario
 from tests.stores.fixed_env import FixedEnv
 
@@ -64,11 +63,10 @@ def findings(name: str) -> set[tuple[str, str]]:
         made = scenario.snapshot(one["snapshot"])
         snapshots.append(replace(made, parent_snapshot_id=parent))
     metadata = replace(parse_metadata(METADATA), snapshots=tuple(snapshots), next_row_id=10**6)
-    env = FixedEnv()
     loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, FILE_SYSTEM)
-    reader = Reader(scenario.files, loaded, env, SilentProgress(), Deadline(env), 1)  # type: ignore[arg-type]
+    context = context_of(store=scenario.files, env=FixedEnv())  # type: ignore[arg-type]
     found = CheckTally(RuleChoice())
-    check(reader, snapshots, found)
+    check(Reader(context, loaded), snapshots, found)
     return {
         (one.rule, one.subject.rpartition("/")[2].partition(".")[0])
         for one in found.findings
