@@ -35,8 +35,9 @@ _icectl() {
             options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers" ;;
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --branch|--to-snapshot|--skip|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--to-snapshot|--skip|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         maintain)
@@ -51,8 +52,9 @@ _icectl() {
         expire-snapshots)
             options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         rewrite-manifests)
@@ -60,8 +62,9 @@ _icectl() {
             case "$previous" in
                 --content) words="all data deletes" ;;
                 --manifest-format) words="avro parquet" ;;
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --branch|--spec-id|--target-size|--sort-by|--min-manifests|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--spec-id|--target-size|--sort-by|--min-manifests|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         compact)
@@ -70,8 +73,9 @@ _icectl() {
                 --strategy) words="binpack sort zorder" ;;
                 --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
                 --engine) words="auto spark local" ;;
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--remote|--spark-conf|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         remove-orphans)
@@ -79,8 +83,9 @@ _icectl() {
             case "$previous" in
                 --prefix-mismatch) words="error ignore" ;;
                 --engine) words="local spark" ;;
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--master|--spark-conf|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--master|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         apply)
@@ -93,16 +98,18 @@ _icectl() {
         migrate-v1-v2)
             options="--rewrite-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         upgrade-to-v4)
             options="--layout --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --layout) words="sfc-1 iceberg-1.12" ;;
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --branch|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
     esac

@@ -30,6 +30,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
             'repair' {
                 $options = @('--level', '--branch', '--to-snapshot', '--drop-missing', '--accept-undeleted', '--skip', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--level'] = @('metadata', 'files', 'footers')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'maintain' {
@@ -40,12 +41,14 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
             }
             'expire-snapshots' {
                 $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--expire-id', '--clean-expired-metadata', '--keep-files', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'rewrite-manifests' {
                 $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--manifest-format', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--content'] = @('all', 'data', 'deletes')
                 $values['--manifest-format'] = @('avro', 'parquet')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'compact' {
@@ -53,12 +56,14 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--strategy'] = @('binpack', 'sort', 'zorder')
                 $values['--job-order'] = @('none', 'bytes-asc', 'bytes-desc', 'files-asc', 'files-desc')
                 $values['--engine'] = @('auto', 'spark', 'local')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'remove-orphans' {
                 $options = @('--older-than', '--location', '--inventory', '--quarantine', '--max-fraction', '--allow-recent', '--delete-outside', '--equal-scheme', '--equal-authority', '--prefix-mismatch', '--engine', '--master', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--prefix-mismatch'] = @('error', 'ignore')
                 $values['--engine'] = @('local', 'spark')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'apply' {
@@ -67,11 +72,13 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
             }
             'migrate-v1-v2' {
                 $options = @('--rewrite-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'upgrade-to-v4' {
                 $options = @('--layout', '--lazy', '--eager', '--convert-position-deletes', '--branch', '--allow-read-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--layout'] = @('sfc-1', 'iceberg-1.12')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
         }

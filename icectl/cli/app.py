@@ -28,7 +28,6 @@ from icectl.cli.settings import (
     METRICS_FILE,
     PROGRESS,
     TIME_LIMIT,
-    parse_color,
     resolve,
 )
 from icectl.cli.signals import Interrupts
@@ -400,7 +399,7 @@ def _early_console(arguments: Sequence[str], env: Env) -> Console:
         if word == "--color" or word.startswith("--color="):
             color = word.removeprefix("--color=") if "=" in word else following
     with suppress(UsageError):
-        options = ConsoleOptions(color=parse_color(color), json=_wants_json(arguments))
+        options = ConsoleOptions(color=COLOR.parse(color), json=_wants_json(arguments))
         return Console(sys.stdout, sys.stderr, sys.stdin, env, options)
     options = ConsoleOptions(json=_wants_json(arguments))
     return Console(sys.stdout, sys.stderr, sys.stdin, env, options)

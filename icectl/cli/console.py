@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from textwrap import wrap
 from threading import RLock
-from typing import Literal, TextIO
+from typing import Literal, TextIO, get_args
 from urllib.parse import quote
 
 from icectl.cli.escapes import inert, printable
@@ -26,6 +26,7 @@ from icectl.env import Env
 from icectl.errors import IcectlError, UsageError
 
 Color = Literal["auto", "always", "never"]
+COLORS: tuple[Color, ...] = get_args(Color)
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
 _SGR: Mapping[Style, str] = {

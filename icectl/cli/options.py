@@ -13,7 +13,19 @@ import typer
 
 from icectl.cli.console import Color, Console
 from icectl.cli.document import Outcome
-from icectl.cli.settings import SETTINGS, Settings
+from icectl.cli.settings import (
+    COLOR,
+    COMPACT_MASTER,
+    CONCURRENCY,
+    METRICS_FILE,
+    SETTINGS,
+    TEMP_DIR,
+    TIME_LIMIT,
+    Setting,
+    Settings,
+    one_of,
+    parse_option,
+)
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, Refused
@@ -33,9 +45,75 @@ CHANGING = "Changing the table"
 FILES = "Choosing files"
 
 
-def option(*names: str, help: str, group: str = "Options", **more: Any) -> Any:  # noqa: A002
-    """Declare an option: names, one clause of help, and the group it is listed in."""
-    return typer.Option(*names, help=help, rich_help_panel=group, show_default=False, **more)
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The one declaration of an option, beside the type and the default of its field.
+
+    `parse` reads its text, or each of its texts; `choices` are the values that completion offers.
+    The option of a `setting` has its value from there, and is read there.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    group: str = "Options"
+    metavar: str | None = None
+    parse: Callable[[str], Any] = str
+    choices: tuple[str, ...] = ()
+    is_counted: bool = False
+    setting: Setting[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its long name."""
+        return next(name for name in self.names if name.startswith("--"))
+
+
+def option(
+    *names: str,
+    help: str,  # noqa: A002
+    group: str = "Options",
+    metavar: str | None = None,
+    choices: tuple[str, ...] = (),
+    parse: Callable[[str], Any] | None = None,
+) -> Option:
+    """Declare an option; one with choices and no `parse` takes nothing else."""
+    if parse is None:
+        parse = one_of(*choices) if choices else str
+    return Option(names, help, group, metavar, parse, choices)
+
+
+def option_of(setting: Setting[Any], *, group: str = "Options") -> Option:
+    """Declare the option of a setting, which has its name, help and values."""
+    metavar = None if setting.is_switch else setting.metavar
+    choices = setting.choices
+    return Option((setting.option,), setting.help, group, metavar, str, choices, setting=setting)
+
+
+def declared_options(kind: type[Any]) -> Mapping[str, Option]:
+    """Return the options that a dataclass declares, by its fields."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: declared
+        for name, hint in hints.items()
+        for declared in getattr(hint, "__metadata__", ())
+        if isinstance(declared, Option)
+    }
+
+
+def read_options(request: Any) -> dict[str, Any]:
+    """Return the values of a request, each text as its option reads it.
+
+    Raises: UsageError, which names the option.
+    """
+    values = {}
+    for name, declared in declared_options(type(request)).items():
+        value = getattr(request, name)
+        if isinstance(value, str):
+            value = parse_option(declared.name, value, declared.parse)
+        elif isinstance(value, list | tuple):
+            value = [parse_option(declared.name, text, declared.parse) for text in value]
+        values[name] = value
+    return values
 
 
 TableArgument = Annotated[
@@ -59,10 +137,7 @@ TablesArgument = Annotated[
 ]
 
 
-SparkMaster = Annotated[
-    str | None,
-    option("--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"),
-]
+SparkMaster = Annotated[str | None, option_of(COMPACT_MASTER)]
 
 
 SparkConf = Annotated[
@@ -83,6 +158,8 @@ CheckFormat = Annotated[
         "--format",
         group=OUTPUT,
         metavar="FORMAT",
+        choices=FORMATS,
+        parse=str,
         help="text (default) or json; with --check: github, junit, sarif too",
     ),
 ]
@@ -163,57 +240,18 @@ class Common:
     ] = False
     verbose: Annotated[
         int,
-        option(
-            "--verbose",
-            "-v",
-            group=OUTPUT,
-            count=True,
-            help="tell more; twice: each store call too",
+        Option(
+            ("--verbose", "-v"), "tell more; twice: each store call too", OUTPUT, is_counted=True
         ),
     ] = 0
-    color: Annotated[
-        Color | None,
-        option(
-            "--color",
-            group=OUTPUT,
-            metavar="WHEN",
-            help="auto (default), always or never",
-        ),
-    ] = None
+    color: Annotated[Color | None, option_of(COLOR, group=OUTPUT)] = None
     no_progress: Annotated[
         bool, option("--no-progress", group=OUTPUT, help="do not show progress")
     ] = False
-    metrics_file: Annotated[
-        str | None,
-        option(
-            "--metrics-file",
-            group=OUTPUT,
-            metavar="PATH",
-            help="write Prometheus metrics of the run to PATH",
-        ),
-    ] = None
-    concurrency: Annotated[
-        str | None,
-        option(
-            "--concurrency",
-            group=RUNNING,
-            metavar="N",
-            help="files read or removed at once (default 8 on local disks, 48 on stores)",
-        ),
-    ] = None
-    time_limit: Annotated[
-        str | None,
-        option(
-            "--time-limit",
-            group=RUNNING,
-            metavar="DURATION",
-            help="stop safely after so long, as in 15m (exit 3)",
-        ),
-    ] = None
-    temp_dir: Annotated[
-        str | None,
-        option("--temp-dir", group=RUNNING, metavar="DIR", help="folder for temporary files"),
-    ] = None
+    metrics_file: Annotated[str | None, option_of(METRICS_FILE, group=OUTPUT)] = None
+    concurrency: Annotated[str | None, option_of(CONCURRENCY, group=RUNNING)] = None
+    time_limit: Annotated[str | None, option_of(TIME_LIMIT, group=RUNNING)] = None
+    temp_dir: Annotated[str | None, option_of(TEMP_DIR, group=RUNNING)] = None
     config: Annotated[
         str | None,
         option(
@@ -399,6 +437,7 @@ class Invocation:
                 entry.name: values.pop(entry.name) for entry in fields(kind) if entry.name in values
             }
             arguments[name] = Common(shell=shell, **bundled) if kind is Common else kind(**bundled)
+            read_options(arguments[name])  # what makes no sense is refused before work begins
         return self.command.function(**arguments, **values)
 
 
@@ -425,7 +464,7 @@ def command(
 
     The docstring is its help. `examples` pairs a command line with what it is for; `exit_codes`
     lists those that the command can give beside 0, 1, 2, 130 and 143. `choices` names, for
-    completion, the values of parameters that the function checks itself.
+    completion, the values of its arguments.
     """
 
     def decorate(function: Callable[..., Outcome]) -> Command:
@@ -445,7 +484,7 @@ def command(
             help=inspect.getdoc(function) or "",
             examples=examples,
             exit_codes=sorted({0, 1, 2, *exit_codes, 130, 143}),
-            choices=choices or {},
+            choices={**_choices(function), **(choices or {})},
             callback=callback,
         )
         return made
@@ -457,6 +496,15 @@ def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:
     """Find the parameters that stand for many options."""
     hints = get_type_hints(function)
     return {name: hints[name] for name in hints if name != "return" and is_dataclass(hints[name])}
+
+
+def _choices(function: Callable[..., Outcome]) -> dict[str, tuple[str, ...]]:
+    return {
+        name: declared.choices
+        for kind in _bundles(function).values()
+        for name, declared in declared_options(kind).items()
+        if declared.choices
+    }
 
 
 def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
@@ -472,14 +520,25 @@ def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
 
 
 def _option_parameters(kind: type[Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints, declared = get_type_hints(kind), declared_options(kind)
     return [
         inspect.Parameter(
             entry.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=entry.default,
-            annotation=hints[entry.name],
+            annotation=Annotated[hints[entry.name], _parsed_by_typer(declared[entry.name])],
         )
         for entry in fields(kind)
         if entry.default is not MISSING
     ]
+
+
+def _parsed_by_typer(declared: Option) -> Any:
+    return typer.Option(
+        *declared.names,
+        help=declared.help,
+        rich_help_panel=declared.group,
+        show_default=False,
+        metavar=declared.metavar,
+        count=declared.is_counted,
+    )

@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from icectl.catalog.configured import Layer as CatalogLayer
 from icectl.catalog.configured import own_layer
-from icectl.cli.console import Color
+from icectl.cli.console import COLORS, Color
 from icectl.errors import UsageError
-from icectl.units import parse_duration, parse_ratio
+from icectl.units import parse_duration, parse_ratio, parse_size
 
 _Value = TypeVar("_Value")
 
@@ -50,7 +50,19 @@ class Setting(Generic[_Value]):
     metavar: str
     parse: Callable[[str], _Value]
     built_in: _Value
-    help: str
+    about: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def help(self) -> str:
+        """What it does, with its default if that is a value."""
+        is_value = self.built_in is not None and not isinstance(self.built_in, bool)
+        return f"{self.about} (default {self.built_in})" if is_value else self.about
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether its option stands alone, without a value."""
+        return self.metavar == "BOOL"
 
     @property
     def variable(self) -> str:
@@ -142,12 +154,10 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def whole_number(
-    option: str, text: str, what: str = "number", *, most_digits: int = 9, hint: str | None = None
-) -> int:
-    """Read a number from 0 on that an option was given. Raises: UsageError, where it is none."""
-    if not text.isascii() or not text.isdigit() or len(text) > most_digits:
-        raise UsageError(f"`{option}`: `{text}` is no {what}", hint=hint)
+def parse_whole_number(text: str) -> int:
+    """Read a number from 0 on."""
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise UsageError(f"`{text}` is not a whole number")
     return int(text)
 
 
@@ -174,6 +184,14 @@ def _named(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
         raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
 
 
+def parse_positive_size(text: str) -> int:
+    """Read a size of at least one byte."""
+    size = parse_size(text)
+    if size < 1:
+        raise UsageError("it is 0")
+    return size
+
+
 def parse_switch(text: str) -> bool:
     """Read `true` or `false`."""
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -182,18 +200,9 @@ def parse_switch(text: str) -> bool:
     return known[text.lower()]
 
 
-def parse_color(text: str) -> Color:
-    """Read when to colour."""
-    for choice in _COLORS:
-        if text == choice:
-            return choice
-    raise UsageError(f"`{text}` is none of `auto`, `always`, `never`")
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return what reads one of a few words."""
 
-
-_COLORS: tuple[Color, ...] = ("auto", "always", "never")
-
-
-def _one_of(*choices: str) -> Callable[[str], str | None]:
     def parse(text: str) -> str:
         """Check that a text is one of the choices. Raises: UsageError."""
         if text not in choices:
@@ -204,6 +213,11 @@ def _one_of(*choices: str) -> Callable[[str], str | None]:
     return parse
 
 
+def _choice(key: str, metavar: str, choices: tuple[str, ...], default: str, about: str) -> Any:
+    """Declare a setting with few values."""
+    return Setting(key, metavar, one_of(*choices), default, about, choices)
+
+
 CONCURRENCY: Setting[int | None] = Setting(
     "concurrency",
     "N",
@@ -212,59 +226,67 @@ CONCURRENCY: Setting[int | None] = Setting(
     "files read or removed at once (default 8 on local disks, 48 on stores)",
 )
 TIME_LIMIT: Setting[int | None] = Setting(
-    "time-limit", "DURATION", parse_duration, None, "stop safely after so long (exit 3)"
+    "time-limit", "DURATION", parse_duration, None, "stop safely after so long, as in 15m (exit 3)"
 )
 TEMP_DIR: Setting[Path | None] = Setting(
     "temp-dir", "DIR", Path, None, "folder for temporary files"
 )
-COLOR: Setting[Color] = Setting("color", "WHEN", parse_color, "auto", "`auto`, `always` or `never`")
+COLOR: Setting[Color] = _choice("color", "WHEN", COLORS, "auto", "auto, always or never")
 PROGRESS: Setting[bool] = Setting(
-    "progress", "BOOL", parse_switch, built_in=True, help="show progress of long work"
+    "progress", "BOOL", parse_switch, built_in=True, about="show progress of long work"
 )
 METRICS_FILE: Setting[Path | None] = Setting(
     "metrics-file", "PATH", Path, None, "write Prometheus metrics of the run to PATH"
 )
 EXPIRE_OLDER_THAN: Setting[str | None] = Setting(
-    "expire-snapshots.older-than", "INSTANT", str, None, "expire snapshots older than this"
+    "expire-snapshots.older-than",
+    "INSTANT",
+    str,
+    None,
+    "expire what is older: ISO 8601, or 7d for seven days ago",
 )
 EXPIRE_RETAIN_LAST: Setting[int | None] = Setting(
     "expire-snapshots.retain-last", "N", parse_count, None, "keep the newest N of each branch"
 )
 EXPIRE_KEEP_DAILY: Setting[int | None] = Setting(
-    "expire-snapshots.keep-daily", "N", parse_count, None, "keep one snapshot a day for N days"
+    "expire-snapshots.keep-daily", "N", parse_count, None, "keep one a day, for N days"
 )
 EXPIRE_KEEP_WEEKLY: Setting[int | None] = Setting(
-    "expire-snapshots.keep-weekly", "N", parse_count, None, "keep one a week for N weeks"
+    "expire-snapshots.keep-weekly", "N", parse_count, None, "keep one a week, for N weeks"
 )
 EXPIRE_KEEP_MONTHLY: Setting[int | None] = Setting(
-    "expire-snapshots.keep-monthly", "N", parse_count, None, "keep one a month for N months"
+    "expire-snapshots.keep-monthly", "N", parse_count, None, "keep one a month, for N months"
 )
 EXPIRE_CLEAN_METADATA: Setting[bool] = Setting(
     "expire-snapshots.clean-expired-metadata",
     "BOOL",
     parse_switch,
     built_in=False,
-    help="drop schemas and specs that no snapshot uses any more",
+    about="drop schemas and specs that nothing uses",
 )
 ORPHANS_OLDER_THAN: Setting[str] = Setting(
-    "remove-orphans.older-than", "INSTANT", str, "3d", "remove only what is older than this"
+    "remove-orphans.older-than",
+    "INSTANT",
+    str,
+    "3d",
+    "remove what was modified before: ISO 8601, or a duration",
 )
 ORPHANS_MAX_FRACTION: Setting[float] = Setting(
     "remove-orphans.max-fraction",
     "RATIO",
     parse_ratio,
     0.5,
-    "refuse to remove more of the bytes that are listed",
+    "refuse to remove more of the listed bytes",
 )
 ORPHANS_QUARANTINE: Setting[str | None] = Setting(
-    "remove-orphans.quarantine", "URI", str, None, "move orphans there instead of deleting them"
+    "remove-orphans.quarantine", "URI", str, None, "move orphans to this folder, delete none"
 )
-COMPACT_ENGINE: Setting[str | None] = Setting(
+COMPACT_ENGINE: Setting[str] = _choice(
     "compact.engine",
     "ENGINE",
-    _one_of("auto", "spark", "local"),
+    ("auto", "spark", "local"),
     "auto",
-    "what rewrites rows: `spark`, `local`, which needs no Java, or `auto`: Spark where it is there",
+    "what rewrites rows: spark, local, or auto: Spark if it is installed",
 )
 COMPACT_MASTER: Setting[str | None] = Setting(
     "compact.master", "URL", str, None, "cluster of Spark (default: the cores of this machine)"
@@ -274,21 +296,21 @@ UNTRUSTED_POLICY: Setting[bool] = Setting(
     "BOOL",
     parse_switch,
     built_in=False,
-    help="refuse a policy that says on which Spark steps run",
+    about="refuse a policy that says on which Spark steps run: for files of pull requests",
 )
-VALIDATE_LEVEL: Setting[str | None] = Setting(
+VALIDATE_LEVEL: Setting[str] = _choice(
     "validate.level",
     "LEVEL",
-    _one_of("metadata", "files", "footers", "data"),
+    ("metadata", "files", "footers", "data"),
     "files",
-    "how deep to look: `metadata`, `files`, `footers` or `data`",
+    "how deep: metadata, files, footers or data",
 )
-VALIDATE_FAIL_ON: Setting[str | None] = Setting(
+VALIDATE_FAIL_ON: Setting[str] = _choice(
     "validate.fail-on",
     "SEVERITY",
-    _one_of("error", "warning"),
+    ("error", "warning"),
     "error",
-    "the severity that ends with 4: `error` or `warning`",
+    "exit 4 from this severity on: error or warning",
 )
 
 HEALTH_SECTION = "health"

@@ -137,7 +137,7 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect: Inspect, table: TableB
         (("--columns", "uuid"), "means nothing to the view `summary`"),
         (("files", "--columns", "nothing"), "no column `nothing`"),
         (("refs", "--columns", "nothing"), "no column `nothing`"),
-        (("files", "--content", "rows"), "`data` or `deletes`"),
+        (("files", "--content", "rows"), "none of `data`, `deletes`"),
         (("--format", "csv"), "none of the view's: text, json"),
         (("files", "--format", "mermaid"), "none of the view's"),
         (("files", "--limit", "0"), "whole number above 0"),

@@ -398,16 +398,24 @@ def test_mistakes_end_before_any_table_is_touched(
     assert (ended.code, ended.document["error"]["message"]) == (code, message)
 
 
-def test_options_of_steps_are_checked_before_any_table_is_touched(
-    server: SqlServer, maintain: Run, tmp_path: Path
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("compact.strategy", "sorted", "`sorted` is none of `binpack`, `sort`, `zorder`"),
+        ("compact.target-file-size", "512M", "`512M`"),
+        ("rewrite-manifests.min-manifests", "0", "`0` is not a whole number above 0"),
+    ],
+)
+def test_a_wrong_option_of_a_step_is_named_by_its_key_before_any_table_is_touched(
+    server: SqlServer, maintain: Run, tmp_path: Path, key: str, value: str, message: str
 ) -> None:
     at_rest(server, "calm")
     policy = tmp_path / "maintain.toml"
-    policy.write_text("[[rule]]\ntables = ['main.**']\ncompact.strategy = 'sorted'\n")
+    policy.write_text(f"[[rule]]\ntables = ['main.**']\n{key} = '{value}'\n")
     ended = maintain("main", "--policy", str(policy), "--json")
-    assert (ended.code, ended.document["error"]["message"]) == (
-        2, "`--strategy` is one of binpack, sort, zorder, not `sorted`",
-    )  # fmt: skip
+    told = ended.document["error"]["message"]
+    assert (ended.code, told.partition(": ")[0]) == (2, f"`{key}`, rule 1 in {policy}")
+    assert message in told
 
 
 def test_tables_are_found_by_globs_over_folders_and_by_what_a_shell_makes_of_them(

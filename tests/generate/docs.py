@@ -212,7 +212,7 @@ def _policy_sections() -> Mapping[str, Sequence[Key]]:
 
 
 def _about_key(key: Key) -> str:
-    default = "" if key.default is None else f"; `{key.default}` where nothing says otherwise"
+    default = "" if key.default is None else f" (default {key.default})"
     calls = f"calls for `{key.section}` from here on: " if key.name in _THRESHOLDS else ""
     return f"{calls}{key.help}{default}."
 
@@ -327,10 +327,8 @@ uri = "sqlite:////var/lib/iceberg/catalog.db\""""
 
 
 def _about(setting: Setting[Any]) -> str:
-    built_in = setting.built_in
-    shown = str(built_in).lower() if isinstance(built_in, bool) else built_in
-    default = "" if built_in is None else f"; `{shown}` where nothing says otherwise"
-    return f"{setting.help}{default}. Environment: `{setting.variable}`."
+    switch = f" (default {str(setting.built_in).lower()})" if setting.is_switch else ""
+    return f"{setting.help}{switch}. Environment: `{setting.variable}`."
 
 
 def _head(name: str, section: int, summary: str) -> list[str]:

@@ -14,8 +14,24 @@ from icectl.cli.options import (
     TablesArgument,
     command,
     option,
+    option_of,
+)
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    parse_count,
+    parse_positive_size,
+    parse_whole_number,
 )
 from icectl.commands.launch import run_on_each_table
+from icectl.errors import UsageError
+from icectl.units import parse_ratio
+
+
+def _parse_delete_ratio(text: str) -> float:
+    ratio = parse_ratio(text)
+    if ratio <= 0:
+        raise UsageError("it is 0: every file would be rewritten again and again")
+    return ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +46,7 @@ class CompactRequest:
         option(
             "--strategy",
             metavar="NAME",
+            choices=("binpack", "sort", "zorder"),
             help="order of rows: binpack (default, as they come), sort or zorder",
         ),
     ] = None
@@ -63,6 +80,7 @@ class CompactRequest:
         option(
             "--target-file-size",
             metavar="SIZE",
+            parse=parse_positive_size,
             help="size of new files (default write.target-file-size-bytes)",
         ),
     ] = None
@@ -72,6 +90,7 @@ class CompactRequest:
             "--min-file-size",
             group=FILES,
             metavar="SIZE",
+            parse=parse_positive_size,
             help="smaller files are rewritten (default 75% of the target)",
         ),
     ] = None
@@ -81,6 +100,7 @@ class CompactRequest:
             "--max-file-size",
             group=FILES,
             metavar="SIZE",
+            parse=parse_positive_size,
             help="larger files are cut (default 180% of the target)",
         ),
     ] = None
@@ -90,6 +110,7 @@ class CompactRequest:
             "--min-input-files",
             group=FILES,
             metavar="N",
+            parse=parse_count,
             help="leave partitions with fewer such files alone (default 5)",
         ),
     ] = None
@@ -99,6 +120,7 @@ class CompactRequest:
             "--min-delete-ratio",
             group=FILES,
             metavar="R",
+            parse=_parse_delete_ratio,
             help="rewrite files with so many deleted rows (default 30%)",
         ),
     ] = None
@@ -108,6 +130,7 @@ class CompactRequest:
             "--min-delete-files",
             group=FILES,
             metavar="N",
+            parse=parse_count,
             help="rewrite files with so many delete files (default never)",
         ),
     ] = None
@@ -116,7 +139,13 @@ class CompactRequest:
     ] = False
     max_groups: Annotated[
         str | None,
-        option("--max-groups", group=FILES, metavar="N", help="rewrite so many groups at most"),
+        option(
+            "--max-groups",
+            group=FILES,
+            metavar="N",
+            parse=parse_count,
+            help="rewrite at most N groups",
+        ),
     ] = None
     job_order: Annotated[
         str,
@@ -124,6 +153,7 @@ class CompactRequest:
             "--job-order",
             group=FILES,
             metavar="ORDER",
+            choices=("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
             help="which groups come first: none (default), bytes-asc, bytes-desc, files-asc or "
             "files-desc",
         ),
@@ -133,6 +163,7 @@ class CompactRequest:
         option(
             "--max-group-size",
             metavar="SIZE",
+            parse=parse_positive_size,
             help="bytes that are rewritten and committed together (default 100GiB)",
         ),
     ] = None
@@ -141,6 +172,7 @@ class CompactRequest:
         option(
             "--output-spec-id",
             metavar="N",
+            parse=parse_whole_number,
             help="partition spec of new files (default the table's)",
         ),
     ] = None
@@ -152,24 +184,23 @@ class CompactRequest:
     ] = False
     partial_progress: Annotated[
         str | None,
-        option("--partial-progress", metavar="N", help="commit in up to N steps (default 1)"),
+        option(
+            "--partial-progress",
+            metavar="N",
+            parse=parse_count,
+            help="commit in up to N steps (default 1)",
+        ),
     ] = None
     max_failed_commits: Annotated[
         str | None,
         option(
             "--max-failed-commits",
             metavar="N",
+            parse=parse_whole_number,
             help="steps that may lose against other writers before the run ends (default 0)",
         ),
     ] = None
-    engine: Annotated[
-        str | None,
-        option(
-            "--engine",
-            metavar="ENGINE",
-            help="what rewrites rows: spark, local, or auto (default): Spark where it is there",
-        ),
-    ] = None
+    engine: Annotated[str | None, option_of(COMPACT_ENGINE)] = None
     master: SparkMaster = None
     remote: SparkRemote = None
     spark_conf: SparkConf = None
@@ -187,11 +218,6 @@ class CompactRequest:
         ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
-    choices={
-        "strategy": ("binpack", "sort", "zorder"),
-        "job_order": ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
-        "engine": ("auto", "spark", "local"),
-    },
 )
 def compact(
     common: Common,

@@ -167,7 +167,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
 def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
     """Return the engine to use; merging deletes needs Spark only where that is asked for."""
     settings = session.settings
-    asked = settings.read(COMPACT_ENGINE) or AUTO
+    asked = settings.read(COMPACT_ENGINE)
     by_options = (
         settings.origin(COMPACT_MASTER).layer is Layer.OPTION
         or bool(request.spark_conf)

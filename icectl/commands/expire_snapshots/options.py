@@ -11,39 +11,37 @@ from icectl.cli.options import (
     TablesArgument,
     command,
     option,
+    option_of,
+)
+from icectl.cli.settings import (
+    EXPIRE_CLEAN_METADATA,
+    EXPIRE_KEEP_DAILY,
+    EXPIRE_KEEP_MONTHLY,
+    EXPIRE_KEEP_WEEKLY,
+    EXPIRE_OLDER_THAN,
+    EXPIRE_RETAIN_LAST,
 )
 from icectl.commands.launch import run_on_each_table
+from icectl.errors import UsageError
+
+
+def _parse_id(text: str) -> int:
+    """Read the id of a snapshot."""
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        hint = "`icectl inspect TABLE snapshots` lists them"
+        raise UsageError(f"`{text}` is no snapshot id", hint=hint)
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireRequest:
     """The options of `icectl expire-snapshots`, as given."""
 
-    older_than: Annotated[
-        str | None,
-        option(
-            "--older-than",
-            group=POLICY,
-            metavar="INSTANT",
-            help="expire what is older: ISO 8601, or 7d for seven days ago",
-        ),
-    ] = None
-    retain_last: Annotated[
-        str | None,
-        option("--retain-last", group=POLICY, metavar="N", help="keep the newest N of each branch"),
-    ] = None
-    keep_daily: Annotated[
-        str | None,
-        option("--keep-daily", group=POLICY, metavar="N", help="keep one a day, for N days"),
-    ] = None
-    keep_weekly: Annotated[
-        str | None,
-        option("--keep-weekly", group=POLICY, metavar="N", help="keep one a week, for N weeks"),
-    ] = None
-    keep_monthly: Annotated[
-        str | None,
-        option("--keep-monthly", group=POLICY, metavar="N", help="keep one a month, for N months"),
-    ] = None
+    older_than: Annotated[str | None, option_of(EXPIRE_OLDER_THAN, group=POLICY)] = None
+    retain_last: Annotated[str | None, option_of(EXPIRE_RETAIN_LAST, group=POLICY)] = None
+    keep_daily: Annotated[str | None, option_of(EXPIRE_KEEP_DAILY, group=POLICY)] = None
+    keep_weekly: Annotated[str | None, option_of(EXPIRE_KEEP_WEEKLY, group=POLICY)] = None
+    keep_monthly: Annotated[str | None, option_of(EXPIRE_KEEP_MONTHLY, group=POLICY)] = None
     expire_unreferenced: Annotated[
         bool,
         option("--expire-unreferenced", group=POLICY, help="young snapshots in no branch go too"),
@@ -54,13 +52,11 @@ class ExpireRequest:
             "--expire-id",
             group=POLICY,
             metavar="ID",
+            parse=_parse_id,
             help="expire just this snapshot; repeatable, and without any of the options above",
         ),
     ] = None
-    clean_expired_metadata: Annotated[
-        bool,
-        option("--clean-expired-metadata", help="drop schemas and specs that nothing uses"),
-    ] = False
+    clean_expired_metadata: Annotated[bool, option_of(EXPIRE_CLEAN_METADATA)] = False
     keep_files: Annotated[
         bool, option("--keep-files", help="change the metadata, delete no file")
     ] = False

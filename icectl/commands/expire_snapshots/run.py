@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.cli.document import Outcome
-from icectl.cli.options import Change, Common
+from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,
@@ -18,7 +18,6 @@ from icectl.cli.settings import (
     Layer,
     Setting,
     Settings,
-    whole_number,
 )
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.expire_snapshots.options import ExpireRequest
@@ -202,11 +201,7 @@ def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
             "`--expire-id` names exactly what goes, and cannot be joined with a policy",
             hint="give either `--expire-id`, or the options of a policy",
         )
-    hint = "`icectl inspect TABLE snapshots` lists them"
-    return tuple(
-        whole_number("--expire-id", text, "snapshot id", most_digits=19, hint=hint)
-        for text in request.expire_id or ()
-    )
+    return tuple(read_options(request)["expire_id"] or ())
 
 
 def policy_of(

@@ -7,6 +7,7 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import OUTPUT, Common, TableArgument, command, option
+from icectl.cli.settings import parse_count
 from icectl.commands.launch import run_of
 
 _VIEWS = (
@@ -55,7 +56,12 @@ class ViewRequest:
     ] = False
     content: Annotated[
         str | None,
-        option("--content", metavar="WHICH", help="manifests, files, entries: data or deletes"),
+        option(
+            "--content",
+            metavar="WHICH",
+            choices=("data", "deletes"),
+            help="manifests, files, entries: data or deletes",
+        ),
     ] = None
     from_: Annotated[
         str | None,
@@ -78,6 +84,7 @@ class ViewRequest:
         option(
             "--limit",
             metavar="N",
+            parse=parse_count,
             help="at most N rows, the newest of a log; tree: N files a manifest (default 20)",
         ),
     ] = None
@@ -87,6 +94,8 @@ class ViewRequest:
             "--format",
             group=OUTPUT,
             metavar="FORMAT",
+            choices=("text", "json", "jsonl", "csv", "mermaid", "github", "junit", "sarif"),
+            parse=str,
             help="text (default), json, jsonl, csv; tree: mermaid too; health --check: github, "
             "junit, sarif",
         ),
@@ -96,7 +105,12 @@ class ViewRequest:
     ] = False
     fail_on: Annotated[
         str | None,
-        option("--fail-on", metavar="VERDICT", help="health: exit 4 from attention or critical on"),
+        option(
+            "--fail-on",
+            metavar="VERDICT",
+            choices=("attention", "critical"),
+            help="health: exit 4 from attention or critical on",
+        ),
     ] = None
     html: Annotated[
         str | None,
@@ -121,12 +135,7 @@ class ViewRequest:
         ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),
     ],
     exit_codes=(3, 4, 5, 10, 13, 14, 15),
-    choices={
-        "view": _VIEWS,
-        "content": ("data", "deletes"),
-        "format": ("text", "json", "jsonl", "csv", "mermaid", "github", "junit", "sarif"),
-        "fail_on": ("attention", "critical"),
-    },
+    choices={"view": _VIEWS},
 )
 def inspect(
     common: Common,

@@ -13,19 +13,17 @@ from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome
 from icectl.cli.naming import may_be_short, name_in_catalog, name_in_hints
-from icectl.cli.options import Common
+from icectl.cli.options import Common, read_options
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import (
     COMPACT_ENGINE,
     HEALTH_LIMITS,
     Settings,
-    parse_count,
     parse_option,
 )
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect import read
 from icectl.commands.inspect import rows_report as row_output
-from icectl.commands.inspect.entry_rows import CONTENTS
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.read import RowRequest, is_incomplete, oddities_of
 from icectl.commands.inspect.summary_report import print_changes, print_summary
@@ -139,10 +137,10 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
     request = warehouse.WarehouseRequest(
         limits=_health_limits(_limits(settings)),
         fails_from=_fails_from(options),
-        engine=choose_engine(settings.read(COMPACT_ENGINE) or "auto"),
+        engine=choose_engine(settings.read(COMPACT_ENGINE)),
         printer=_ROW_PRINTERS.get(wanted, chosen),
         columns=columns,
-        limit=parse_option("--limit", options.limit, parse_count),
+        limit=read_options(options)["limit"],
         html=options.html,
         write=_write,
     )
@@ -391,10 +389,10 @@ def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) ->
         from_id=parse_snapshot_id("--from", options.from_),
         to_id=parse_snapshot_id("--to", options.to),
         columns=_names(options.columns),
-        limit=parse_option("--limit", options.limit, parse_count),
+        limit=read_options(options)["limit"],
         format=wanted,
         html=options.html,
-        engine=common.shell.settings.read(COMPACT_ENGINE) or "auto",
+        engine=common.shell.settings.read(COMPACT_ENGINE),
         fails_from=_fails_from(options),
         limits=_limits(common.shell.settings),
     )
@@ -476,11 +474,6 @@ def _check_options(view: View, options: ViewRequest, wanted: str, *, several: bo
     if wanted not in formats:
         message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
         raise UsageError(message)
-    if options.fail_on not in (None, "attention", "critical"):
-        message = f"`--fail-on` is `attention` or `critical`, not `{options.fail_on}`"
-        raise UsageError(message)
-    if options.content is not None and options.content not in CONTENTS:
-        raise UsageError(f"`--content` is `data` or `deletes`, not `{options.content}`")
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -8,7 +8,6 @@ import typer
 from icectl.cli.document import Outcome
 from icectl.cli.options import (
     CHANGING,
-    FORMATS,
     OUTPUT,
     RUNNING,
     CheckFormat,
@@ -17,8 +16,22 @@ from icectl.cli.options import (
     SparkRun,
     command,
     option,
+    option_of,
 )
+from icectl.cli.settings import UNTRUSTED_POLICY, parse_count
 from icectl.commands.launch import run_of
+from icectl.commands.maintain.needs_plan import STEPS
+from icectl.errors import UsageError
+
+
+def _parse_steps(text: str) -> tuple[str, ...]:
+    """Read steps with commas between them."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in STEPS]
+    if unknown or not names:
+        what = f"`{unknown[0]}` is no step" if unknown else "it names no step"
+        raise UsageError(what, hint=f"steps: {', '.join(STEPS)}")
+    return names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,27 +42,34 @@ class MaintainRequest:
         str | None,
         option("--policy", metavar="FILE", help="rules for tables, see maintain.toml(5)"),
     ] = None
-    untrusted_policy: Annotated[
-        bool,
-        option(
-            "--untrusted-policy",
-            help="refuse a policy that says on which Spark steps run: for files of pull requests",
-        ),
-    ] = False
+    untrusted_policy: Annotated[bool, option_of(UNTRUSTED_POLICY)] = False
     exclude: Annotated[
         list[str] | None,
         option("--exclude", metavar="GLOB", help="leave these tables out; repeatable"),
     ] = None
     only: Annotated[
         str | None,
-        option("--only", metavar="STEP,...", help="of the steps that the policy names, only these"),
+        option(
+            "--only",
+            metavar="STEP,...",
+            choices=STEPS,
+            parse=_parse_steps,
+            help="run only these of the steps that the policy names",
+        ),
     ] = None
     explain: Annotated[
         bool, option("--explain", help="print the policy of a table, each value with its origin")
     ] = False
     jobs: Annotated[
         str | None,
-        option("--jobs", "-j", group=RUNNING, metavar="N", help="tables at a time (default 1)"),
+        option(
+            "--jobs",
+            "-j",
+            group=RUNNING,
+            metavar="N",
+            parse=parse_count,
+            help="tables at a time (default 1)",
+        ),
     ] = None
     json_lines: Annotated[
         bool, option("--json-lines", group=OUTPUT, help="print a JSON line a table as it ends")
@@ -82,10 +102,6 @@ class MaintainRequest:
         ("icectl maintain prod.sales.orders --policy maintain.toml --explain", "what holds for it"),
     ],
     exit_codes=(3, 4, 5, 10, 12, 13, 14),
-    choices={
-        "format": FORMATS,
-        "only": ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans"),
-    },
 )
 def maintain(
     common: Common,

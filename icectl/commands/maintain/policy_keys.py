@@ -1,11 +1,18 @@
 """The keys of a policy: options of the commands under their own names, thresholds and budgets."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, cast, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
-from icectl.cli.options import SPARK_OPTIONS
-from icectl.cli.settings import SETTINGS, VALIDATE_LEVEL, Setting, parse_count, parse_switch
+from icectl.cli.options import SPARK_OPTIONS, declared_options
+from icectl.cli.settings import (
+    SETTINGS,
+    VALIDATE_LEVEL,
+    Setting,
+    parse_count,
+    parse_positive_size,
+    parse_switch,
+)
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.expire_snapshots.options import ExpireRequest
 from icectl.commands.inspect.health_plan import (
@@ -23,7 +30,7 @@ from icectl.commands.maintain.window import parse_window
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.errors import UsageError
-from icectl.units import parse_duration, parse_ratio, parse_size
+from icectl.units import parse_duration, parse_ratio
 
 _DAY_MS = 86_400_000
 
@@ -87,13 +94,6 @@ def _min_age(text: str) -> int:
     return found
 
 
-def _at_least_1(text: str) -> int:
-    found = parse_size(text)
-    if found < 1:
-        raise UsageError("it is 0")
-    return found
-
-
 def _whole(limit: float) -> str:
     return f"{limit:g}"
 
@@ -102,7 +102,8 @@ _OWN = (
     Key("enabled", "BOOL", "whether the table is maintained at all", parse_switch, "true"),
     Key("steps", "[STEP,...]", "the steps that may be run", _steps, ",".join(STEPS), is_list=True),
     Key("window", "HH:MM-HH:MM ZONE", "hours in which steps may run", parse_window),
-    Key("budget.rewrite-bytes", "SIZE", "bytes of a table that one run rewrites", _at_least_1),
+    Key("budget.rewrite-bytes", "SIZE", "bytes of a table that one run rewrites",
+        parse_positive_size),
     Key("budget.delete-files", "N", "files of a table that one step may delete; more is refused",
         parse_count),
     Key("budget.time", "DURATION", "time that one run spends on a table", parse_duration),
@@ -136,25 +137,20 @@ def _options() -> Iterator[Key]:
     """Yield every option of the steps that a policy may give."""
     settings = {setting.key: setting for setting in SETTINGS}
     for step, request in REQUESTS.items():
-        hints = get_type_hints(request, include_extras=True)
-        for entry in fields(request):
-            kind, declared = get_args(hints[entry.name])
-            # The first name of an annotated option takes the place of its default.
-            names = (declared.default, *declared.param_decls)
-            option = next(text for text in names if text.startswith("--"))
-            name = f"{step}.{option.removeprefix('--')}"
+        hints = get_type_hints(request)
+        for field, option in declared_options(request).items():
+            name = f"{step}.{option.name.removeprefix('--')}"
             if name in _NOT_IN_POLICIES:
                 continue
             setting = settings.get(name)
-            flag = kind is bool
+            parse = parse_switch if option.metavar is None else option.parse
             yield Key(
                 name,
-                "BOOL" if flag else cast(str, declared.metavar),
-                declared.help,
-                setting.parse if setting else parse_switch if flag else str,
-                is_list=list
-                in (kind, *(getattr(one, "__origin__", one) for one in get_args(kind))),
-                field=None if setting else entry.name,
+                option.metavar or "BOOL",
+                option.help,
+                setting.parse if setting else parse,
+                is_list=list in (get_origin(kind) for kind in get_args(hints[field])),
+                field=None if setting else field,
                 setting=setting,
             )
 

@@ -8,7 +8,7 @@ from typing import Any
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, Status, json_line
 from icectl.cli.naming import name_in_hints
-from icectl.cli.options import Common, SparkRun
+from icectl.cli.options import Common, SparkRun, read_options
 from icectl.cli.session import open_session
 from icectl.cli.settings import (
     COMPACT_ENGINE,
@@ -16,8 +16,6 @@ from icectl.cli.settings import (
     CONCURRENCY,
     UNTRUSTED_POLICY,
     Layer,
-    parse_count,
-    parse_option,
 )
 from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
 from icectl.commands.apply.options import ApplyRequest
@@ -69,7 +67,7 @@ from icectl.format.properties import (
     MIN_SNAPSHOTS_TO_KEEP,
     TableProperty,
 )
-from icectl.rows.choice import AUTO, choose_engine
+from icectl.rows.choice import choose_engine
 from icectl.storage.open import requests_at_once
 from icectl.units import print_size
 
@@ -155,8 +153,15 @@ def run(
     for effective in _distinct(policies):
         check_options(effective, common.shell)
     instant_ms = common.shell.env.now_ms() if request.save_plan else None
+    values = read_options(request)
     asked = _Asked(
-        common, request, found.tables, policies, _only(request), _jobs(request), instant_ms
+        common,
+        request,
+        found.tables,
+        policies,
+        values["only"] or STEPS,
+        values["jobs"] or 1,
+        instant_ms,
     )
     if request.explain:
         return _explained(asked)
@@ -201,21 +206,6 @@ def _check(common: Common, request: MaintainRequest) -> None:
         raise UsageError(f"`{other}` and `--json-lines` exclude each other")
     if common.path_map or common.path_map_file:
         raise UsageError("`--path-map` is for reading, and this command changes tables")
-
-
-def _only(request: MaintainRequest) -> tuple[str, ...]:
-    if request.only is None:
-        return tuple(STEPS)
-    names = tuple(name.strip() for name in request.only.split(",") if name.strip())
-    unknown = [name for name in names if name not in STEPS]
-    if unknown or not names:
-        what = f"`{unknown[0]}` is no step" if unknown else "it names no step"
-        raise UsageError(f"`--only`: {what}", hint=f"steps: {', '.join(STEPS)}")
-    return names
-
-
-def _jobs(request: MaintainRequest) -> int:
-    return parse_option("--jobs", request.jobs, parse_count) or 1
 
 
 def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
@@ -412,7 +402,7 @@ def _on_spark(asked: _Asked, table: str) -> Iterator[str]:
     """The steps on a table that take Spark, of which one session is enough for the whole run."""
     policy, settings = asked.policies[table], asked.common.shell.settings
 
-    engine = policy.read(COMPACT_ENGINE.key) or settings.read(COMPACT_ENGINE) or AUTO
+    engine = policy.read(COMPACT_ENGINE.key) or settings.read(COMPACT_ENGINE)
     of_spark = ("compact.master", "compact.remote", "compact.spark-conf")
     is_for_spark = any(policy.read(key) for key in of_spark) or bool(settings.read(COMPACT_MASTER))
     choice = choose_engine(engine, for_spark=is_for_spark)

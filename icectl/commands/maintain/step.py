@@ -285,11 +285,12 @@ def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
 
 def _request(step: str, policy: TablePolicy) -> Any:
     """Return the options of a step, as its command takes them."""
-    given = {
-        key.field: list(found) if isinstance(found := policy.read(key.name), tuple) else found
-        for key in KEYS.values()
-        if key.section == step and key.field is not None and key.name in policy.values
-    }
+    given: dict[str, Any] = {}
+    for key in KEYS.values():
+        if key.section == step and key.field is not None and key.name in policy.values:
+            text = policy.values[key.name].text
+            texts = list(text) if isinstance(text, tuple) else text
+            given[key.field] = policy.read(key.name) if key.metavar == "BOOL" else texts
     if step == "compact" and "min_delete_files" not in given:
         given["min_delete_files"] = policy.values["compact.deletes-per-file"].text
     if given.get("deletes_only"):

@@ -12,7 +12,9 @@ from icectl.cli.options import (
     TablesArgument,
     command,
     option,
+    option_of,
 )
+from icectl.cli.settings import ORPHANS_MAX_FRACTION, ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
 from icectl.commands.launch import run_on_each_table
 
 
@@ -20,14 +22,7 @@ from icectl.commands.launch import run_on_each_table
 class OrphansRequest:
     """The options of `icectl remove-orphans`, as given."""
 
-    older_than: Annotated[
-        str | None,
-        option(
-            "--older-than",
-            metavar="INSTANT",
-            help="remove what was modified before: ISO 8601, or a duration (default 3d)",
-        ),
-    ] = None
+    older_than: Annotated[str | None, option_of(ORPHANS_OLDER_THAN)] = None
     location: Annotated[
         list[str] | None,
         option(
@@ -46,18 +41,8 @@ class OrphansRequest:
             "Inventory",
         ),
     ] = None
-    quarantine: Annotated[
-        str | None,
-        option("--quarantine", metavar="URI", help="move orphans to this folder, delete none"),
-    ] = None
-    max_fraction: Annotated[
-        str | None,
-        option(
-            "--max-fraction",
-            metavar="RATIO",
-            help="refuse to remove more of the listed bytes (default 0.5)",
-        ),
-    ] = None
+    quarantine: Annotated[str | None, option_of(ORPHANS_QUARANTINE)] = None
+    max_fraction: Annotated[str | None, option_of(ORPHANS_MAX_FRACTION)] = None
     allow_recent: Annotated[
         bool,
         option("--allow-recent", help="allow an age under 24h: no other writer may be at work"),
@@ -87,13 +72,19 @@ class OrphansRequest:
         option(
             "--prefix-mismatch",
             metavar="MODE",
+            choices=("error", "ignore"),
             help="where only the store of a path differs: error (default), or ignore, which keeps "
             "the file",
         ),
     ] = "error"
     engine: Annotated[
         str,
-        option("--engine", metavar="ENGINE", help="what lists files: local (default), or spark"),
+        option(
+            "--engine",
+            metavar="ENGINE",
+            choices=("local", "spark"),
+            help="what lists files: local (default), or spark",
+        ),
     ] = "local"
     master: SparkMaster = None
     spark_conf: SparkConf = None
@@ -113,7 +104,6 @@ class OrphansRequest:
         ),
     ],
     exit_codes=(3, 4, 5, 10, 11, 13, 14, 15, 16),
-    choices={"prefix_mismatch": ("error", "ignore"), "engine": ("local", "spark")},
 )
 def remove_orphans(
     common: Common,

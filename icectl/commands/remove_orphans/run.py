@@ -35,13 +35,9 @@ from icectl.storage.same_store import SameStore
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import parse_instant
 
-MISMATCH_MODES = ("error", "ignore")
-ENGINES = ("local", "spark")
-
 
 def run(common: Common, table: str, request: OrphansRequest, change: Change) -> Outcome:
     """Plan the removal; unless only the plan was asked for, ask, and execute it."""
-    _check_one_of("--prefix-mismatch", request.prefix_mismatch, MISMATCH_MODES)
     _check_engine(request)
     same_store = SameStore(
         _equal("--equal-scheme", request.equal_scheme or ()),
@@ -164,7 +160,6 @@ def _equal(option: str, pairs: Sequence[str]) -> Mapping[str, str]:
 
 
 def _check_engine(request: OrphansRequest) -> None:
-    _check_one_of("--engine", request.engine, ENGINES)
     if request.engine == "spark":
         if request.inventory is not None:
             raise UsageError(
@@ -173,12 +168,6 @@ def _check_engine(request: OrphansRequest) -> None:
             )
         return
     check_no_spark_options(request.master, request.spark_conf or ())
-
-
-def _check_one_of(option: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        listed = ", ".join(f"`{choice}`" for choice in known)
-        raise UsageError(f"`{option}`: `{value}` is none of {listed}")
 
 
 def _too_much(plan: OrphanPlan) -> Refused:

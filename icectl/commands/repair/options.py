@@ -14,7 +14,12 @@ class RepairRequest:
 
     level: Annotated[
         str,
-        option("--level", metavar="LEVEL", help="how deep: metadata, files (default) or footers"),
+        option(
+            "--level",
+            metavar="LEVEL",
+            choices=("metadata", "files", "footers"),
+            help="how deep: metadata, files (default) or footers",
+        ),
     ] = "files"
     branch: Annotated[
         str, option("--branch", metavar="NAME", help="the branch to repair (default main)")
@@ -54,7 +59,6 @@ class RepairRequest:
         ("icectl repair /wh/db/t --check", "for CI: exit 4 when there is something to repair"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
-    choices={"level": ("metadata", "files", "footers")},
 )
 def repair(
     common: Common,

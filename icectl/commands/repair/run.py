@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import cast, get_args
+from typing import cast
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.finding import Finding, RuleChoice
@@ -141,14 +141,11 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
 
 
 def _options(request: RepairRequest) -> RepairOptions:
-    if request.level not in get_args(RepairLevel):
-        message = f"`--level` is `metadata`, `files` or `footers`, not `{request.level}`"
-        raise UsageError(message)
     target = request.to_snapshot
     if target is not None and (request.drop_missing or request.accept_undeleted):
         raise UsageError("`--to-snapshot` goes back, and leaves what came after as it is")
     return RepairOptions(
-        level=cast("RepairLevel", request.level),  # checked above
+        level=cast("RepairLevel", request.level),  # the option takes nothing else
         branch=request.branch,
         to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
         skip=frozenset(request.skip or ()),

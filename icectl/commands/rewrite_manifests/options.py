@@ -5,7 +5,17 @@ from typing import Annotated
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, TablesArgument, command, option
+from icectl.cli.settings import parse_count, parse_positive_size, parse_whole_number
 from icectl.commands.launch import run_on_each_table
+from icectl.errors import UsageError
+
+
+def _parse_fields(text: str) -> tuple[str, ...]:
+    """Read names with commas between them."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError("it names no partition field")
+    return names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,17 +27,28 @@ class RewriteRequest:
     ] = "main"
     spec_id: Annotated[
         str | None,
-        option("--spec-id", metavar="N", help="manifests of this partition spec only"),
+        option(
+            "--spec-id",
+            metavar="N",
+            parse=parse_whole_number,
+            help="manifests of this partition spec only",
+        ),
     ] = None
     content: Annotated[
         str,
-        option("--content", metavar="WHICH", help="all (default), data or deletes"),
+        option(
+            "--content",
+            metavar="WHICH",
+            choices=("all", "data", "deletes"),
+            help="all (default), data or deletes",
+        ),
     ] = "all"
     target_size: Annotated[
         str | None,
         option(
             "--target-size",
             metavar="SIZE",
+            parse=parse_positive_size,
             help="size of new manifests (default commit.manifest.target-size-bytes)",
         ),
     ] = None
@@ -36,6 +57,7 @@ class RewriteRequest:
         option(
             "--sort-by",
             metavar="FIELD,...",
+            parse=_parse_fields,
             help="cluster by these partition fields, first one first (default all)",
         ),
     ] = None
@@ -44,12 +66,18 @@ class RewriteRequest:
         option(
             "--manifest-format",
             metavar="FORMAT",
+            choices=("avro", "parquet"),
             help="avro or parquet, in version 4 as Iceberg 1.12 writes it (default: kept)",
         ),
     ] = None
     min_manifests: Annotated[
         str | None,
-        option("--min-manifests", metavar="N", help="leave groups of fewer alone (default 2)"),
+        option(
+            "--min-manifests",
+            metavar="N",
+            parse=parse_count,
+            help="leave groups of fewer alone (default 2)",
+        ),
     ] = None
 
 
@@ -62,7 +90,6 @@ class RewriteRequest:
         ("icectl rewrite-manifests /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
-    choices={"content": ("all", "data", "deletes"), "manifest_format": ("avro", "parquet")},
 )
 def rewrite_manifests(
     common: Common,

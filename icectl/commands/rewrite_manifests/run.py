@@ -6,9 +6,8 @@ from typing import Literal, cast
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.document import Outcome
-from icectl.cli.options import Change, Common
+from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import open_session, unpublished_metadata
-from icectl.cli.settings import parse_count, parse_option, whole_number
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.rewrite_manifests.leaves_plan import plan_leaves
 from icectl.commands.rewrite_manifests.options import RewriteRequest
@@ -40,7 +39,6 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_manifests
 from icectl.table.plan_parts import pin_of
 from icectl.table.row_safety import check_live, open_to_change
-from icectl.units import parse_size
 
 COMMAND = "rewrite-manifests"
 
@@ -132,24 +130,8 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
 
     Raises: UsageError.
     """
-    if request.content not in ("all", "data", "deletes"):
-        message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
-        raise UsageError(message)
+    asked = read_options(request)
     form = request.manifest_format
-    if form is not None and form not in _FORMATS:
-        raise UsageError(f"`--manifest-format` is `avro` or `parquet`, not `{form}`")
-    spec_id = (
-        None
-        if request.spec_id is None
-        else whole_number("--spec-id", request.spec_id, "id of a partition spec")
-    )
-    target = parse_option("--target-size", request.target_size, parse_size)
-    if target is not None and target < 1:
-        raise UsageError("`--target-size` is 0")
-    minimum = parse_option("--min-manifests", request.min_manifests, parse_count)
-    sort_by = tuple(name.strip() for name in (request.sort_by or "").split(",") if name.strip())
-    if request.sort_by is not None and not sort_by:
-        raise UsageError("`--sort-by` names no partition field")
 
     def of(metadata: TableMetadata) -> RewriteOptions:
         """Make the options for a table. Raises: UsageError for a format that it can't have."""
@@ -159,10 +141,11 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
                 hint="of others the version and the layout say how manifests are stored",
             )
         return RewriteOptions(
-            target_size_bytes=target or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
-            spec_id=spec_id,
-            sort_by=sort_by,
-            min_manifests=2 if minimum is None else minimum,
+            target_size_bytes=asked["target_size"]
+            or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
+            spec_id=asked["spec_id"],
+            sort_by=asked["sort_by"] or (),
+            min_manifests=asked["min_manifests"] or 2,
             content=cast("Content", request.content),  # checked above
             max_entries=(
                 read(metadata.properties, LEAF_MAX_ENTRIES)

@@ -18,6 +18,7 @@ class UpgradeRequest:
         option(
             "--layout",
             metavar="LAYOUT",
+            choices=tuple(LAYOUTS_OF_VERSION_4),
             help="sfc-1 (default), the proposal's, or iceberg-1.12",
         ),
     ] = Layout.SFC_1.value
@@ -50,7 +51,6 @@ class UpgradeRequest:
         ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on with"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
-    choices={"layout": tuple(LAYOUTS_OF_VERSION_4)},
 )
 def upgrade_to_v4(
     common: Common,

@@ -129,10 +129,7 @@ def _options(request: UpgradeRequest) -> UpgradeOptions:
         raise UsageError("`--lazy` and `--eager` exclude each other")
     if request.convert_position_deletes and not request.eager:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
-    layout = LAYOUTS_OF_VERSION_4.get(request.layout)
-    if layout is None:
-        known = " or ".join(f"`{name}`" for name in LAYOUTS_OF_VERSION_4)
-        raise UsageError(f"`--layout` is {known}, not `{request.layout}`")
+    layout = LAYOUTS_OF_VERSION_4[request.layout]
     for option, given in (
         ("--convert-position-deletes", request.convert_position_deletes),
         ("--allow-read-only", request.allow_read_only),

@@ -9,26 +9,23 @@ from icectl.cli.options import (
     OUTPUT,
     Common,
     SparkConf,
+    SparkMaster,
     SparkRemote,
     TablesArgument,
     command,
     option,
+    option_of,
 )
+from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
 from icectl.commands.launch import run_on_each_table
+from icectl.units import parse_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateRequest:
     """The options of `icectl validate`, as given."""
 
-    level: Annotated[
-        str | None,
-        option(
-            "--level",
-            metavar="LEVEL",
-            help="how deep: metadata, files (default), footers or data",
-        ),
-    ] = None
+    level: Annotated[str | None, option_of(VALIDATE_LEVEL)] = None
     snapshot: Annotated[
         str | None, option("--snapshot", metavar="ID", help="check this snapshot")
     ] = None
@@ -43,6 +40,7 @@ class ValidateRequest:
         option(
             "--sample",
             metavar="R",
+            parse=parse_ratio,
             help="look at this part of the files, chosen by chance: 0.05 or 5%",
         ),
     ] = None
@@ -57,27 +55,24 @@ class ValidateRequest:
     engine: Annotated[
         str,
         option(
-            "--engine", metavar="ENGINE", help="what reads data files: local (default), or spark"
+            "--engine",
+            metavar="ENGINE",
+            choices=("local", "spark"),
+            help="what reads data files: local (default), or spark",
         ),
     ] = "local"
-    master: Annotated[
-        str | None,
-        option(
-            "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
-        ),
-    ] = None
+    master: SparkMaster = None
     remote: SparkRemote = None
     spark_conf: SparkConf = None
-    fail_on: Annotated[
-        str | None,
-        option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
-    ] = None
+    fail_on: Annotated[str | None, option_of(VALIDATE_FAIL_ON)] = None
     format: Annotated[
         str | None,
         option(
             "--format",
             group=OUTPUT,
             metavar="FORMAT",
+            choices=FORMATS,
+            parse=str,
             help="text (default), json, or for CI: github, junit, sarif",
         ),
     ] = None
@@ -94,12 +89,6 @@ class ValidateRequest:
         ("icectl validate /wh/db/t --level data --engine spark --master yarn", "on a cluster"),
     ],
     exit_codes=(3, 4, 5, 10, 13, 14, 15, 16),
-    choices={
-        "level": ("metadata", "files", "footers", "data"),
-        "fail_on": ("error", "warning"),
-        "engine": ("local", "spark"),
-        "format": FORMATS,
-    },
 )
 def validate(
     common: Common,

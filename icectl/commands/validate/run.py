@@ -24,9 +24,9 @@ from icectl.checks.stored_files import check_version_hint
 from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
 from icectl.cli.naming import name_in_hints
-from icectl.cli.options import Common
+from icectl.cli.options import Common, read_options
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
+from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.validate.data import HowToCheck, RemoteReaders, check_data
 from icectl.commands.validate.files import check_files
@@ -43,7 +43,6 @@ from icectl.rows.spark_connect import open_workers
 from icectl.table.reader import Reader
 from icectl.table.recovery_hint import BrokenTable
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
-from icectl.units import parse_ratio
 
 ENGINES = ("local", "spark")
 
@@ -145,8 +144,6 @@ def _end(checked: CheckedTable, fail_on: Severity) -> tuple[int, Literal["done",
 
 
 def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
-    if request.engine not in ENGINES:
-        raise UsageError(f"`--engine`: `{request.engine}` is none of `local`, `spark`")
     if request.engine == "spark" and level not in ("footers", "data"):
         raise UsageError(
             f"`--engine spark` reads data files, which level `{level}` does not",
@@ -159,7 +156,7 @@ def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
         raise UsageError("`--snapshot` and `--ref` exclude each other")
     if choice.count and request.all_snapshots:
         raise UsageError("`--all-snapshots` checks every snapshot; it excludes choosing one")
-    sample = parse_option("--sample", request.sample, parse_ratio)
+    sample = read_options(request)["sample"]
     if sample is not None and level == "metadata":
         raise UsageError(
             "`--sample` chooses among data files, which level `metadata` does not look at"
