@@ -1,20 +1,20 @@
 """The engine without a JVM: tasks in worker processes of this machine.
 
-A reader that crashes on a damaged file ends its worker, not the run's own process, which has the
-stores, the journal and the commit.
+Workers open the storage by themselves and name their files, as those of Spark do. A reader that
+crashes on a damaged file ends its worker, not the run's own process, which commits.
 """
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
-from typing import IO
 
 from icectl.env import Deadline
-from icectl.errors import CorruptTable, Incomplete
+from icectl.errors import CorruptTable, IcectlError, Incomplete
 from icectl.format.rule import RESTORE
 from icectl.progress import Progress
 from icectl.rows.compact_job import (
@@ -23,13 +23,13 @@ from icectl.rows.compact_job import (
     OutputPlaces,
     TaskCounts,
     TaskResult,
-    ahead_of,
     run_rewrite,
 )
-from icectl.rows.isolated import Ask, KernelCrashed, WorkerProcesses
-from icectl.rows.isolated_files import QUESTIONS, CallFiles, outputs_through
 from icectl.rows.merge_job import merge_in_threads
+from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
+from icectl.rows.workplace import Workplace, bundle_small_tasks, read_bytes
 from icectl.rows.write_data import FileOutputs
+from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask
 
@@ -39,48 +39,41 @@ _WORTH_A_WORKER_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """An engine that carries tasks out here, as many at a time as there are processors."""
+    """An engine of this machine, which runs as many tasks at a time as there are processors.
+
+    `storage` is what workers open; deletes are merged in threads, with the store.
+    """
 
     store: Store
     progress: Progress
     deadline: Deadline
     concurrency: int
+    storage: StorageOptions = field(default_factory=StorageOptions)
     counts: TaskCounts = field(default_factory=TaskCounts)
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Carry out tasks, and yield what comes of each. Close the iterator to stop early.
+        """Carry out tasks, and yield the result of each. Close the iterator to stop early.
 
         Order: that of the tasks.
         Raises: as run_rewrite; CorruptTable, where a reader crashes on a file; EngineError;
-        Incomplete, at the time limit. What was written stays.
+        Incomplete, at the time limit. What was written stays, on record.
         """
-        total = sum(file.read_bytes for task in tasks for file in task.inputs)
+        total = sum(map(read_bytes, tasks))
         self.progress.phase("rewriting data files", total=total, unit="bytes")
-        stopped = Event()
-
-        def check() -> None:
-            """Check the time limit, and whether the run was stopped. Raises: Incomplete."""
-            self.deadline.check()
-            if stopped.is_set():
-                raise Incomplete("stopped")
-
+        self.counts.tasks += len(tasks)
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
-        with (
-            ahead_of(tasks, self.store, self.concurrency) as ahead,
-            WorkerProcesses((TaskResult, *QUESTIONS), check) as workers,
-            ThreadPoolExecutor(count) as pool,
-        ):
-            here = _Here(ahead.open, workers)
-            running = [pool.submit(self._run, task, job, places, here) for task in tasks]
-            self.counts.tasks += len(tasks)
-            try:
-                for one in running:
-                    yield one.result()
-            finally:
-                stopped.set()
-                pool.shutdown(cancel_futures=True)
+        share = replace(self.storage, concurrency=max(self.concurrency // count, 1))
+        at = Workplace.of(share, places.names)
+        try:
+            for result in self._on_workers(bundle_small_tasks(tasks, count), count, at, job):
+                places.record(result.entries["location"].unique().to_pylist())
+                yield result
+        except BaseException:
+            with suppress(IcectlError):
+                places.find()  # workers that were ended have removed nothing
+            raise
 
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
@@ -102,35 +95,61 @@ class LocalEngine:
             self.progress.advance(1)
             yield result
 
-    def _run(
-        self, task: RewriteTask, job: CompactJob, places: OutputPlaces, here: "_Here"
-    ) -> TaskResult:
-        unread: Counter[str] = Counter()
-        for file in task.inputs:
-            unread[file.location] += file.read_bytes
+    def _on_workers(
+        self, bundles: Sequence[Sequence[RewriteTask]], count: int, at: Workplace, job: CompactJob
+    ) -> Iterator[TaskResult]:
+        """Rewrite bundles of tasks, so many at a time; no worker runs any more afterwards."""
+        stopped = Event()
 
-        def opened(location: str) -> None:
+        def check() -> None:
+            """Check the time limit, and whether the run was stopped. Raises: Incomplete."""
+            self.deadline.check()
+            if stopped.is_set():
+                raise Incomplete("stopped")
+
+        with (
+            WorkerPool((TaskResult,), check) as workers,
+            ThreadPoolExecutor(count) as pool,
+        ):
+            running = [
+                pool.submit(self._run, workers, bundle, partial(_rewrite, at, job, number, bundle))
+                for number, bundle in enumerate(bundles)
+            ]
+            try:
+                for one in running:
+                    yield from one.result()
+            finally:
+                stopped.set()
+                pool.shutdown(cancel_futures=True)
+
+    def _run(
+        self,
+        workers: WorkerPool,
+        tasks: Sequence[RewriteTask],
+        kernel: Callable[[Ask], list[TaskResult]],
+    ) -> tuple[TaskResult, ...]:
+        """Rewrite a bundle in a worker, which asks nothing but says what it opens."""
+        unread: Counter[str] = Counter()
+        for file in (file for task in tasks for file in task.inputs):
+            unread[file.location] += file.read_bytes
+        opened = ""
+
+        def opening(location: str) -> None:
             """Count the bytes of a file as read, once it is opened."""
+            nonlocal opened
+            opened = location
             self.progress.advance(unread.pop(location, 0))
 
-        with CallFiles(self.store, here.read, partial(places.next, task), opened) as files:
-            try:
-                (result,) = here.workers.call(_rewrite, None, task, job, ask=files.answer)
-            except KernelCrashed as crash:
-                message = f"`{files.reading}`: {crash}"
-                raise CorruptTable(message, rule="R-099", hint=RESTORE) from crash  # R-099
-        found: TaskResult = result
-        return found
+        try:
+            return workers.call(kernel, None, ask=opening)
+        except KernelCrashed as crash:
+            message = f"`{opened}`: {crash}"
+            raise CorruptTable(message, rule="R-099", hint=RESTORE) from crash  # R-099
 
 
-@dataclass(frozen=True, slots=True)
-class _Here:
-    """What the tasks of a run share in this process."""
-
-    read: Callable[[str], IO[bytes]]
-    workers: WorkerProcesses
-
-
-def _rewrite(task: RewriteTask, job: CompactJob, ask: Ask) -> tuple[TaskResult]:
-    """Carry a task out, in a worker."""
-    return (run_rewrite(task, job, outputs_through(ask)),)
+def _rewrite(
+    at: Workplace, job: CompactJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
+) -> list[TaskResult]:
+    """Rewrite the files of tasks, in a worker."""
+    with at.attempt(number, tasks, opening) as outputs:
+        return [run_rewrite(task, job, outputs(task)) for task in tasks]

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from icectl.env import Deadline
 from icectl.errors import IcectlError
@@ -31,13 +30,11 @@ from icectl.rows.spark import SparkWorkers, TaskAttempt
 from icectl.rows.spark_connect import open_workers
 from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges
 from icectl.rows.spark_start import SparkOptions
-from icectl.rows.workplace import Workplace
+from icectl.rows.workplace import T, Workplace, bundle_small_tasks
 from icectl.storage.open import StorageOptions
-from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask
 
-_BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
 _Done = tuple[list[TaskResult], bool]
-T = TypeVar("T", RewriteTask, MergeDeletesTask)
 
 
 @dataclass(slots=True)
@@ -139,29 +136,6 @@ def _on_workers(
     found = spark.each(kernel, bundles, (TaskResult,))
     results = [result for some, _ in found for result in some]
     return results, all(is_first for _, is_first in found)
-
-
-def bundle_small_tasks(tasks: Sequence[T], core_count: int) -> list[list[T]]:
-    """Small tasks together, so that it is not Spark that takes the time."""
-    sizes = [_read_bytes(task) for task in tasks]
-    enough = min(_BUNDLE_BYTES, sum(sizes) // (_BUNDLES_PER_CORE * core_count))
-    bundles: list[list[T]] = []
-    size_bytes = enough
-    for task, size in zip(tasks, sizes, strict=True):
-        if size_bytes >= enough:
-            bundles.append([])
-            size_bytes = 0
-        bundles[-1].append(task)
-        size_bytes += size
-    return bundles
-
-
-def _read_bytes(task: Task) -> int:
-    """Return the bytes of the files that a task reads: data files, or only deletes."""
-    if isinstance(task, RewriteTask):
-        return sum(file.read_bytes for file in task.inputs)
-    vectors = [file.vector.size_bytes for file in task.inputs if file.vector is not None]
-    return sum(file.size_bytes for file in task.delete_files) + sum(vectors)
 
 
 def _rewrite(at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:

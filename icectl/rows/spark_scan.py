@@ -21,8 +21,8 @@ from icectl.rows.outgoing_rows import OutgoingRows
 from icectl.rows.rewrite_data import RowsRead, live_batches
 from icectl.rows.spark import spark_failures
 from icectl.rows.spark_connect import open_workers, with_icectl
-from icectl.rows.spark_rewrite import bundle_small_tasks
 from icectl.rows.spark_start import SparkOptions
+from icectl.rows.workplace import bundle_small_tasks
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions, open_store
 from icectl.table.rewrite_task import RewriteTask

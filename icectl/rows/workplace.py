@@ -1,18 +1,22 @@
-"""The workplace of tasks that write data files where they run out of the driver's sight."""
+"""What a task has on a worker: the storage, names for its new files, and its files read ahead."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import IO, TypeVar
 
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
 from icectl.rows.compact_job import FileNames, ahead_of
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions, add_root, open_store, requests_at_once
-from icectl.table.rewrite_task import Task
+from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
 
 OutputsOf = Callable[[Task | int], FileOutputs]
 """Outputs of a task, or of the part of new rows that has a number."""
+
+T = TypeVar("T", RewriteTask, MergeDeletesTask)
+_BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,17 @@ class Workplace:
         return Workplace(storage.crossing(), names)
 
     @contextmanager
-    def attempt(self, writer: int, tasks: Sequence[Task] = ()) -> Iterator[OutputsOf]:
+    def attempt(
+        self,
+        writer: int,
+        tasks: Sequence[Task] = (),
+        opening: Callable[[str], object] = lambda _: None,
+    ) -> Iterator[OutputsOf]:
         """Outputs for tasks, their files named after a writer that there is only once.
 
-        Files of these tasks are read before they are asked for. Where this is left with an error,
-        what was written is removed, as far as that works.
+        Files of these tasks are read before they are asked for; `opening` is called with each
+        location that is about to be read. Where this is left with an error, what was written is
+        removed, as far as that works.
         """
         store = open_store(self.storage, SystemEnv())
         add_root(store, self.names.table_location)
@@ -48,7 +58,12 @@ class Workplace:
                 written.append(self.names.location(of, writer, partition, count))
                 return written[-1]
 
-            return FileOutputs(next_location, store.open_new, ahead.open)
+            return FileOutputs(next_location, store.open_new, read)
+
+        def read(location: str) -> IO[bytes]:
+            """Open a file of the table."""
+            opening(location)
+            return ahead.open(location)
 
         try:
             with ahead_of(tasks, store, at_once) as ahead:
@@ -57,3 +72,26 @@ class Workplace:
             with suppress(IcectlError):
                 store.remove(written)
             raise
+
+
+def bundle_small_tasks(tasks: Sequence[T], core_count: int) -> list[list[T]]:
+    """Return small tasks together, so that starting tasks is not what takes the time."""
+    sizes = [read_bytes(task) for task in tasks]
+    enough = min(_BUNDLE_BYTES, sum(sizes) // (_BUNDLES_PER_CORE * core_count))
+    bundles: list[list[T]] = []
+    size_bytes = enough
+    for task, size in zip(tasks, sizes, strict=True):
+        if size_bytes >= enough:
+            bundles.append([])
+            size_bytes = 0
+        bundles[-1].append(task)
+        size_bytes += size
+    return bundles
+
+
+def read_bytes(task: Task) -> int:
+    """Return the bytes of the files that a task reads: data files, or only deletes."""
+    if isinstance(task, RewriteTask):
+        return sum(file.read_bytes for file in task.inputs)
+    vectors = [file.vector.size_bytes for file in task.inputs if file.vector is not None]
+    return sum(file.size_bytes for file in task.delete_files) + sum(vectors)

@@ -15,7 +15,6 @@ from typing import IO
 
 from icectl.files.random_access import RandomAccessFile
 from icectl.storage.location import is_local
-from icectl.storage.memory_file import MemoryFile
 from icectl.storage.store import Store
 
 _LARGEST_BYTES = 16 << 20
@@ -98,7 +97,7 @@ class ReadAhead:
         if len(content) != size_bytes:  # metadata is wrong about it
             self._released(size_bytes)
             return self._store.open(location)
-        return _held(content, lambda: self._released(size_bytes))
+        return _Held(content, lambda: self._released(size_bytes))
 
     def _in_parts(self, location: str) -> IO[bytes]:
         file = self._store.open(location)
@@ -133,37 +132,18 @@ class ReadAhead:
                 self._bytes += size_bytes
 
 
-class _Told:
-    """A file that tells when it is closed."""
+class _Held(io.BytesIO):
+    """A file that is here as a whole; `on_close` gives its bytes back to the budget, once."""
 
-    on_close: Callable[[], None] | None = None
+    def __init__(self, content: bytes, on_close: Callable[[], None]) -> None:
+        super().__init__(content)
+        self._on_close = on_close
 
     def close(self) -> None:
-        """Give its bytes back to the budget."""
-        super().close()  # type: ignore[misc]
-        if self.on_close is not None:
-            told, self.on_close = self.on_close, None
-            told()
-
-
-class _Shared(_Told, MemoryFile):
-    """A file that is here as a whole, for other processes too."""
-
-
-class _Held(_Told, io.BytesIO):
-    """A file that is here as a whole."""
-
-
-def _held(content: bytes, closed: Callable[[], None]) -> IO[bytes]:
-    """Return a file of these bytes, where others find it if the system has that."""
-    held: _Shared | _Held
-    try:
-        held = _Shared()
-        held.fill(content)
-    except OSError:
-        held = _Held(content)
-    held.on_close = closed
-    return held
+        """Close the file."""
+        if not self.closed:
+            super().close()
+            self._on_close()
 
 
 class _InParts(RandomAccessFile):

@@ -13,7 +13,7 @@ from pyarrow import orc
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import open_data_file
 from icectl.files.data_rows import ids_of
-from icectl.rows.isolated import KernelCrashed, WorkerProcesses
+from icectl.rows.workers import KernelCrashed, WorkerPool
 
 ROWS = [{"n": number, "s": f"s{number}", "l": [number, None]} for number in range(300)]
 MAPPING = [{"names": [name], "field-id": at} for at, name in enumerate("nsl")]
@@ -67,7 +67,7 @@ def outcome(file, file_format):
 
 @pytest.fixture(scope="module")
 def workers():
-    with WorkerProcesses() as made:
+    with WorkerPool() as made:
         yield made
 
 

@@ -31,14 +31,14 @@ ALLOWED = {
     ("files/build_loops.py", "subprocess"): "the compiler, when icectl is built",
     ("files/compiled.py", "ctypes"): "icectl's own library, beside the module",
     ("rows/spark_start.py", "subprocess"): "`java -version`, by an absolute path",
-    ("rows/isolated.py", "subprocess"): "workers: this Python and icectl, never the folder here",
-    ("rows/isolated.py", "multiprocessing"): "its Connection frames the bytes of a pipe",
-    ("rows/isolated.py", "recv"): "on workers only, which get calls from the process above them",
+    ("rows/workers.py", "subprocess"): "workers: this Python and icectl, never the folder here",
+    ("rows/workers.py", "multiprocessing"): "its Connection frames the bytes of a pipe",
+    ("rows/workers.py", "recv"): "on workers only, which get calls from the process above them",
 }
 """Each place with its reason. Whoever adds one has to show that nothing that is read gets there."""
 
 RECEIVERS = {"_AskedFile", "_serve", "_answer"}
-"""What of isolated.py runs on workers: all else reads bytes, and decodes them as data."""
+"""What of workers.py runs on workers: all else reads bytes, and decodes them as data."""
 
 
 def product() -> list[Path]:
@@ -101,7 +101,7 @@ def test_every_exception_is_still_needed() -> None:
 
 
 def test_only_workers_unpickle_calls() -> None:
-    tree = ast.parse((ROOT / "icectl/rows/isolated.py").read_text("utf-8"))
+    tree = ast.parse((ROOT / "icectl/rows/workers.py").read_text("utf-8"))
     for part in tree.body:
         names = [name for name, _ in found(part)]
         if "recv" in names:

@@ -203,6 +203,7 @@ def _engine(
             session.context.progress,
             session.context.deadline,
             session.context.concurrency,
+            session.storage(),
         )
     )
 

@@ -19,8 +19,8 @@ from icectl.commands.maintain.schedule_plan import WORKER_ENDED, AssessedTable, 
 from icectl.commands.maintain.step import Done, Errand, ErrandPlace, carry_out
 from icectl.env import SystemEnv
 from icectl.errors import Incomplete
-from icectl.rows.isolated import Ask, WorkerProcesses
 from icectl.rows.spark_start import keep_session
+from icectl.rows.workers import Ask, WorkerPool
 
 _ANSWERS = (StepEnd, AssessedTable, Facts, Need, WithheldStep)
 _WAIT_SECONDS = 0.2
@@ -101,14 +101,14 @@ class WorkerHands:
     tell: Callable[[str], None]
     _stopped: Event = field(default_factory=Event)
     _ended: Event = field(default_factory=Event)
-    _workers: WorkerProcesses = field(init=False)
+    _workers: WorkerPool = field(init=False)
     _pool: ThreadPoolExecutor | None = None
     _running: dict[Future[Done], int] = field(default_factory=dict)
-    _spark: "tuple[_SparkSettings, WorkerProcesses] | None" = None
+    _spark: "tuple[_SparkSettings, WorkerPool] | None" = None
 
     def __enter__(self) -> "WorkerHands":
         self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="icectl-maintain")
-        self._workers = WorkerProcesses(_ANSWERS, self._check).__enter__()
+        self._workers = WorkerPool(_ANSWERS, self._check).__enter__()
         return self
 
     def _check(self) -> None:
@@ -153,12 +153,12 @@ class WorkerHands:
             reason = f"the process of this step has ended: {told.message}"
             return StepEnd(errand.step, "failed", code, reason, told.hint, WORKER_ENDED), None
 
-    def _on_spark(self, errand: Errand) -> WorkerProcesses:
+    def _on_spark(self, errand: Errand) -> WorkerPool:
         """Return the process of steps on Spark; where settings of Spark differ, a new one."""
         settings = _spark_settings(errand)
         if self._spark is None or self._spark[0] != settings:
             self.end_spark()
-            self._spark = settings, WorkerProcesses(_ANSWERS, self._check).__enter__()
+            self._spark = settings, WorkerPool(_ANSWERS, self._check).__enter__()
         return self._spark[1]
 
     def end_spark(self) -> None:
@@ -167,7 +167,7 @@ class WorkerHands:
             self._spark[1].__exit__()
         self._spark = None
 
-    def _done(self, workers: WorkerProcesses, errand: Errand) -> Done:
+    def _done(self, workers: WorkerPool, errand: Errand) -> Done:
         (done,) = workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
         found: Done = done
         return found

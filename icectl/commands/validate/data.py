@@ -31,10 +31,10 @@ from icectl.rows.check_delete_file import (
     check_vectors,
     read_puffin_footer,
 )
-from icectl.rows.isolated import Ask, Kernel, KernelCrashed, WorkerProcesses
-from icectl.rows.isolated_files import path_of, read_by_path
 from icectl.rows.spark import SparkWorkers
+from icectl.rows.workers import Ask, Kernel, KernelCrashed, WorkerPool
 from icectl.storage.counting import CountingReader
+from icectl.storage.local.scan import regular
 from icectl.storage.location import comparison_key, is_local, loosest_key
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.read_ahead import ReadAhead
@@ -138,7 +138,7 @@ def check_data(
     Cost: memory for a row group in each worker.
     """
     facts = _facts(reader.metadata, by_footers=how.by_footers)
-    with WorkerProcesses((Finding,)) as workers, ExitStack() as stack:
+    with WorkerPool((Finding,)) as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
         spark: SparkWorkers | None = None
@@ -198,7 +198,7 @@ def _checked_there(
 
 def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> list[FileChecked]:
     """Check files, on a worker of Spark, whose reader may crash as well as here."""
-    with WorkerProcesses((Finding,)) as workers:
+    with WorkerPool((Finding,)) as workers:
         checks = _Checks(open_store(storage, SystemEnv()), facts, workers, {})
         at_once = requests_at_once(storage.concurrency, tasks[0].location or "")
         with checks.ahead(tasks, at_once):
@@ -355,7 +355,7 @@ class _Checks:
         self,
         store: Store,
         facts: _Facts,
-        workers: WorkerProcesses,
+        workers: WorkerPool,
         known: _DataFiles,
         named: Callable[[str], str] = str,
     ) -> None:
@@ -494,13 +494,21 @@ class _Checks:
         self, kernel: Kernel, file: CountingReader, arguments: Sequence[Any], ask: Ask | None
     ) -> tuple[tuple[Finding, ...], int]:
         """Run a kernel on a file; second: the bytes that a worker has read by itself."""
-        path = path_of(file.file)
-        if path is None:
+        path = getattr(file.file, "name", None)
+        if not isinstance(path, str):  # the bytes of other stores come from this process
             opened = cast("IO[bytes]", file)  # it has what readers use
             return self._workers.call(kernel, opened, *arguments, ask=ask), 0
-        made = self._workers.call(read_by_path, None, kernel, path, *arguments, ask=ask)
+        made = self._workers.call(_read_by_path, None, kernel, path, *arguments, ask=ask)
         ((findings, bytes_read),) = made
         return findings, bytes_read
+
+
+def _read_by_path(
+    kernel: Kernel, path: str, *arguments: Any
+) -> Iterator[tuple[tuple[Finding, ...], int]]:
+    """Run a kernel on a file of this machine, in a worker; second: the bytes that it read."""
+    with CountingReader(open(path, "rb", opener=regular)) as file:
+        yield tuple(kernel(file, *arguments)), file.bytes_read
 
 
 def _names_in_entry(deletes: RecordedDeletes) -> Iterator[str]:

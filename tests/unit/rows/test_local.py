@@ -1,25 +1,22 @@
 """Compactions in worker processes: the same files as in this process, and how they end badly."""
 
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from icectl.commands.compact.run import Compacted
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import CorruptTable, Incomplete, StorageError
+from icectl.errors import CorruptTable, EngineError, Incomplete
 from icectl.progress import SilentProgress
 from icectl.rows.local import LocalEngine
 from icectl.storage.local.store import LocalStore
-from icectl.storage.store import Store
 from tests.builders.broken import DAMAGES, TABLES, Broken
 from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
-from tests.stores.wrapped import FaultyStore, WrappedStore
 
 SIZES = ("file_size_in_bytes", "record_count", "partition_key", "sequence_number")
 
@@ -41,21 +38,8 @@ class Heard:
         raise AssertionError(message)
 
 
-class Distant(WrappedStore):
-    """A store whose files have no path on this machine."""
-
-    def open(self, location: str) -> IO[bytes]:
-        return io.BytesIO(self.store.read(location))
-
-    @contextmanager
-    def open_new(self, location: str) -> Iterator[IO[bytes]]:
-        content = io.BytesIO()
-        yield content
-        self.call("open_new", location, lambda: self.store.create(location, content.getvalue()))
-
-
-def engine(store: Store | None = None, **more: Any) -> LocalEngine:
-    made = LocalEngine(store or LocalStore(), SilentProgress(), Deadline(SystemEnv()), 2)
+def engine(**more: Any) -> LocalEngine:
+    made = LocalEngine(LocalStore(), SilentProgress(), Deadline(SystemEnv()), 2)
     return replace(made, **more)
 
 
@@ -75,19 +59,17 @@ def described(directory: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("format_version", "partitioning", "distant"),
-    [(1, "none", False), (2, "identity", True), (3, "none", False)],
+    ("format_version", "partitioning"), [(1, "none"), (2, "identity"), (3, "none")]
 )
 def test_workers_make_the_files_that_this_process_makes(
-    tmp_path: Path, format_version: int, partitioning: str, distant: bool
+    tmp_path: Path, format_version: int, partitioning: str
 ) -> None:
     for name in ("here", "there"):
         build(tmp_path / name, format_version, partitioning)
     before = ids(tmp_path / "there")
     ages = lineage(tmp_path / "there") if format_version == 3 else {}
     compacted(tmp_path / "here", planned(tmp_path / "here"))
-    store = Distant(LocalStore()) if distant else LocalStore()
-    run(tmp_path / "there", engine(store))
+    run(tmp_path / "there", engine())
     assert described(tmp_path / "there") == described(tmp_path / "here")
     assert ids(tmp_path / "there") == before
     assert format_version < 3 or lineage(tmp_path / "there") == ages
@@ -126,14 +108,37 @@ def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path: Path
     unchanged(tmp_path, files, version)
 
 
-def test_a_store_that_fails_ends_the_run(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_ends_the_run(tmp_path: Path) -> None:
+    build(tmp_path, 2, "identity")
+    prepared, version = planned(tmp_path), current_metadata(tmp_path)
+    Path(prepared.plan.groups[-1].tasks[-1].inputs[-1].location).unlink()
+    files = everything(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        compacted(tmp_path, prepared, engine())
+    unchanged(tmp_path, files, version)
+
+
+@dataclass
+class Killing(Heard):
+    """Progress that kills the only worker once it has opened so many files."""
+
+    left: int = 0
+
+    def advance(self, amount: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            threads = Path("/proc/self/task").glob("*/children")
+            [worker] = [int(number) for one in threads for number in one.read_text().split()]
+            os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("opened", [1, 9])
+def test_what_a_killed_worker_has_written_is_removed(tmp_path: Path, opened: int) -> None:
     build(tmp_path, 2, "identity")
     files, version = everything(tmp_path), current_metadata(tmp_path)
-    for store in (LocalStore(), Distant(LocalStore())):
-        failing = FaultyStore(store, 2, "before", frozenset({"open_new"}))
-        with pytest.raises(StorageError, match="call 2, open_new"):
-            run(tmp_path, engine(failing))
-        unchanged(tmp_path, files, version)
+    with pytest.raises(EngineError, match=r"a worker process ended \(signal 9\)"):
+        run(tmp_path, engine(progress=Killing(left=opened)))
+    unchanged(tmp_path, files, version)
 
 
 def test_time_that_is_up_ends_the_workers(tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
 """Reading ahead: in order, within a budget, and what happens to those who are faster."""
 
-import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
 from icectl.errors import StorageError
 from icectl.storage import read_ahead
-from icectl.storage.memory_file import path_in_memory
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.read_ahead import ReadAhead
 from tests.stores.wrapped import CountingStore, FaultyStore
@@ -37,14 +34,6 @@ def test_each_file_is_one_request_and_is_read_at_any_place(store):
                 assert file.seek(0) == 0
                 assert file.read(3) == bytes([number]) * 3
     assert store.counts == {"read_range": 10}
-
-
-def test_other_processes_find_what_is_here_while_it_is_open(store):
-    with ReadAhead(store, files(), 4) as ahead:
-        with ahead.open(f"{BASE}/7") as file:
-            path = path_in_memory(file)
-            assert subprocess.check_output(["cat", path]) == bytes([7]) * 10
-        assert not Path(path).exists()
 
 
 def test_no_more_is_here_than_the_budget_until_files_are_closed(store, monkeypatch):

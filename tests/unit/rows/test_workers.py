@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import CorruptTable, EngineError, Incomplete, StorageError
-from icectl.rows.isolated import KernelCrashed, WorkerProcesses
 from icectl.rows.wire import KernelFailed
+from icectl.rows.workers import KernelCrashed, WorkerPool
 
 
 def pieces(file, places):
@@ -58,7 +58,7 @@ def raises(_file, number):
 
 @pytest.fixture
 def workers():
-    with WorkerProcesses() as made:
+    with WorkerPool() as made:
         yield made
 
 
@@ -133,7 +133,7 @@ class Answer:
 def test_an_answer_of_a_type_that_nobody_named_is_not_read(workers) -> None:
     with pytest.raises(EngineError, match="the answer of a worker makes no sense: 'Answer'"):
         workers.call(unknown, io.BytesIO())
-    with WorkerProcesses((Answer,)) as others:
+    with WorkerPool((Answer,)) as others:
         assert others.call(unknown, io.BytesIO()) == (Answer(1),)
 
 
@@ -151,7 +151,7 @@ def test_errors_of_the_file_are_those_of_its_store(workers) -> None:
 
 
 def test_no_worker_outlives_its_context() -> None:
-    with WorkerProcesses() as made:
+    with WorkerPool() as made:
         (number,) = made.call(process_id, io.BytesIO())
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
@@ -168,7 +168,7 @@ def test_a_call_without_a_file_ends_where_time_is_up() -> None:
             raise Incomplete("time is up")
 
     started = time.monotonic()
-    with WorkerProcesses(check=check) as made:
+    with WorkerPool(check=check) as made:
         with pytest.raises(Incomplete, match="time is up"):
             made.call(sleeps, None)
         assert time.monotonic() < started + 10
@@ -182,7 +182,7 @@ def test_temporary_files_of_workers_go_where_those_of_this_process_go(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with WorkerProcesses() as made:
+    with WorkerPool() as made:
         assert made.call(temporary_place, None) == (str(tmp_path),)
 
 
@@ -192,7 +192,7 @@ def path_of_modules():
 
 def test_workers_look_for_modules_at_absolute_places_only(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", ["", ".", str(tmp_path), "modules", *sys.path])
-    with WorkerProcesses() as made:
+    with WorkerPool() as made:
         (found,) = made.call(path_of_modules, None)
     assert found[0] == str(tmp_path)
     assert not {"", ".", "modules", str(Path.cwd() / "modules")} & set(found)

@@ -1,11 +1,13 @@
-"""Kernels in processes of their own: a reader that crashes on a damaged file ends its process only.
+"""Worker processes of this machine, for rows, for checks of files, and for steps of `maintain`.
 
-Decoders of Parquet and ORC are native code, which a few wrong bytes can end with a signal. So a
-kernel runs in a worker process; the file stays here and the worker asks for its bytes, so that
-stores, retries and counts are those of this process. Workers are kept for the next file.
+Decoders of Parquet and ORC are native code, which a few wrong bytes can end with a signal. A kernel
+in a worker ends its worker only; workers are kept for the next call, and start as they are needed.
 
-Calls are pickled, since this process makes them. What comes back is never unpickled: it is read as
-data of the types that the caller names (wire.py).
+`ProcessPoolExecutor` is no way to do this. It unpickles whatever a worker writes, and a decoder
+that a hostile file has taken over may write anything. One dead worker also fails all other calls
+there, and nobody learns by which signal it died. So there is one socket a worker. Calls are
+pickled, since this process makes them; answers are read as data of the types that the caller names
+(wire.py).
 """
 
 import io
@@ -26,10 +28,11 @@ from typing import IO, Any
 
 from icectl.entries.without_pandas import leave_pandas_out
 from icectl.errors import EngineError
+from icectl.files.random_access import RandomAccessFile
 from icectl.rows.wire import decode, encode
 
 Ask = Callable[[Any], Any]
-"""Answers a question that a kernel has while it runs."""
+"""Answers a question that a kernel asks while it runs."""
 
 Kernel = Callable[..., Iterable[Any]]
 """`kernel([file, ]*arguments[, ask])`: a function at the top of a module, its values picklable."""
@@ -53,18 +56,18 @@ class KernelCrashed(Exception):
 
 
 @dataclass(slots=True)
-class WorkerProcesses:
-    """Worker processes, started as they are needed; a context that ends them.
+class WorkerPool:
+    """A context that ends its workers when it is left.
 
     `types` are the dataclasses that kernels yield and ask with. `check` is called from time to
-    time; what it raises ends a call and its worker.
+    time; an error that it raises ends the call and its worker.
     """
 
     types: Sequence[type] = ()
     check: Callable[[], None] = lambda: None
     _idle: SimpleQueue["_Worker"] = field(default_factory=SimpleQueue)
 
-    def __enter__(self) -> "WorkerProcesses":
+    def __enter__(self) -> "WorkerPool":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,18 +78,18 @@ class WorkerProcesses:
     def call(
         self, kernel: Kernel, file: IO[bytes] | None, *arguments: Any, ask: Ask | None = None
     ) -> tuple[Any, ...]:
-        """Run a kernel in a worker, on an open file where there is one; it gets `ask` last.
+        """Run a kernel in a worker, on an open file if there is one; it gets `ask` last.
 
-        Raises: KernelCrashed; what the kernel raises of icectl's errors, OSError and MemoryError,
-        all else as KernelFailed; what the file, `ask` and `check` raise here.
+        Raises: KernelCrashed; errors of the kernel that are icectl's, OSError or MemoryError, all
+        others as KernelFailed; errors of the file, of `ask` and of `check`.
         """
-        call = _Call(kernel, arguments, reads=file is not None, asks=ask is not None)
         with self._worker() as worker:
-            return worker.call(call, file, ask)
+            worker.send((kernel, arguments, file is not None, ask is not None))
+            return worker.answer(file, ask)
 
     @contextmanager
     def _worker(self) -> Iterator["_Worker"]:
-        """One that nobody else uses; after an error its part of the talk is over for good."""
+        """Lend a worker that nobody else uses; after an error it is ended."""
         try:
             worker = self._idle.get_nowait()
         except Empty:
@@ -97,16 +100,6 @@ class WorkerProcesses:
             worker.end()
             raise
         self._idle.put(worker)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call that goes to a worker; `reads` where a file comes with it, `asks` where it may ask."""
-
-    kernel: Kernel
-    arguments: tuple[Any, ...]
-    reads: bool
-    asks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,34 +135,32 @@ class _Worker:
                 raise EngineError(f"no process can be started: {error}") from error
         return _Worker(process, Connection(here.detach()), types, check)
 
-    def call(self, call: _Call, file: IO[bytes] | None, ask: Ask | None) -> tuple[Any, ...]:
-        """Send a call and answer what the kernel asks until it ends."""
-        self._send(call)
-        while True:
-            kind, told = self._heard()
-            if kind == _READ and file is not None:
-                file.seek(told[0])
-                self._send_bytes(file.read(told[1]))
-            elif kind == _SIZE and file is not None:
-                self._send(file.seek(0, io.SEEK_END))
-            elif kind == _ASK and ask is not None:
-                self._send(ask(told))
-            elif kind == _DONE:
-                return tuple(told)
-            elif kind == _FAILED and isinstance(told, Exception):
-                raise told
-            else:
-                raise EngineError("the answer of a worker makes no sense")
-
-    def _send(self, value: Any) -> None:
+    def send(self, value: Any) -> None:
+        """Send a call, or the answer to a question."""
         with self._alive():
             self.line.send(value)
 
-    def _send_bytes(self, content: bytes) -> None:
-        with self._alive():
-            self.line.send_bytes(content)
+    def answer(self, file: IO[bytes] | None, ask: Ask | None) -> tuple[Any, ...]:
+        """Answer the questions of a kernel until it ends, and return what it yielded."""
+        while True:
+            kind, value = self._received()
+            if kind == _READ and file is not None:
+                file.seek(value[0])
+                content = file.read(value[1])
+                with self._alive():
+                    self.line.send_bytes(content)
+            elif kind == _SIZE and file is not None:
+                self.send(file.seek(0, io.SEEK_END))
+            elif kind == _ASK and ask is not None:
+                self.send(ask(value))
+            elif kind == _DONE:
+                return tuple(value)
+            elif kind == _FAILED and isinstance(value, Exception):
+                raise value
+            else:
+                raise EngineError("the answer of a worker makes no sense")
 
-    def _heard(self) -> Any:
+    def _received(self) -> Any:
         while True:
             self.check()
             with self._alive():
@@ -178,14 +169,14 @@ class _Worker:
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
-        """Raise why the worker is gone if the line itself ends, not if one of a store's does."""
+        """Raise the cause of death if the line itself ends, not if a connection of a store does."""
         try:
             yield
         except _GONE as error:
             raise self._death() from error
 
     def _death(self) -> Exception:
-        """Tell why the worker is gone."""
+        """Return the error that says how the worker ended."""
         code = self.process.wait(_ENDS_WITHIN_SECONDS)
         if code < 0 and -code in _CRASHES:
             return KernelCrashed(signal.Signals(-code).name)
@@ -194,16 +185,16 @@ class _Worker:
         return EngineError(f"a worker process ended ({how})", hint=hint)
 
     def end(self) -> None:
-        """Have it end, whatever it is doing."""
+        """Kill the process, whatever it is doing."""
         self.line.close()
         self.process.kill()
         self.process.wait()
 
 
 def _settings() -> dict[str, str]:
-    """Return the environment that workers have from this process, whatever it was started with.
+    """Return the environment variables of workers that differ from those of this process.
 
-    Python finds there what it finds here, but nothing by a path that depends on where it runs.
+    Workers find the modules that this process finds, but none by a path relative to a folder.
     """
     return {
         "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
@@ -212,57 +203,36 @@ def _settings() -> dict[str, str]:
     }
 
 
-class _AskedFile(io.RawIOBase):
+class _AskedFile(RandomAccessFile):
     """A file whose bytes are with the process at the other end of a line."""
 
     def __init__(self, line: Connection, turn: Lock) -> None:
-        super().__init__()
+        line.send_bytes(encode((_SIZE, None)))
+        super().__init__(line.recv())
         self._line = line
         self._turn = turn
-        self._at = 0
-        line.send_bytes(encode((_SIZE, None)))
-        self._size = line.recv()
 
-    def readable(self) -> bool:
-        """Return True: the file can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True: reading may start anywhere."""
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Ask for the next bytes, and return how many came."""
-        wanted = min(memoryview(buffer).nbytes, max(self._size - self._at, 0))
-        if wanted == 0:
-            return 0
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Ask for bytes of the file."""
         with self._turn:
-            self._line.send_bytes(encode((_READ, (self._at, wanted))))
-            count = self._line.recv_bytes_into(buffer)
-        self._at += count
-        return count
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a place, and return it."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        """Return the place in the file."""
-        return self._at
+            self._line.send_bytes(encode((_READ, (offset, length))))
+            return self._line.recv_bytes()
 
 
 def _serve(descriptor: int) -> None:
-    """Run the kernels that come over a line, until it is closed."""
+    """Run the kernels that are called over a line, until it is closed."""
     leave_pandas_out()
     line = Connection(descriptor)
     with suppress(*_GONE):
         while True:
-            line.send_bytes(_answer(line, line.recv()))
+            kernel, arguments, reads, asks = line.recv()
+            line.send_bytes(_answer(line, kernel, arguments, reads=reads, asks=asks))
 
 
-def _answer(line: Connection, call: _Call) -> bytes:
+def _answer(
+    line: Connection, kernel: Kernel, arguments: Sequence[Any], *, reads: bool, asks: bool
+) -> bytes:
+    """Return the answer to a call; `reads` if it comes with a file, `asks` if it may ask."""
     turn = Lock()  # a kernel may read in one thread while it asks in another
 
     def ask(question: Any) -> Any:
@@ -271,10 +241,9 @@ def _answer(line: Connection, call: _Call) -> bytes:
             line.send_bytes(encode((_ASK, question)))
             return line.recv()
 
-    files = [io.BufferedReader(_AskedFile(line, turn), _BUFFER_BYTES)] if call.reads else []
+    files = [io.BufferedReader(_AskedFile(line, turn), _BUFFER_BYTES)] if reads else []
     try:
-        made = call.kernel(*files, *call.arguments, *([ask] if call.asks else []))
-        return encode((_DONE, list(made)))
+        return encode((_DONE, list(kernel(*files, *arguments, *([ask] if asks else [])))))
     except Exception as error:  # noqa: BLE001 - it is raised at the other end
         error.add_note(traceback.format_exc())
         return encode((_FAILED, error))
