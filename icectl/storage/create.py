@@ -44,84 +44,86 @@ def check_creatable(location: str) -> None:
         )
 
 
-def create_local(path: str, content: bytes) -> None:
-    """Write a new file; missing directories are made.
+def create_local(folder: int, name: str, content: bytes) -> None:
+    """Write a new file in an open folder.
 
     Raises: FileExistsError, when the name is taken; Refused, on a file system without hard links;
     OSError otherwise. The file exists whole, or not at all.
     """
-    with _temporary(path) as (temporary, file):
+    with new_local(folder, name) as (_, file):
         file.write(content)
-        _sync(file)
-        _link(temporary, path)
-    _sync_directory(path)
 
 
 @contextmanager
-def new_local(path: str) -> Iterator[str]:
-    """The path of a file to write, which gets its name once this is left without an error.
+def new_local(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """A file to write, with its own name, which gets `name` once this is left without an error.
 
     Raises: as create_local.
     """
-    with _temporary(path) as (temporary, file):
-        yield temporary
+    with _temporary(folder, name) as (temporary, file):
+        yield temporary, file
         _sync(file)
-        _link(temporary, path)
-    _sync_directory(path)
+        _link(folder, temporary, name)
+    _sync_directory(folder)
 
 
-def _link(temporary: str, path: str) -> None:
+def _link(folder: int, temporary: str, name: str) -> None:
     """Give a whole file its name."""
     try:
-        os.link(temporary, path)  # R-162
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)  # R-162
     except OSError as error:
         if error.errno == errno.EEXIST:
-            raise FileExistsError(error.errno, error.strerror, path) from error
+            raise FileExistsError(error.errno, error.strerror, name) from error
         if error.errno not in _NO_LINKS:
             raise
         raise Refused(
-            f"the file system of {path} has no hard links, so a new file cannot be told from one "
-            "that another writer put there first",
+            f"the file system of the new file {name} has no hard links, so it cannot be told from "
+            "one that another writer put there first",
             hint="keep tables that icectl changes on a file system with hard links",
         ) from error
 
 
-def replace_local(path: str, content: bytes) -> None:
+def replace_local(folder: int, name: str, content: bytes) -> None:
     """Write a file or put new content in its place; readers see the old or the new one.
 
     Raises: OSError.
     """
-    with _temporary(path) as (temporary, file):
+    with _replacing(folder, name) as file:
         file.write(content)
+    _sync_directory(folder)
+
+
+@contextmanager
+def _replacing(folder: int, name: str) -> Iterator[IO[bytes]]:
+    with _temporary(folder, name) as (temporary, file):
+        yield file
         _sync(file)
-        os.replace(temporary, path)
-    _sync_directory(path)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def copy_local(name: str, folder: int, target: str) -> None:
+def copy_local(name: str, folder: int, new_name: str, new_folder: int) -> None:
     """Give a file of an open folder a second name; on another file system, copy it.
 
     A link is none. Raises: OSError. The copy exists whole, or not at all.
     """
-    os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
-        os.link(name, target, src_dir_fd=folder, follow_symlinks=False)
+        os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_LINKS | {errno.EXDEV}:
             raise
-        _copy_bytes(name, folder, target)
-    _sync_directory(target)
+        _copy_bytes(name, folder, new_name, new_folder)
+    _sync_directory(new_folder)
 
 
-def _copy_bytes(name: str, folder: int, target: str) -> None:
+def _copy_bytes(name: str, folder: int, new_name: str, new_folder: int) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with _temporary(target) as (temporary, file):
-        with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source:
-            mode = os.fstat(source.fileno()).st_mode
-            os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
-            shutil.copyfileobj(source, file)
-        _sync(file)
-        os.replace(temporary, target)
+    with (
+        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source,
+        _replacing(new_folder, new_name) as file,
+    ):
+        mode = os.fstat(source.fileno()).st_mode
+        os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
+        shutil.copyfileobj(source, file)
 
 
 def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
@@ -136,18 +138,16 @@ def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
 
 
 @contextmanager
-def _temporary(path: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """An empty file beside a path, by its own, which is gone afterwards unless it is renamed."""
-    directory = os.path.dirname(path) or "."
-    os.makedirs(directory, exist_ok=True)
-    temporary, descriptor = _open_temporary(directory, os.path.basename(path))
+def _temporary(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """An empty file in a folder, by its own name, which is gone afterwards unless it is renamed."""
+    temporary, descriptor = _open_temporary(folder, name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            _take_group(descriptor, directory)
+            _take_group(descriptor, folder)
             yield temporary, file
     finally:
         with suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=folder)
 
 
 def _sync(file: IO[bytes]) -> None:
@@ -155,36 +155,37 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def _open_temporary(directory: str, name: str) -> tuple[str, int]:
+def _open_temporary(folder: int, name: str) -> tuple[str, int]:
     """A file whose name ends as the one to come, so that who looks for that finds what a kill left.
 
-    Shape: its path, and its descriptor.
+    Shape: its name, and its descriptor.
     """
     end = name if len(os.fsencode(name)) <= _LONGEST_NAME else ".tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     while True:
-        temporary = os.path.join(directory, temporary_name(next(_COUNTER), end))
+        temporary = temporary_name(next(_COUNTER), end)
         with suppress(FileExistsError):  # of a process of this number on another host, or long ago
-            return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            return temporary, os.open(temporary, flags, 0o666, dir_fd=folder)
 
 
-def _take_group(descriptor: int, directory: str) -> None:
-    """Give a new file the group of its directory, as far as the user may."""
-    group = os.stat(directory).st_gid
+def _take_group(descriptor: int, folder: int) -> None:
+    """Give a new file the group of its folder, as far as the user may."""
+    group = os.fstat(folder).st_gid
     if os.fstat(descriptor).st_gid != group:
         with suppress(PermissionError):
             os.fchown(descriptor, -1, group)
 
 
-def _sync_directory(path: str) -> None:
-    """Make the new name outlast a power cut; not every file system can."""
+def _sync_directory(folder: int) -> None:
+    """Make new names outlast a power cut; not every file system can."""
     try:
-        descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        descriptor = os.open(".", os.O_RDONLY, dir_fd=folder)
     except OSError:
-        _LOGGER.debug("cannot open the directory of %s to sync it", path)
+        _LOGGER.debug("cannot open a directory to sync it")
         return
     try:
         os.fsync(descriptor)
     except OSError:
-        _LOGGER.debug("cannot sync the directory of %s", path)
+        _LOGGER.debug("cannot sync a directory")
     finally:
         os.close(descriptor)

@@ -92,6 +92,14 @@ class Steps:
             flush(descriptor)
 
         os.fsync = fsync
+        open_file = os.open
+
+        def open_in(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            if dir_fd is not None and flags & WRITING:  # the event does not tell the folder
+                self._step(str(Path(f"/proc/self/fd/{dir_fd}").readlink() / path), writes=True)
+            return open_file(path, flags, mode, dir_fd=dir_fd)
+
+        os.open = open_in  # type: ignore[assignment]
 
     def _announced(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":

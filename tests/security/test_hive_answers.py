@@ -1,11 +1,15 @@
 """Answers of a metastore whose members are of other types than they should be: as if not there."""
 
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
+from itertools import chain, cycle, islice
 from typing import Any, cast
 
 import pytest
 
-from icectl.catalog.hive import calls
+from icectl.catalog.hive import calls, thrift
 from icectl.catalog.hive.connection import Connection
 from icectl.catalog.hive.thrift import (
     I32,
@@ -15,8 +19,10 @@ from icectl.catalog.hive.thrift import (
     STRUCT,
     TEXT,
     Fields,
+    NotThrift,
     ThriftList,
     ThriftMap,
+    read_reply,
 )  # fmt: skip
 
 ODD: list[tuple[int, Any]] = [
@@ -64,3 +70,34 @@ def test_tables_of_another_type_are_not_there(odd: tuple[int, Any]) -> None:
             return {0: (STRUCT, {1: odd})}
 
     assert list(calls.tables(cast("Connection", Listing({})), "db")) == []
+
+
+ENDLESS = {
+    "a list of lists": (bytes((LIST, 0, 0, LIST)) + b"\x08\0\0\0", b"\0"),
+    "a list of empty structs": (bytes((LIST, 0, 0, STRUCT)) + b"\x08\0\0\0", b"\0"),
+    "members": (b"", bytes((I32, 0, 1, 0, 0, 0, 5))),
+}
+"""How an answer begins, and what it repeats."""
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_answer_is_bounded_as_a_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thrift, "_MOST_VALUES", 5000)
+    begins, goes_on = ENDLESS[name]
+    start = struct.pack(">I", 0x80010002) + struct.pack(">i", 1) + b"f" + bytes(4)
+    stream: Iterator[int] = chain(start + begins, cycle(goes_on))
+
+    def read(size: int) -> bytes:
+        return bytes(islice(stream, size))
+
+    with pytest.raises(NotThrift, match="no end"):
+        read_reply(read, "f")
+
+
+def test_texts_of_an_answer_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thrift, "_MOST_BYTES", 5000)
+    text = struct.pack(">i", 1000) + bytes(1000)
+    reply = struct.pack(">I", 0x80010002) + struct.pack(">i", 1) + b"f" + bytes(4)
+    reply += bytes((LIST, 0, 0, TEXT)) + struct.pack(">i", 9) + 9 * text + b"\0"
+    with pytest.raises(NotThrift, match="no end"):
+        read_reply(BytesIO(reply).read, "f")

@@ -10,7 +10,7 @@ import pytest
 
 from icectl.errors import StorageError
 from icectl.storage.local.folders import Roots
-from icectl.storage.local.store import LocalStore
+from icectl.storage.local.store import LocalStore, write_to
 from icectl.storage.store import FailedRemoval
 from tests.builders.expiry import Aged, aged_table, context_of, options_of
 from tests.builders.expiry import execute as execute_expiry
@@ -216,6 +216,75 @@ def test_no_spelling_leads_through_a_link(tmp_path: Path, others: Path, spelled:
     with pytest.raises(StorageError, match="behind a link"):
         store.copy(location, f"{tmp_path}/t/copy")
     assert (others / "x").exists()
+
+
+def test_nothing_new_is_written_behind_a_link(tmp_path: Path, others: Path) -> None:
+    (tmp_path / "t").mkdir()
+    others.mkdir()
+    (tmp_path / "t/link").symlink_to(others)
+    store = LocalStore()
+    store.roots.add(str(tmp_path / "t"))
+    for place in (f"{tmp_path}/t/link/x", f"{tmp_path}/t/link/below/x"):
+        with pytest.raises(StorageError, match="behind a link"):
+            store.create(place, b"new")
+        with pytest.raises(StorageError, match="behind a link"):
+            store.replace(place, b"new")
+        with pytest.raises(StorageError, match="behind a link"), store.open_new(place):
+            pass
+    (tmp_path / "t/x").write_bytes(b"mine")
+    with pytest.raises(StorageError, match="behind a link"):
+        store.copy(f"{tmp_path}/t/x", f"{tmp_path}/t/link/x")
+    assert not list(others.iterdir())
+    store.create(f"{tmp_path}/t/new/folders/x", b"new")
+    assert (tmp_path / "t/new/folders/x").read_bytes() == b"new"
+
+
+def test_the_folder_of_a_new_file_stays_the_one_that_it_was(tmp_path: Path, others: Path) -> None:
+    """It becomes a link while the file is written; a file of the same name waits there."""
+    store = LocalStore()
+    store.roots.add(str(tmp_path / "t"))
+    others.mkdir()
+    with store.open_new(f"{tmp_path}/t/data/x") as file:
+        file.write(b"new")
+        name = Path(str(file.name)).name
+        (tmp_path / "t/data").rename(tmp_path / "aside")
+        (tmp_path / "t/data").symlink_to(others)
+        (others / name).write_bytes(b"theirs")
+        with pytest.raises(OSError, match="taken its place"):
+            write_to(str(tmp_path / "t/data" / name), "x")
+    assert (tmp_path / "aside/x").read_bytes() == b"new"
+    assert [path.read_bytes() for path in others.iterdir()] == [b"theirs"]
+
+
+def test_new_files_of_a_table_that_names_no_root_go_through_links(tmp_path: Path) -> None:
+    """Those of `write.data.path`, say, on a disk that only a link leads to."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    LocalStore().create(f"{tmp_path}/link/below/x", b"new")
+    assert (tmp_path / "disk/below/x").read_bytes() == b"new"
+
+
+def test_compact_writes_nothing_into_a_linked_partition(tmp_path: Path, others: Path) -> None:
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    table.append(range(6))
+    table.append(range(6))
+    folders = [path for path in (table.directory / "data").iterdir() if path.is_dir()]
+    before = swap(folders[0], others)
+    words = ["compact", str(table.directory), "--rewrite-all", "--engine", "local", "--yes"]
+    code, document = run([*words, "--json"])
+    assert code == 13, document
+    assert "behind a link" in document["error"]["message"]
+    assert set(others.iterdir()) == before != set()
+
+
+def test_data_below_a_file_are_a_failure_of_the_storage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    table = TableBuilder(tmp_path / "t", properties={"write.data.path": f"{tmp_path}/file/data"})
+    table.append(range(6))
+    words = ["compact", str(table.directory), "--rewrite-all", "--engine", "local", "--yes"]
+    code, document = run([*words, "--json"])
+    assert code == 13, document
+    assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_a_link_to_a_file_goes_without_the_file(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ _NUMBERS = {
     I64: struct.Struct(">q"),
 }
 _MOST_BYTES = 1 << 28
+_MOST_VALUES = 1 << 23
+"""How long an answer may be as a whole, and how many values it may have: each takes memory."""
+
 _DEEPEST = 64
 
 
@@ -124,6 +127,7 @@ def read_reply(read: Read, name: str) -> Fields:
 
     Raises: NotThrift; CallRefused; what `read` raises.
     """
+    read = _bounded(read)
     (version,) = struct.unpack(">I", read(4))
     if version & 0xFFFF0000 != _VERSION:
         raise NotThrift(f"it answered {version.to_bytes(4, 'big')!r}")
@@ -137,6 +141,22 @@ def read_reply(read: Read, name: str) -> Fields:
     if kind != _REPLY or answered != name:
         raise NotThrift(f"it answered {answered!r} to {name!r}")
     return fields
+
+
+def _bounded(read: Read) -> Read:
+    """Return a reader that ends an answer which has no end; each value is one read at least."""
+    size = count = 0
+
+    def within(wanted: int) -> bytes:
+        """Read bytes, and count them."""
+        nonlocal size, count
+        size += wanted
+        count += 1
+        if size > _MOST_BYTES or count > _MOST_VALUES:
+            raise NotThrift("its answer has no end")
+        return read(wanted)
+
+    return within
 
 
 def _write(out: bytearray, kind: int, value: Any) -> None:

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
@@ -37,17 +37,37 @@ class Roots:
 
     def resolved(self, path: str) -> str:
         """Return the path with its deepest root, if there is one, replaced by what that led to."""
+        return self._below_a_root(path) or _absolute(path)
+
+    def _below_a_root(self, path: str) -> str | None:
         above = path = _absolute(path)
         while above != "/":
             above = os.path.dirname(above)
             if above in self._resolved:
                 return os.path.join(self._resolved[above], path[len(above) :].lstrip("/"))
-        return path
+        return None
 
     def has_link(self, folder: str) -> bool:
         """Return whether a folder lies behind a link, or is one, below its root."""
         own = os.path.dirname(self.resolved(os.path.join(folder, "_")))
         return os.path.realpath(own) != own
+
+    @contextmanager
+    def new(self, path: str, location: str) -> Iterator[tuple[int, str, str]]:
+        """The folder of a new file, which is made; its name there, and its path without links.
+
+        Links are followed to a folder that lies below no root. Raises: StorageError; OSError.
+        """
+        own = self._below_a_root(path)
+        if own is None:
+            folder, name = os.path.split(_absolute(path))
+            own = os.path.join(os.path.realpath(folder), name)
+        folder, name = os.path.split(own)
+        descriptor = _opened(folder, location, make=True)
+        try:
+            yield descriptor, name, own
+        finally:
+            os.close(descriptor)
 
     @contextmanager
     def folders(self) -> Iterator["OpenFolder"]:
@@ -89,13 +109,16 @@ def _absolute(path: str) -> str:
     return "/" + os.path.abspath(path).lstrip("/")
 
 
-def _opened(folder: str, location: str) -> int:
-    """Open a folder, none of its own through a link. Raises: StorageError; OSError."""
+def _opened(folder: str, location: str, *, make: bool = False) -> int:
+    """Open a folder, none of its own through a link; `make` those that are missing.
+
+    Raises: StorageError; OSError.
+    """
     descriptor, path = os.open("/", _FOLDER), ""
     for name in filter(None, folder.split("/")):
         path, above = f"{path}/{name}", descriptor
         try:
-            descriptor = os.open(name, _FOLDER, dir_fd=above)
+            descriptor = _open_folder(name, above, make=make)
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and _is_link(name, above):
                 raise behind_a_link(location, path) from error
@@ -105,6 +128,17 @@ def _opened(folder: str, location: str) -> int:
     return descriptor
 
 
+def _open_folder(name: str, above: int, *, make: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=above)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):  # another writer was quicker
+        os.mkdir(name, dir_fd=above)
+    return os.open(name, _FOLDER, dir_fd=above)
+
+
 def _is_link(name: str, folder: int) -> bool:
     return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
@@ -112,7 +146,7 @@ def _is_link(name: str, folder: int) -> bool:
 def behind_a_link(location: str, link: str) -> StorageError:
     """Make the error for a file that only a link leads to."""
     return StorageError(
-        f"{locations.shown(location)} lies behind a link, {link}, and is left alone",
-        hint="icectl follows no link below the place of a table",
+        f"{locations.shown(location)} lies behind a link, {link}, which is not followed",
+        hint="icectl writes and deletes nothing through a link below a table's location",
         id=BEHIND_A_LINK,
     )

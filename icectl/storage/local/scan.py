@@ -231,9 +231,12 @@ def path_used_to(doing: str, location: str) -> Iterator[str]:
         ) from error
     try:
         yield path
-    except (FileNotFoundError, FileExistsError):
+    except (FileNotFoundError, FileExistsError) as error:
+        error.filename = path  # it may name the last part alone
         raise
     except NotADirectoryError as error:
+        if doing == "write":  # then it is not the file that is missing
+            raise local_failure(doing, location, error) from error
         raise FileNotFoundError(error.errno, error.strerror, path) from error
     except OSError as error:
         raise local_failure(doing, location, error) from error

@@ -105,21 +105,22 @@ class LocalStore:
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
-        with path_used_to("write", location) as path:
-            create_local(path, content)
+        with path_used_to("write", location) as path, self.roots.new(path, location) as new:
+            create_local(*new[:2], content)
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
-        with path_used_to("write", location) as path:
-            replace_local(path, content)
+        with path_used_to("write", location) as path, self.roots.new(path, location) as new:
+            replace_local(*new[:2], content)
 
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
         """A file to write, which is there, whole, once this is left without an error (R-162)."""
         with ExitStack() as stack:
             with path_used_to("write", location) as path:
-                temporary = stack.enter_context(new_local(path))
-            with write_to(temporary, location) as file:
+                folder, name, own = stack.enter_context(self.roots.new(path, location))
+                temporary, _ = stack.enter_context(new_local(folder, name))
+            with write_to(os.path.join(os.path.dirname(own), temporary), location) as file:
                 yield file
             with path_used_to("write", location):
                 stack.close()
@@ -128,11 +129,12 @@ class LocalStore:
         """Link or copy a file to a name that nobody else uses; its folder is found as in remove."""
         with (
             path_used_to("copy", source) as path,
-            path_used_to("write", target) as new,
+            path_used_to("write", target) as new_path,
             self.roots.folders() as folders,
         ):
             folder, name = folders.of(path, source)
-            copy_local(name, folder, new)
+            with self.roots.new(new_path, target) as (new_folder, new_name, _):
+                copy_local(name, folder, new_name, new_folder)
 
     def clock_ms(self, location: str) -> int | None:  # noqa: ARG002
         """Return None: files are dated by this machine's clock."""
@@ -173,13 +175,27 @@ class _Written(io.FileIO):
     """A file to write to, whose errors come out as the Store protocol promises."""
 
     def __init__(self, path: str, location: str) -> None:
-        super().__init__(path, "wb")
+        super().__init__(path, "wb", opener=_empty_file)
         self._location = location
 
     def write(self, content: Any, /) -> int:
         """Write bytes, and return how many."""
         with path_used_to("write", self._location):
             return super().write(content)
+
+
+def _empty_file(path: str, _: int) -> int:
+    """Open the temporary file, as an `opener`: no other is made, nor loses what it holds.
+
+    Raises: OSError.
+    """
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size:
+        os.close(descriptor)
+        raise FileExistsError(errno.EEXIST, "another file has taken its place", path)
+    return descriptor
 
 
 def _below(

@@ -72,7 +72,7 @@ def test_create_skips_temporary_files_that_others_left(tmp_path, monkeypatch):
 
 
 def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch):
-    def link(source, target):
+    def link(source, target, **folders):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", link)
@@ -96,7 +96,7 @@ def test_a_full_disk_is_a_storage_error_that_leaves_nothing(tmp_path, monkeypatc
 def test_replace_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"old")
 
-    def replace(source, target):
+    def replace(source, target, **folders):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "replace", replace)
@@ -126,6 +126,14 @@ def test_what_lies_below_a_file_is_missing(tmp_path):
         STORE.read(f"{tmp_path}/a/b")
     assert STORE.stat(f"{tmp_path}/a/b") is None
     assert list(STORE.list_directory(f"{tmp_path}/a")) == []
+
+
+def test_what_would_be_written_below_a_file_is_no_missing_file(tmp_path):
+    (tmp_path / "a").write_bytes(b"1")
+    with pytest.raises(StorageError, match="not a directory"):
+        STORE.create(f"{tmp_path}/a/b/c", b"content")
+    with pytest.raises(StorageError, match="not a directory"), STORE.open_new(f"{tmp_path}/a/b"):
+        pass
 
 
 def test_a_name_with_a_nul_is_missing(tmp_path):
