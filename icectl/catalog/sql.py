@@ -53,7 +53,7 @@ def connect(means: CatalogAccess) -> "SqlWarehouse":
     Raises: UsageError; Unsupported, where its driver is missing.
     """
     settings = means.settings
-    database = database_of(settings.name, settings.properties)
+    database = database_of(settings.name, settings.properties, means.deadline)
     storage = with_file_io(means.storage, settings.properties)
     store = open_store(storage, means.env, means.deadline)
     return SqlWarehouse(means, CatalogRows(database, settings.name), store)
@@ -120,7 +120,7 @@ class CatalogRows:
         )  # fmt: skip
         with closing(self.database.connect()) as connection:
             try:
-                cursor = connection.cursor()
+                cursor = self.database.cursor(connection)
                 if self.database.family == "sqlite":
                     cursor.execute("BEGIN IMMEDIATE")
                 cursor.execute(self.database.sql(_UPDATE), parameters)
@@ -149,7 +149,7 @@ class CatalogRows:
         parameters = () if is_file else (self.catalog, row.namespace, row.name)
         with closing(self.database.connect()) as connection:
             try:
-                cursor = connection.cursor()
+                cursor = self.database.cursor(connection)
                 if self.database.family == "postgresql":
                     cursor.execute("SET LOCAL lock_timeout = '30s'")
                 cursor.execute(statement, parameters)
@@ -173,7 +173,7 @@ class CatalogRows:
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
         with closing(self.database.connect()) as connection:
-            yield connection.cursor()
+            yield self.database.cursor(connection)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

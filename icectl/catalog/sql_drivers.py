@@ -6,15 +6,20 @@ The drivers are used as they are: SQLAlchemy would take longer to import than a 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from icectl.env import Deadline
 from icectl.errors import StorageError, TableNotFound, Unsupported, UsageError
 from icectl.storage.location import shown
 
 _WAIT_SECONDS = 30
 """How long another writer of the same rows is waited for."""
+
+_LEAST_SECONDS = 60
+"""How long a statement may take in any case: one that changes a row must not be cut off."""
 
 _DRIVERS: Mapping[str, Sequence[str]] = {
     "postgresql": ("psycopg", "psycopg2"),
@@ -33,6 +38,7 @@ _LOST: Mapping[str, Mapping[str, int]] = {
 }
 """How long a server may say nothing, locks waited for included, before it is taken for gone."""
 
+_MOST_MILLISECONDS = 2**31 - 1
 _CONFLICTS = {
     "postgresql": ("40001", "40P01"),  # serialization failure, deadlock
     "mysql": (1213, 1020),  # deadlock, record has changed
@@ -51,12 +57,13 @@ class Database:
     shown: str
     placeholder: str
     errors: type[Exception]
-    open: Callable[[], Any] = field(repr=False)
+    open: Callable[[Mapping[str, int]], Any] = field(repr=False)
+    deadline: Deadline = field(compare=False)
 
     def connect(self) -> Any:
         """Return a new connection, in no transaction. Raises: StorageError; TableNotFound."""
         try:
-            return self.open()
+            return self.open(self._seconds())
         except self.errors as error:
             raise self.failure(error, "cannot reach") from error
         except TypeError as error:  # an argument that the driver does not have
@@ -64,6 +71,26 @@ class Database:
                 f"the driver of the database {self.shown} does not take all that stands behind the "
                 f"`?` of its URI: {reason_of(error)}"
             ) from error
+
+    def _seconds(self) -> Mapping[str, int]:
+        """Return the time-outs of a connection that the deadline shortens."""
+        if self.family == "sqlite":
+            return {}
+        left = max(self.deadline.remaining_seconds, 1)
+        shorter = {"connect_timeout": min(left, _WAIT_SECONDS)}
+        if self.family == "mysql":
+            answer = max(left, _LEAST_SECONDS)
+            shorter |= {name: min(answer, most) for name, most in _LOST["mysql"].items()}
+        return {name: ceil(seconds) for name, seconds in shorter.items()}
+
+    def cursor(self, connection: Any) -> Any:
+        """Return a cursor of a new connection, whose statements end soon after the deadline."""
+        cursor = connection.cursor()
+        left = self.deadline.remaining_seconds
+        if self.family == "postgresql" and left != float("inf"):
+            milliseconds = min(ceil(max(left, _LEAST_SECONDS) * 1000), _MOST_MILLISECONDS)
+            cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+        return cursor
 
     def failure(self, error: Exception, what: str = "cannot read") -> StorageError:
         """Return the error to tell, for one of the driver's."""
@@ -84,7 +111,7 @@ class Database:
         return statement.replace("?", self.placeholder)
 
 
-def database_of(catalog: str, properties: Mapping[str, str]) -> Database:
+def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline) -> Database:
     """Return the database that a catalog's properties name; nothing is connected to yet.
 
     Raises: UsageError; Unsupported, where its driver is not installed.
@@ -99,8 +126,8 @@ def database_of(catalog: str, properties: Mapping[str, str]) -> Database:
             hint="it knows SQLite, PostgreSQL, MySQL and MariaDB",
         )
     if family == "sqlite":
-        return _sqlite(rest)
-    return _server(catalog, uri, family, driver, properties)
+        return _sqlite(rest, deadline)
+    return _server(catalog, uri, (family, driver), properties, deadline)
 
 
 def reason_of(error: Exception) -> str:
@@ -109,7 +136,7 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(last if isinstance(last, str) else error).split()) or type(error).__name__
 
 
-def _sqlite(rest: str) -> Database:
+def _sqlite(rest: str, deadline: Deadline) -> Database:
     """SQLite: `sqlite:///relative`, `sqlite:////absolute`, and JDBC's `sqlite:path`."""
     path, _, query = rest.partition("?")
     path = path.removeprefix("///")
@@ -120,7 +147,7 @@ def _sqlite(rest: str) -> Database:
         raise UsageError("a SQLite database in memory holds no tables that icectl could reach")
     wait = float(options.get("timeout", _WAIT_SECONDS))
 
-    def connect() -> sqlite3.Connection:
+    def connect(_: Mapping[str, int]) -> sqlite3.Connection:
         file = Path(path).absolute()
         if not file.is_file():
             raise TableNotFound(
@@ -131,12 +158,17 @@ def _sqlite(rest: str) -> Database:
             f"file:{quote(str(file))}?mode=rw", timeout=wait, isolation_level=None, uri=True
         )
 
-    return Database("sqlite", path, "?", sqlite3.Error, connect)
+    return Database("sqlite", path, "?", sqlite3.Error, connect, deadline)
 
 
 def _server(
-    catalog: str, uri: str, family: str, driver: str, properties: Mapping[str, str]
+    catalog: str,
+    uri: str,
+    wanted: tuple[str, str],
+    properties: Mapping[str, str],
+    deadline: Deadline,
 ) -> Database:
+    family, driver = wanted
     parts = urlsplit(uri)
     module = _driver(family, driver)
     arguments: dict[str, Any] = {
@@ -150,13 +182,12 @@ def _server(
     except ValueError as error:
         raise UsageError(f"catalog `{catalog}`: its `uri` names no port that there is") from error
     arguments = {key: value for key, value in arguments.items() if value is not None}
-    arguments |= {"connect_timeout": _WAIT_SECONDS, **_LOST[family]}
-    arguments |= {key: _typed(value) for key, value in parse_qsl(parts.query)}
+    own = {key: _typed(value) for key, value in parse_qsl(parts.query)}
 
-    def connect() -> Any:
-        return module.connect(**arguments)
+    def connect(seconds: Mapping[str, int]) -> Any:
+        return module.connect(**{**arguments, **_LOST[family], **seconds, **own})
 
-    return Database(family, shown(_plain(uri)), "%s", module.Error, connect)
+    return Database(family, shown(_plain(uri)), "%s", module.Error, connect, deadline)
 
 
 def _plain(uri: str) -> str:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,7 @@ from icectl.cli.settings import (
     resolve,
 )
 from icectl.cli.signals import Interrupts
+from icectl.cli.watchdog import ended_in_time
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import IcectlError, UsageError
 
@@ -207,7 +209,10 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
         from icectl.entries.without_pandas import leave_pandas_out
 
         leave_pandas_out()
-        with messages_of_libraries(run.console):
+        with (
+            messages_of_libraries(run.console),
+            ended_in_time(run.shell.deadline, interrupts, partial(_report_failure, run)),
+        ):
             try:
                 outcome = run.invocation.run(run.shell)
             finally:

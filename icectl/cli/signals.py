@@ -19,6 +19,11 @@ class Interrupts:
         self._shielded = False
         self._waiting: BaseException | None = None
 
+    @property
+    def is_shielded(self) -> bool:
+        """Whether a step is under way that must not be cut in two."""
+        return self._shielded
+
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Let both signals end the run while this lasts; one that is ignored stays ignored."""

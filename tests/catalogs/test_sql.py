@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from icectl.catalog import sql_drivers
 from icectl.catalog.configured import Configuration
 from icectl.catalog.sql_drivers import database_of
 from icectl.cli import app
+from icectl.env import Deadline, SystemEnv
 from icectl.errors import TableNotFound, UsageError
 from tests.builders.compactions import build
 from tests.builders.expiry import NOW_MS, Clock
@@ -28,6 +30,7 @@ from tests.catalogs.server import NAME
 from tests.catalogs.sql_servers import SqlServer, free_port, sqlite_server
 from tests.fault.changing import run
 
+NEVER = Deadline(SystemEnv())
 NAMESPACE = ("db", "inner")
 TABLE = ".".join((NAME, *NAMESPACE, "t"))
 REWRITE = ["rewrite-manifests", TABLE, "--min-manifests", "1", "--json"]
@@ -295,17 +298,17 @@ def test_databases_are_named_as_sqlalchemy_and_jdbc_name_them(
     uri: str, family: str, shown: str
 ) -> None:
     settings = Configuration({}).settings("c", {}, {"uri": uri})
-    database = database_of("c", settings.properties)
+    database = database_of("c", settings.properties, NEVER)
     assert (database.family, database.shown) == (family, shown)
 
 
 def test_a_database_in_memory_holds_nothing_to_reach() -> None:
     with pytest.raises(UsageError, match="in memory"):
-        database_of("c", {"uri": "sqlite://"})
+        database_of("c", {"uri": "sqlite://"}, NEVER)
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    database = database_of("c", {"uri": f"sqlite:///{tmp_path}/none.db"})
+    database = database_of("c", {"uri": f"sqlite:///{tmp_path}/none.db"}, NEVER)
     with pytest.raises(TableNotFound, match="there is no SQLite database"):
         database.connect()
     assert not (tmp_path / "none.db").exists()
@@ -340,6 +343,41 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(
         code, document = run(["inspect", "c.db.t", "--catalog-option", f"uri={uri}", "--json"])
     assert (code, "cannot reach the database" in document["error"]["message"]) == (13, True)
     assert "hush" not in json.dumps(document)
+
+
+@pytest.mark.parametrize("family", ["postgresql", "mysql"])
+def test_time_outs_of_a_server_are_those_that_the_time_limit_leaves(
+    monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    statements: list[str] = []
+    driver = SimpleNamespace(
+        __name__="psycopg" if family == "postgresql" else "pymysql",
+        Error=ValueError,
+        connect=lambda **arguments: arguments,
+    )
+    monkeypatch.setattr(sql_drivers, "_driver", lambda *_: driver)
+    cursor = SimpleNamespace(execute=statements.append)
+    connection = SimpleNamespace(cursor=lambda: cursor)
+    uri = f"{family}://h/d?user=own"
+
+    def seconds(left: float | None) -> tuple[int, int | None]:
+        env = SystemEnv()
+        ends_at = None if left is None else env.monotonic_seconds() + left
+        database = database_of("c", {"uri": uri}, Deadline(env, ends_at))
+        found = database.connect()
+        assert found["user"] == "own"
+        assert database.cursor(connection) is cursor
+        return found["connect_timeout"], found.get("read_timeout")
+
+    of_mysql = family == "mysql"
+    assert seconds(None) == (30, 120 if of_mysql else None)
+    assert statements == []
+    assert seconds(-5) == (1, 60 if of_mysql else None)
+    assert seconds(90) == (30, 90 if of_mysql else None)
+    assert [text.partition(" = ")[0] for text in statements] == (
+        [] if of_mysql else ["SET LOCAL statement_timeout"] * 2
+    )
+    assert of_mysql or statements[0].endswith(" = 60000")
 
 
 def test_a_driver_that_is_missing_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_the_disk_may_be_full_from_any_step_on(
     """Nothing new can be written: 13 with the table untouched, or all was written before."""
     steps = steps_of_a_run(subject, processes)
     codes = Counter[int]()
-    for nth in range(third, steps + 1, 3):
+    for nth in (*range(third, steps, 3), steps):
         subject.restore()
         before = subject.current()
         (ended,) = processes.run([subject.words], directory=subject.directory, end="full", nth=nth)

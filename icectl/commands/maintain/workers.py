@@ -14,10 +14,11 @@ from typing import Protocol
 from icectl.catalog.warehouse import PlacesByCatalog
 from icectl.cli.failures import error_and_code
 from icectl.cli.signals import Interrupts, Terminated
+from icectl.cli.watchdog import GRACE_SECONDS, ended_in_time
 from icectl.commands.maintain.needs_plan import Facts, Need, WithheldStep
 from icectl.commands.maintain.schedule_plan import WORKER_ENDED, AssessedTable, StepEnd
 from icectl.commands.maintain.step import Done, Errand, ErrandPlace, carry_out
-from icectl.env import SystemEnv
+from icectl.env import Deadline, SystemEnv
 from icectl.errors import Incomplete
 from icectl.rows.spark_start import keep_session
 from icectl.rows.workers import Ask, WorkerPool
@@ -25,6 +26,9 @@ from icectl.rows.workers import Ask, WorkerPool
 _ANSWERS = (StepEnd, AssessedTable, Facts, Need, WithheldStep)
 _WAIT_SECONDS = 0.2
 _ASK_SECONDS = 0.5
+_GRACE_SECONDS = GRACE_SECONDS / 4
+"""A worker ends its endless waits sooner than this process does, which then reports them."""
+
 _PLACES_IN_WORKER: PlacesByCatalog = {}
 """What catalogs have told this process: a worker lives for one run of `maintain`."""
 
@@ -204,5 +208,8 @@ def _work(errand: Errand, ask: Ask) -> tuple[Done]:
 
     if errand.is_alone:
         keep_session()
-    place = ErrandPlace(env, Interrupts(lambda _: None), is_stopped, _PLACES_IN_WORKER)
-    return (carry_out(errand, place),)
+    interrupts = Interrupts(lambda _: None)
+    place = ErrandPlace(env, interrupts, is_stopped, _PLACES_IN_WORKER)
+    deadline = Deadline(env, env.monotonic_seconds() + errand.seconds_left)
+    with ended_in_time(deadline, interrupts, lambda _: None, _GRACE_SECONDS):
+        return (carry_out(errand, place),)

@@ -138,7 +138,7 @@ def check_data(
     Cost: memory for a row group in each worker.
     """
     facts = _facts(reader.metadata, by_footers=how.by_footers)
-    with WorkerPool((Finding,)) as workers, ExitStack() as stack:
+    with WorkerPool((Finding,), reader.context.deadline.check) as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
         spark: SparkWorkers | None = None
