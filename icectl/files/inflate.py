@@ -1,8 +1,10 @@
 """How much compressed bytes of a table may inflate to, whatever they say."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Condition
 from typing import Any
 
 import cramjam
@@ -25,17 +27,51 @@ class UnusuallyLargeError(Exception):
     """Files inflate to more than is usual: too much to have while others are read beside them."""
 
 
+class _Room:
+    """The memory for what threads of this process inflate side by side."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._used_bytes = 0
+        self._freed = Condition()
+
+    @contextmanager
+    def taken(self, size_bytes: int) -> Iterator[None]:
+        """Wait for so much room, and keep it; who wants more than there is has all of it."""
+        wanted = min(size_bytes, self._size_bytes)
+        with self._freed:
+            self._freed.wait_for(lambda: self._used_bytes + wanted <= self._size_bytes)
+            self._used_bytes += wanted
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._used_bytes -= wanted
+                self._freed.notify_all()
+
+
+def _machine_bytes() -> int:
+    """Return the memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+_room = _Room(_machine_bytes() // 4)
+
+
 @contextmanager
 def usual_sizes(stored_bytes: int) -> Iterator[None]:
     """Let this thread inflate files of so many stored bytes to what is usual, and no more.
 
-    `usual_left` and `spend` keep count of it, whatever number of files it is.
+    It waits until this process has room for that. `usual_left` and `spend` keep count of it,
+    whatever number of files it is.
     """
-    before = _usual_left.set([max(_USUAL_ALWAYS, stored_bytes * _USUAL_RATIO)])
-    try:
-        yield
-    finally:
-        _usual_left.reset(before)
+    usual = max(_USUAL_ALWAYS, stored_bytes * _USUAL_RATIO)
+    with _room.taken(usual):
+        before = _usual_left.set([usual])
+        try:
+            yield
+        finally:
+            _usual_left.reset(before)
 
 
 def usual_left() -> int | None:
@@ -49,6 +85,19 @@ def spend(inflated_bytes: int) -> None:
     left = _usual_left.get()
     if left is not None:
         left[0] -= inflated_bytes
+
+
+def announce(inflated_bytes: int, stored_bytes: int) -> None:
+    """Count what a file says that it inflates to, before it does.
+
+    Raises: TooLargeError, where no honest file does; UnusuallyLargeError, within `usual_sizes`.
+    """
+    if inflated_bytes > most_inflated(stored_bytes):
+        raise TooLargeError
+    left = usual_left()
+    if left is not None and inflated_bytes > left:
+        raise UnusuallyLargeError
+    spend(inflated_bytes)
 
 
 def most_inflated(stored_bytes: int, ratio: int = _LARGEST_RATIO) -> int:

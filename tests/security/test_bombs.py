@@ -7,11 +7,17 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
+from threading import Lock
+from time import sleep
 from typing import Any
 
 import cramjam
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable, Unsupported
@@ -26,6 +32,7 @@ from icectl.files.avro.container import (
 )
 from icectl.files.inflate import UnusuallyLargeError, usual_sizes
 from icectl.files.manifest.manifest_list import ManifestListReader, read_manifest_list
+from icectl.files.manifest.parquet_columns import ParquetColumns
 from icectl.files.metadata_file import read_metadata_json
 from icectl.files.puffin.container import MAGIC, read_footer, read_puffin
 from icectl.files.puffin.positions import read_bitmap, read_dv, write_bitmap, write_dv
@@ -108,6 +115,59 @@ def test_manifests_that_are_unusually_large_are_read_one_by_one(
     code, document = run(words)
     assert (code, document["result"]) == (0, usual["result"])
     assert sorted(alone) == list(range(6))
+
+
+def test_files_are_inflated_side_by_side_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the number of threads is; a file that wants more has all of it to itself."""
+    monkeypatch.setattr(inflate, "_room", inflate._Room(3 * MANY))
+    at_once: list[int] = []
+    running = 0
+    lock = Lock()
+
+    def inflating(stored_bytes: int) -> None:
+        nonlocal running
+        with usual_sizes(stored_bytes):
+            with lock:
+                running += 1
+                at_once.append(running)
+            sleep(0.01)
+            with lock:
+                running -= 1
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(inflating, [1] * 32))
+        assert 1 < max(at_once) <= 3
+        at_once.clear()
+        list(pool.map(inflating, [10 * MANY] * 4))
+        assert max(at_once) == 1
+
+
+def parquet_bomb(size: int) -> bytes:
+    """A manifest of one path of so many bytes, compressed."""
+    manifest = {"data_file": [{"file_path": "x" * size}]}
+    sink = BytesIO()
+    pq.write_table(pa.table(manifest), sink, compression="zstd", use_dictionary=False)
+    return sink.getvalue()
+
+
+def test_r008_a_manifest_in_parquet_that_inflates_to_too_much() -> None:
+    content = parquet_bomb(MANY)
+    assert len(content) < MIB // 8
+    with pytest.raises(CorruptTable, match="inflates to too much") as error:
+        ParquetColumns(content, "R-008").read()
+    assert error.value.rule == "R-008"
+
+
+def test_manifests_in_parquet_are_within_the_budget_of_those_side_by_side() -> None:
+    one = ParquetColumns(parquet_bomb(12 * MIB), "R-008")
+    with usual_sizes(1):
+        for _ in range(5):
+            assert one.read().row_count == 1
+        with pytest.raises(UnusuallyLargeError):
+            one.read()
+    assert one.read().row_count == 1
 
 
 SUMMARY = {"type": "record", "name": "s", "fields": [

@@ -138,7 +138,8 @@ def check_data(
     Cost: memory for a row group in each worker.
     """
     facts = _facts(reader.metadata, by_footers=how.by_footers)
-    with WorkerPool((Finding,), reader.context.deadline.check) as workers, ExitStack() as stack:
+    check = reader.context.deadline.check
+    with WorkerPool((Finding,), check) as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
         spark: SparkWorkers | None = None
@@ -150,7 +151,7 @@ def check_data(
                 spark = spark or stack.enter_context(how.elsewhere.open())
                 found = _checked_there(spark, how.elsewhere.storage, checks, tasks)
             for checked in found:
-                reader.context.deadline.check()
+                check()
                 yield checked
     ids = {snapshot.snapshot_id for snapshot in snapshots}
     for statistics in reader.metadata.statistics:

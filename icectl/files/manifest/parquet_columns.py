@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns.values import whole
 from icectl.errors import CorruptTable
 from icectl.files.arrow_failures import reading_data_file
+from icectl.files.inflate import TooLargeError, announce
 from icectl.files.parquet.schema import FIELD_ID, child_fields, field_id
 from icectl.format.manifest import FileFormat
 
@@ -118,7 +119,7 @@ class ParquetColumns:
         import pyarrow.parquet as pq  # which most tables have no use for here
 
         self._rule = rule
-        self._is_large = len(content) > _WORTH_THREADS
+        self._size_bytes = len(content)
         with reading_data_file("manifest", rule):
             self.file: Any = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
             self.schema: pa.Schema = self.file.schema_arrow
@@ -143,10 +144,25 @@ class ParquetColumns:
         return [] if field is None or not pa.types.is_struct(field.type) else list(field.type)
 
     def read(self, places: Iterable[Place] | None = None) -> "Columns":
-        """Read the columns that are there of some, or all of the file. Raises: CorruptTable."""
+        """Read the columns that are there of some, or all of the file.
+
+        Raises: CorruptTable; UnusuallyLargeError, as of Avro's.
+        """
         names = None if places is None else self._shape.paths(places)
+        self._announce()
         with reading_data_file("manifest", self._rule):
-            return Columns(self.file.read(names, use_threads=self._is_large))
+            is_large = self._size_bytes > _WORTH_THREADS
+            return Columns(self.file.read(names, use_threads=is_large))
+
+    def _announce(self) -> None:
+        """Count what the footer says that the columns inflate to, and a byte for each row."""
+        footer = self.file.metadata
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        columns = sum(max(group.total_byte_size, 0) for group in groups)
+        try:
+            announce(columns + max(footer.num_rows, 0), self._size_bytes)
+        except TooLargeError as error:
+            raise CorruptTable("a manifest inflates to too much", rule=self._rule) from error
 
 
 class Columns:
