@@ -49,8 +49,7 @@ def check_own_list(
         told.append(f"its header says `sequence-number` {number}, not {snapshot.sequence_number}")
     if named is None and _lacks_own(snapshot, manifests):
         told.append("the snapshot added files, and none of its manifests is of it")
-    if told and not is_known:
-        told += _other_totals(snapshot, manifests)
+    told += _other_totals(snapshot, manifests)
     if is_known or len(told) > 1:
         message = f"it is not the list of snapshot {own}: {'; '.join(told)}"
         raise OtherFile(message, rule="R-054")
@@ -115,13 +114,13 @@ def doubtful_manifests(
     Cost: a pass over numbers.
     """
     table = rows.table
-    count = len(described)
+    count, width = len(described), len(_STATUSES)
     places = np.asarray(table["manifest"].to_numpy(), np.int64) - first
     statuses = np.asarray(table["status"].to_numpy(), np.int64)
-    at = places * len(_STATUSES) + statuses
+    at = places * width + statuses
     records = np.asarray(table["record_count"].to_numpy(), np.float64)
-    files = np.bincount(at, minlength=count * len(_STATUSES)).reshape(count, -1)
-    row_counts = np.bincount(at, records, count * len(_STATUSES)).reshape(count, -1)
+    files = np.bincount(at, minlength=count * width).reshape(count, width)
+    row_counts = np.bincount(at, records, count * width).reshape(count, width)
     ids = np.asarray(pc.fill_null(table["snapshot_id"], -1).to_numpy(), np.int64)
     added = np.array([one.added_snapshot_id or -1 for one in described], np.int64)
     told = (statuses != Status.EXISTING) & (ids != -1) & (added[places] != -1)

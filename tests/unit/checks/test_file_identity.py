@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from icectl.checks.file_identity import (
-    MOST_COLUMNS,
     StatedFile,
     check_own_file,
     is_outside,
@@ -148,10 +147,12 @@ def test_entries_state_the_first_plain_columns(tmp_path: Path) -> None:
     ((location, found),) = stated_files(entries_from([row]), many)
     assert location == row["location"]
     assert (found.size_bytes, found.has_deletes) == (row["file_size_in_bytes"], False)
-    assert [one.id for one in found.columns] == list(range(1, MOST_COLUMNS + 1))
+    assert [one.id for one in found.columns] == list(range(1, 17))
     assert found.metrics.record_count == 8
     assert found.metrics.lower_bounds == dict(row["lower_bounds"])
     assert found.metrics.column_sizes == dict(row["column_sizes"])
     assert found.metrics.split_offsets == tuple(row["split_offsets"])
+    ((_, unsplit),) = stated_files(entries_from([row | {"split_offsets": None}]), many)
+    assert unsplit.metrics.split_offsets == ()
     ((_, fewer),) = stated_files(entries_from([row]), many[1:2])
     assert set(fewer.metrics.upper_bounds) == {1}

@@ -13,9 +13,12 @@ from icectl.checks.identity import (
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, ManifestHeader
+from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.single_value import encode
+from icectl.format.transforms import parse_transform
 from icectl.format.types import PrimitiveType
-from tests.builders.checked import header, manifest, snapshot, stored, table
+from tests.builders.checked import FLAT, SPEC, header, manifest, snapshot, stored, table
+from tests.builders.entry_rows import key
 
 OWN = {"snapshot-id": "70", "sequence-number": "5"}
 TOTALS = {"total-data-files": "1", "total-delete-files": "0", "total-records": "10"}
@@ -86,6 +89,8 @@ def test_a_list_without_a_header_is_told_by_what_its_snapshot_added(
     assert is_other_list({}, listed, summary=summary) is is_other
     deletes = {"added-delete-files": added, "total-data-files": total}
     assert is_other_list({}, listed, summary=deletes) is is_other
+    assert not is_other_list({"snapshot-id": "70"}, listed, summary=summary)
+    assert not is_other_list({}, listed, manifest(), summary=summary | {"total-records": "20"})
 
 
 BACK = {"snapshot-id": "61", "sequence-number": "4"}
@@ -117,13 +122,18 @@ def test_a_snapshot_that_was_put_back_is_known_by_its_mark_or_its_list(
     own = snapshot(**({"manifest_list": LIST_OF_61} | changes))
     metadata = table(snapshots=(snapshot(snapshot_id=60), own))
     assert put_back_id(metadata, own, properties) == put_back
-    if properties == BACK:
-        is_other = False
-        try:
-            check_own_list(metadata, own, properties, [manifest()])
-        except OtherFile:
-            is_other = True
-        assert is_other is (put_back is None)
+
+
+def test_the_list_of_a_snapshot_that_was_put_back_is_its_own() -> None:
+    own = snapshot(manifest_list=LIST_OF_61, summary=TOTALS | {"total-records": "7"})
+    check_own_list(table(snapshots=(own,)), own, BACK, [manifest()])
+    child = snapshot(manifest_list=LIST_OF_61, parent_snapshot_id=60)
+    with pytest.raises(OtherFile) as raised:
+        check_own_list(table(snapshots=(child,)), child, BACK, [manifest()])
+    assert raised.value.message == (
+        "it is not the list of snapshot 70: its header says `snapshot-id` 61; "
+        "its header says `sequence-number` 4, not 5 (R-054)"
+    )
 
 
 FILE: dict[str, Any] = {"status": 1, "record_count": 10}
@@ -133,10 +143,14 @@ PARTITION = FieldSummary(
 
 
 def found(
-    row: ManifestFile, rows: RawEntries, said: ManifestHeader | None = None, size: int = 1234
+    row: ManifestFile,
+    rows: RawEntries,
+    said: ManifestHeader | None = None,
+    size: int = 1234,
+    specs: tuple[PartitionSpec, ...] = (SPEC, FLAT),
 ) -> str | None:
     """The rule by which a manifest is another one; None where it may be the one."""
-    metadata, own = table(), said or header()
+    metadata, own = table(partition_specs=specs), said or header()
     try:
         check_own_manifest(metadata, row, own, size, rows)
     except OtherFile as error:
@@ -151,6 +165,14 @@ def test_a_manifest_that_is_as_its_list_says_is_in_no_doubt() -> None:
     assert list(doubtful_manifests([manifest()], [header()], [1234], rows, 0)) == []
     unknown = manifest(added_files_count=None, added_rows_count=None, added_snapshot_id=None)
     assert list(doubtful_manifests([unknown], [header()], [1234], rows, 0)) == []
+    heirs = stored(FILE | {"snapshot_id": None})
+    assert list(doubtful_manifests([manifest()], [header()], [1234], heirs, 0)) == []
+    older = stored(FILE | {"status": 0, "snapshot_id": 60})
+    merged = manifest(added_files_count=0, added_rows_count=0, existing_files_count=1,
+                      existing_rows_count=10)  # fmt: skip
+    assert list(doubtful_manifests([merged], [header()], [1234], older, 0)) == []
+    deletes = manifest(content=ManifestContent.DELETES)
+    assert list(doubtful_manifests([deletes], [header(metadata={})], [1234], rows, 0)) == []
 
 
 @pytest.mark.parametrize(
@@ -178,6 +200,31 @@ def test_a_header_and_entries_of_the_other_content_tell_of_another_manifest() ->
     assert found(listed, stored(FILE | {"content": 1})) is None  # the header alone
     bare = header(metadata={})
     assert found(listed, stored(FILE | {"content": 1}), bare) is None
+
+
+def test_several_ranges_of_partitions_tell_the_same() -> None:
+    again = PartitionField((2,), 1001, "again", parse_transform("identity"))
+    both = PartitionSpec(2, (*SPEC.fields, again))
+    listed = manifest(partition_spec_id=2, partitions=(PARTITION, PARTITION))
+    rows = stored(FILE | {"spec_id": 2, "partition_key": key("c") + key("c")})
+    said = header(spec_id=2, partition_fields=None)
+    assert found(listed, rows, said, specs=(both,)) is None
+    assert found(listed, rows, said, 9, specs=(both,)) == "R-053"
+
+
+def test_what_a_header_lacks_tells_of_no_other_manifest() -> None:
+    assert found(manifest(), stored(FILE), header(metadata={}), 9) is None
+
+
+def test_all_that_tells_of_another_manifest_is_named() -> None:
+    rows = stored(FILE | {"snapshot_id": 60, "sequence_number": 5})
+    with pytest.raises(OtherFile) as raised:
+        check_own_manifest(table(), manifest(manifest_length=5), header(), 1234, rows)
+    assert raised.value.message == (
+        "it is not the manifest that the list describes: "
+        "its entries were added or removed by snapshot 60, not 70; "
+        "its length is 5 in the list, 1234 as stored (R-064)"
+    )
 
 
 def test_a_spec_and_a_length_tell_of_another_manifest() -> None:
