@@ -45,6 +45,8 @@ COMMANDS: Mapping[str, str] = {
     "rewrite-manifests": "regroup manifests by partition, in their target size",
     "compact": "rewrite data files into ones of good size, deletes applied",
     "remove-orphans": "delete or move files that the table does not refer to",
+    "refs": "list, make, move and drop branches and tags",
+    "properties": "show, set and unset table properties",
     "apply": "carry out a plan that was saved with --save-plan",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
     "upgrade-to-v4": "turn a table into one of the version 4 proposal",

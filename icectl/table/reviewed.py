@@ -1,5 +1,6 @@
 """What a plan that somebody has reviewed lets a run do: the run's own plan is held to it, pure."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ EXPIRE_SNAPSHOT = "expire-snapshot"
 REMOVE_REF = "remove-ref"
 REMOVE_SCHEMA = "remove-schema"
 REMOVE_SPEC = "remove-spec"
+SET_REF = "set-ref"
+SET_PROPERTY = "set-property"
+REMOVE_PROPERTY = "remove-property"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,19 @@ def _of_repair(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
         yield ReviewedAct(item["kind"], f"{item['subject']}: {item['what']}", target)
 
 
+def _of_refs(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    for change in result["changes"]:
+        kind = REMOVE_REF if change["after"] is None else SET_REF
+        states = json.dumps([change["before"], change["after"]], sort_keys=True)
+        yield ReviewedAct(kind, change["name"], states)
+
+
+def _of_properties(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    for change in result["changes"]:
+        kind = REMOVE_PROPERTY if change["after"] is None else SET_PROPERTY
+        yield ReviewedAct(kind, change["key"], json.dumps([change["before"], change["after"]]))
+
+
 _ACTS = {
     "expire-snapshots": _of_expiry,
     "rewrite-manifests": _of_manifests,
@@ -107,6 +124,8 @@ _ACTS = {
     "migrate-v1-v2": _of_upgrade,
     "upgrade-to-v4": _of_upgrade,
     "repair": _of_repair,
+    "refs": _of_refs,
+    "properties": _of_properties,
 }
 PLANNED = frozenset(_ACTS)
 """The commands whose plans can be kept and applied."""

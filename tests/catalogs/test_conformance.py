@@ -28,8 +28,10 @@ COMMANDS = {
     "orphans": ["remove-orphans", TABLE, "--older-than", "2d", "--yes", "--max-fraction", "1"],
     "migrate": ["migrate-v1-v2", TABLE, "--yes"],
     "upgrade": ["upgrade-to-v4", TABLE, "--yes", "--eager"],
+    "tag": ["refs", TABLE, "tag", "kept", "--max-ref-age", "1s"],
+    "properties": ["properties", TABLE, "set", "owner=ada"],
 }
-EVERYWHERE = ("rewrite", "compact", "orphans", "expire")
+EVERYWHERE = ("tag", "properties", "rewrite", "compact", "orphans", "expire")
 
 MakeTable = Callable[..., Path]
 

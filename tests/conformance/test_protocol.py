@@ -83,8 +83,10 @@ COMMANDS = {
     "orphans": ["remove-orphans", "--older-than", "2d", "--yes", "--max-fraction", "1"],
     "migrate": ["migrate-v1-v2", "--yes"],
     "upgrade": ["upgrade-to-v4", "--yes", "--eager"],
+    "tag": ["refs", "tag", "kept", "--max-ref-age", "1s"],
+    "properties": ["properties", "set", "owner=ada"],
 }
-EVERYWHERE = ("rewrite", "compact", "orphans", "expire")
+EVERYWHERE = ("tag", "properties", "rewrite", "compact", "orphans", "expire")
 TO_TREES = ("upgrade", "compact", "orphans")
 
 

@@ -191,6 +191,8 @@ CHANGING = {
         Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2)),
         Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
         Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, takes_long=True),
+        Changing("tag", ("refs", "tag", "kept"), _of_version_2),
+        Changing("set-properties", ("properties", "set", "owner=ada"), _of_version_3),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers

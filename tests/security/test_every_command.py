@@ -32,6 +32,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "rewrite-manifests": ("--min-manifests", "1", "--yes"),
     "compact": ("--engine", "local", "--rewrite-all", "--yes"),
     "remove-orphans": ("--older-than", "2d", "--max-fraction", "1", "--yes"),
+    "refs": ("branch", "main", "--at", "main", "--max-ref-age", "9d", "--replace", "--yes"),
+    "properties": ("set", "owner=icectl", "--yes"),
     "apply": (),
     "migrate-v1-v2": ("--rewrite-manifests", "--yes"),
     "upgrade-to-v4": ("--eager", "--yes"),

@@ -1,0 +1,1 @@
+"""`icectl properties`: show and change the properties of a table."""

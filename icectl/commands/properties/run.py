@@ -1,0 +1,85 @@
+"""The run of `icectl properties`: show, or plan and commit a change."""
+
+from dataclasses import replace
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import identity_of, open_session, unpublished_metadata
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.properties.options import VERBS, PropertiesRequest
+from icectl.commands.properties.plan import (
+    likely_slips,
+    parse_pairs,
+    plan_set,
+    plan_unset,
+    updates,
+)
+from icectl.commands.properties.report import (
+    Properties,
+    print_changes,
+    print_properties,
+    properties_result,
+)
+from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.errors import UsageError
+from icectl.table.row_safety import open_to_change
+
+COMMAND = "properties"
+
+
+def run(common: Common, table: str, request: PropertiesRequest, change: Change) -> Outcome:
+    """Show the properties, or change some."""
+    if request.verb is None:
+        return _show(common, table)
+    names = request.names or []
+    if request.verb not in VERBS:
+        raise UsageError(f"`{request.verb}` is not `set` or `unset`")
+    if not names:
+        what = "KEY=VALUE" if request.verb == "set" else "KEY"
+        raise UsageError(f"`{request.verb}` needs {what}")
+    pairs = parse_pairs(names) if request.verb == "set" else {}
+    keys = list(pairs) or names
+    session = open_session(common, table, read_only=False, change=change)
+    loaded = open_to_change(session.catalog)
+    current = loaded.metadata.properties
+    changes = plan_set(current, pairs) if pairs else plan_unset(current, keys)
+    for name, meant in likely_slips(current, request.verb, keys):
+        what = "is not set" if request.verb == "unset" else "is no property that icectl reads"
+        session.console.warn(f"`{name}` {what}" + (f"; `{meant}` is" if meant else ""))
+    report = Properties(current, changes)
+
+    def finish() -> Finished[Properties]:
+        landed = commit_changes(
+            session.access, loaded, lambda metadata: updates(metadata, changes), CommitAsked()
+        )
+        return Finished(
+            replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
+            landed.metadata_location,
+        )
+
+    return carry_out(
+        session,
+        change,
+        PlannedChange(
+            command=COMMAND,
+            loaded=loaded,
+            report=report,
+            result=properties_result,
+            show=lambda console, properties, _: print_changes(console, properties),
+            has_work=bool(changes),
+            execute=finish,
+            superseded=lambda: Properties(current),
+        ),
+    )
+
+
+def _show(common: Common, table: str) -> Outcome:
+    session = open_session(common, table, read_only=True)
+    loaded = session.read("shown").loaded
+    properties = loaded.metadata.properties
+    return Outcome(
+        command=COMMAND,
+        result=properties_result(Properties(properties)),
+        render=lambda console: print_properties(console, properties),
+        table=identity_of(loaded),
+    )

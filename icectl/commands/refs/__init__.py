@@ -1,0 +1,1 @@
+"""`icectl refs`: show and change the branches and tags of a table."""

@@ -1,0 +1,99 @@
+"""`icectl refs`: show and change the branches and tags of a table."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.commands.launch import run_of
+
+VERBS = ("list", "tag", "branch", "drop", "rollback", "fast-forward")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefsRequest:
+    """The options of `icectl refs`, as given."""
+
+    verb: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="VERB",
+            help="list (default), tag, branch, drop, rollback or fast-forward",
+            show_default=False,
+        ),
+    ] = None
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...",
+            help="the branch or tag; drop takes several; rollback takes main without one",
+            show_default=False,
+        ),
+    ] = None
+    at: Annotated[
+        str | None,
+        option(
+            "--at",
+            metavar="WHERE",
+            help="tag, branch: a ref, a snapshot's id, or an instant (default: head of main)",
+        ),
+    ] = None
+    to: Annotated[
+        str | None,
+        option(
+            "--to",
+            metavar="WHERE",
+            help="rollback: an older snapshot, or an instant; fast-forward: a ref or snapshot",
+        ),
+    ] = None
+    replace: Annotated[
+        bool, option("--replace", help="tag, branch: move one that is there already")
+    ] = False
+    max_ref_age: Annotated[
+        str | None,
+        option("--max-ref-age", metavar="DURATION", help="tag, branch: expire it after so long"),
+    ] = None
+    min_snapshots_to_keep: Annotated[
+        str | None,
+        option(
+            "--min-snapshots-to-keep",
+            metavar="N",
+            help="branch: snapshots that expiry keeps of it at least",
+        ),
+    ] = None
+    max_snapshot_age: Annotated[
+        str | None,
+        option(
+            "--max-snapshot-age",
+            metavar="DURATION",
+            help="branch: age at which its snapshots expire",
+        ),
+    ] = None
+
+
+@command(
+    "refs",
+    examples=[
+        ("icectl refs /wh/db/t", "list branches and tags"),
+        ("icectl refs prod.db.t tag eoy-2025 --max-ref-age 365d", "tag the head of main"),
+        ("icectl refs prod.db.t rollback --to 2h", "take main back to its state two hours ago"),
+        ("icectl refs prod.db.t fast-forward main --to audit", "publish a branch"),
+        ("icectl refs prod.db.t drop audit --yes", "drop a branch or tag"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    choices={"verb": VERBS},
+)
+def refs(common: Common, table: TableArgument, request: RefsRequest, change: Change) -> Outcome:
+    """List, make, move and drop the branches and tags of a table.
+
+    A change is one commit that touches no file of the table and makes no snapshot. A rollback
+    takes a branch to one of its own older snapshots; `branch NAME --at WHERE --replace` takes it
+    anywhere. A fast-forward takes a branch to a snapshot that descends from its head. What takes
+    snapshots out of a branch asks before. Those snapshots stay in the table until
+    `icectl expire-snapshots` drops them: until then `--replace` leads back.
+
+    If another writer moves the ref meanwhile, the command ends with 11.
+    """
+    return run_of("refs")(common, table, request, change)

@@ -1,0 +1,158 @@
+"""The run of `icectl refs`: list, or plan and commit a change."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common
+from icectl.cli.session import identity_of, open_session, unpublished_metadata
+from icectl.cli.settings import parse_count, parse_option
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.refs.options import VERBS, RefsRequest
+from icectl.commands.refs.plan import (
+    RefChange,
+    RefSettings,
+    plan_drop,
+    plan_fast_forward,
+    plan_ref,
+    plan_rollback,
+    snapshot_at,
+    updates,
+)
+from icectl.commands.refs.report import Refs, print_changes, print_refs, question, refs_result
+from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.errors import UsageError
+from icectl.format.metadata import TableMetadata
+from icectl.table.row_safety import open_to_change
+from icectl.units import parse_duration, parse_instant
+
+COMMAND = "refs"
+
+_OPTIONS_BY_VERB = {
+    "list": (),
+    "tag": ("--at", "--replace", "--max-ref-age"),
+    "branch": (
+        "--at", "--replace", "--max-ref-age", "--min-snapshots-to-keep", "--max-snapshot-age",
+    ),
+    "drop": (),
+    "rollback": ("--to",),
+    "fast-forward": ("--to",),
+}  # fmt: skip
+
+
+def run(common: Common, table: str, request: RefsRequest, change: Change) -> Outcome:
+    """List the branches and tags, or change some."""
+    _check(request)
+    if request.verb in (None, "list"):
+        return _show(common, table)
+    session = open_session(common, table, read_only=False, change=change)
+    settings = RefSettings(
+        parse_option("--max-ref-age", request.max_ref_age, _positive_duration),
+        parse_option("--min-snapshots-to-keep", request.min_snapshots_to_keep, parse_count),
+        parse_option("--max-snapshot-age", request.max_snapshot_age, _positive_duration),
+    )
+    loaded = open_to_change(session.catalog)
+    metadata = loaded.metadata
+    changes = _plan(metadata, request, settings, session.env.now_ms())
+    if request.verb == "drop":
+        for name in request.names or ():
+            if not any(one.name == name for one in changes):
+                session.console.warn(f"the table has no branch or tag `{name}`")
+    report = Refs(metadata, changes)
+
+    def finish() -> Finished[Refs]:
+        landed = commit_changes(
+            session.access, loaded, lambda newest: updates(newest, changes), CommitAsked()
+        )
+        return Finished(
+            replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
+            landed.metadata_location,
+        )
+
+    return carry_out(
+        session,
+        change,
+        PlannedChange(
+            command=COMMAND,
+            loaded=loaded,
+            report=report,
+            result=refs_result,
+            show=lambda console, refs, _: print_changes(console, refs),
+            has_work=bool(changes),
+            execute=finish,
+            superseded=lambda: Refs(metadata),
+            question=question(metadata.location, changes),
+        ),
+    )
+
+
+def _check(request: RefsRequest) -> None:
+    """Raises: UsageError, for an unknown verb, an option of another one, missing names."""
+    verb, names = request.verb or "list", request.names or []
+    if verb not in VERBS:
+        raise UsageError(f"`{verb}` is none of {', '.join(VERBS)}")
+    given = {
+        "--at": request.at,
+        "--to": request.to,
+        "--replace": request.replace,
+        "--max-ref-age": request.max_ref_age,
+        "--min-snapshots-to-keep": request.min_snapshots_to_keep,
+        "--max-snapshot-age": request.max_snapshot_age,
+    }
+    for name, value in given.items():
+        if value and name not in _OPTIONS_BY_VERB[verb]:
+            raise UsageError(f"`{name}` does not go with `{verb}`")
+    if verb in ("rollback", "fast-forward") and request.to is None:
+        raise UsageError(f"`{verb}` needs `--to`")
+    least = 0 if verb in ("list", "rollback") else 1
+    most = {"list": 0, "drop": None}.get(verb, 1)
+    if len(names) < least:
+        raise UsageError(f"`{verb}` needs the name of a branch or tag")
+    if most is not None and len(names) > most:
+        raise UsageError(f"`{verb}` takes {'one name' if most else 'no name'}, not {len(names)}")
+
+
+def _plan(
+    metadata: TableMetadata, request: RefsRequest, settings: RefSettings, now_ms: int
+) -> Sequence[RefChange]:
+    """Plan what the verb asks for. Raises: UsageError; Refused."""
+    names = request.names or ["main"]
+    if request.verb == "drop":
+        planned = [plan_drop(metadata, name) for name in dict.fromkeys(names)]
+    elif request.verb == "rollback":
+        to = request.to or ""
+        planned = [plan_rollback(metadata, names[0], to, _instant(to, now_ms))]
+    elif request.verb == "fast-forward":
+        target = snapshot_at(metadata, request.to or "", None)
+        planned = [plan_fast_forward(metadata, names[0], target)]
+    else:
+        where, kind = request.at, request.verb or ""
+        at = None if where is None else snapshot_at(metadata, where, _instant(where, now_ms))
+        planned = [plan_ref(metadata, kind, names[0], at, settings, replaces=request.replace)]
+    return [change for change in planned if change is not None]
+
+
+def _instant(text: str, now_ms: int) -> int | None:
+    try:
+        return parse_instant(text, now_ms)
+    except UsageError:
+        return None
+
+
+def _positive_duration(text: str) -> int:
+    duration_ms = parse_duration(text)
+    if duration_ms <= 0:
+        raise UsageError("it is not positive")
+    return duration_ms
+
+
+def _show(common: Common, table: str) -> Outcome:
+    session = open_session(common, table, read_only=True)
+    loaded = session.read("listed").loaded
+    metadata = loaded.metadata
+    return Outcome(
+        command=COMMAND,
+        result=refs_result(Refs(metadata)),
+        render=lambda console: print_refs(console, metadata),
+        table=identity_of(loaded),
+    )

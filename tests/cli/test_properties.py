@@ -1,0 +1,114 @@
+"""`icectl properties` from the command line: properties are shown, set and unset."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.catalog.files import FileSystemCatalog
+from icectl.env import Env
+from tests.builders.expiry import NOW_MS
+from tests.builders.rows import current_metadata, read_metadata
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Run, result
+from tests.stores.fixed_env import FixedEnv
+
+
+@pytest.fixture
+def properties(prepared: Callable[[str, Env], Run]) -> Run:
+    """Run `icectl properties`."""
+    return prepared("properties", FixedEnv(NOW_MS))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "t", format_version=2)
+    built.append([1, 2])
+    built.set_properties({"owner": "ada", "gc.enabled": "true"})
+    return built
+
+
+def stored(table: TableBuilder) -> dict[str, str]:
+    """The properties as the metadata file has them."""
+    found: dict[str, str] = read_metadata(current_metadata(Path(table.location)))["properties"]
+    return found
+
+
+def test_properties_are_shown_without_a_verb(table: TableBuilder, properties: Run) -> None:
+    before = current_metadata(Path(table.location))
+    assert result(properties(table.location, "--json")) == {
+        "properties": stored(table), "changes": [],
+    }  # fmt: skip
+    assert "owner" in properties(table.location).out
+    assert current_metadata(Path(table.location)) == before
+
+
+def test_properties_are_set_and_unset(table: TableBuilder, properties: Run) -> None:
+    words = ("set", "owner=bob=x", "gc.enabled=true", "comment=")
+    planned = properties(table.location, *words, "--dry-run", "--json")
+    assert stored(table)["owner"] == "ada"
+    assert properties(table.location, *words, "--check").code == 4
+    done = properties(table.location, *words, "--json")
+    assert result(done) == result(planned)
+    assert result(done)["changes"] == [
+        {"key": "owner", "before": "ada", "after": "bob=x"},
+        {"key": "comment", "before": None, "after": ""},
+    ]
+    assert (stored(table)["owner"], stored(table)["comment"]) == ("bob=x", "")
+    assert properties(table.location, *words, "--json").document["status"] == "nothing-to-do"
+    assert properties(table.location, "unset", "owner", "comment").code == 0
+    assert {"owner", "comment"}.isdisjoint(stored(table))
+    again = properties(table.location, "unset", "ownr", "gc.enabld", "--json")
+    assert again.document["status"] == "nothing-to-do"
+    assert "`gc.enabld` is not set; `gc.enabled` is" in again.document["warnings"]
+    assert properties(table.location, "--level", "data", command="validate").code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("paint",), ("set",), ("unset",), ("set", "owner"), ("set", "=x"), ("set", "a=1", "a=2"),
+        ("set", "format-version=3"), ("set", "write.target-file-size-bytes=1MB"),
+        ("set", "gc.enabled=perhaps"),
+    ],
+)  # fmt: skip
+def test_wrong_words_change_nothing(
+    table: TableBuilder, properties: Run, words: tuple[str, ...]
+) -> None:
+    before = current_metadata(Path(table.location))
+    ended = properties(table.location, *words)
+    assert (ended.code, "error: " in ended.err) == (2, True)
+    assert current_metadata(Path(table.location)) == before
+
+
+def test_a_name_that_is_nearly_a_known_one_is_warned_of(
+    table: TableBuilder, properties: Run
+) -> None:
+    ended = properties(table.location, "set", "write.target-file-size-byte=1000")
+    assert ended.code == 0
+    assert "`write.target-file-size-bytes` is" in ended.err
+
+
+def test_a_property_that_changes_meanwhile_ends_the_run(
+    table: TableBuilder, properties: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = FileSystemCatalog.commit
+
+    def meanwhile(self: Any, *rest: Any) -> Any:
+        monkeypatch.setattr(FileSystemCatalog, "commit", commit)
+        table.set_properties({"owner": "eve"})
+        return commit(self, *rest)
+
+    monkeypatch.setattr(FileSystemCatalog, "commit", meanwhile)
+    ended = properties(table.location, "set", "owner=bob")
+    assert (ended.code, "another writer has changed" in ended.err) == (11, True), ended.err
+    assert stored(table)["owner"] == "eve"
+
+
+def test_a_saved_plan_is_applied(table: TableBuilder, properties: Run, tmp_path: Path) -> None:
+    plan = str(tmp_path / "plan.json")
+    words = ("set", "owner=bob", "--dry-run", "--save-plan", plan)
+    assert properties(table.location, *words).code == 0
+    applied = properties(plan, "--yes", command="apply")
+    assert (applied.code, stored(table)["owner"]) == (0, "bob"), applied.err
