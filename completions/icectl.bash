@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans apply migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties apply migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -87,6 +87,22 @@ _icectl() {
                 --color) words="auto always never" ;;
                 --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--master|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
+            ;;
+        refs)
+            options="--at --to --replace --max-ref-age --min-snapshots-to-keep --max-snapshot-age --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --color) words="auto always never" ;;
+                --at|--to|--max-ref-age|--min-snapshots-to-keep|--max-snapshot-age|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            second="list tag branch drop rollback fast-forward"
+            ;;
+        properties)
+            options="--dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --color) words="auto always never" ;;
+                --format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            second="set unset"
             ;;
         apply)
             options="--allow-newer --dry-run -n --deleted-list --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"

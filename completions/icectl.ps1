@@ -7,7 +7,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
     $previous = $words[-1]
     $found = @()
     if ($words.Count -le 1) {
-        $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'apply', 'migrate-v1-v2', 'upgrade-to-v4') + @('--help', '--version')
+        $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'apply', 'migrate-v1-v2', 'upgrade-to-v4') + @('--help', '--version')
     } else {
         $options = @(); $values = @{}; $second = @()
         switch ($words[1]) {
@@ -65,6 +65,16 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--engine'] = @('local', 'spark')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+            }
+            'refs' {
+                $options = @('--at', '--to', '--replace', '--max-ref-age', '--min-snapshots-to-keep', '--max-snapshot-age', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--color'] = @('auto', 'always', 'never')
+                $second = @('list', 'tag', 'branch', 'drop', 'rollback', 'fast-forward')
+            }
+            'properties' {
+                $options = @('--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--color'] = @('auto', 'always', 'never')
+                $second = @('set', 'unset')
             }
             'apply' {
                 $options = @('--allow-newer', '--dry-run', '-n', '--deleted-list', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')

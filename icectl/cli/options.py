@@ -378,20 +378,17 @@ class Command:
     def planned_options(self) -> Mapping[str, Any]:
         """The options that a plan of the command may have, with their types.
 
-        They are those of its request; not those of the run, of its Spark, and of its output, and
-        none that reaches beyond the table.
+        They are those of its request; not those of the run and of its Spark, and none that
+        reaches beyond the table.
         """
         shared = {entry.name for kind in (Common, Change, SparkRun) for entry in fields(kind)}
         return {
             name: kind
             for bundle in _bundles(self.function).values()
             for name, kind in get_type_hints(bundle).items()
-            if name not in {*shared, *_OUTPUTS, *NEVER_PLANNED}
+            if name not in {*shared, *NEVER_PLANNED}
         }
 
-
-_OUTPUTS = frozenset({"to"})
-"""Options of a request that say where to write something beside the table."""
 
 NEVER_PLANNED = frozenset({"delete_outside"})
 """Options that let files go which are not the table's: only whoever runs the command gives them."""

@@ -311,8 +311,6 @@ def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
         for name, value in invocation.values.items()
         if name in command.planned_options and value not in (None, False, [], ())
     }
-    if invocation.value("to"):
-        raise UsageError("`--save-plan` goes with no `--to`: an export changes no table")
     left_out = sorted(_option(name) for name in SPARK_OPTIONS if invocation.value(name))
     if left_out:
         shell.console.note(

@@ -53,7 +53,7 @@ def on_each(
     on_one = _OnOne(run, request, change)
     if not is_many(common, tables):
         return on_one(common, tables[0])
-    _check_for_many(request, change)
+    _check_for_many(change)
     found = find_tables(common, tables)
     if asks:
         on_one = replace(on_one, change=_confirmed(command, common, len(found.tables), change))
@@ -76,13 +76,12 @@ def missing_ends(common: Common, found: FoundTables) -> list[TableEnd]:
     ]
 
 
-def _check_for_many(request: Any, change: Change | None) -> None:
+def _check_for_many(change: Change | None) -> None:
     """Raises: UsageError, for an option that is about one table."""
     about_one = {
         "--metadata-file": change is not None and change.metadata_file,
         "--deleted-list": change is not None and change.deleted_list,
         "--save-plan": change is not None and change.save_plan,
-        "--to": getattr(request, "to", None),
     }
     for option, given in about_one.items():
         if given:

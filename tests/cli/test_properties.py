@@ -110,5 +110,5 @@ def test_a_saved_plan_is_applied(table: TableBuilder, properties: Run, tmp_path:
     plan = str(tmp_path / "plan.json")
     words = ("set", "owner=bob", "--dry-run", "--save-plan", plan)
     assert properties(table.location, *words).code == 0
-    applied = properties(plan, "--yes", command="apply")
+    applied = properties(plan, command="apply")
     assert (applied.code, stored(table)["owner"]) == (0, "bob"), applied.err

@@ -212,6 +212,6 @@ def test_a_saved_plan_is_applied_once(table: TableBuilder, refs: Run, tmp_path: 
     words = ("rollback", "--to", str(first), "--dry-run", "--save-plan", str(plan))
     assert refs(table.location, *words).code == 0
     assert json.loads(plan.read_text())["command"] == "refs"
-    applied = refs(str(plan), "--yes", command="apply")
+    applied = refs(str(plan), command="apply")
     assert (applied.code, stored(table)["main"]["snapshot-id"]) == (0, first), applied.err
-    assert refs(str(plan), "--yes", command="apply").code == 11
+    assert refs(str(plan), command="apply").code == 11

@@ -106,7 +106,7 @@ def test_every_planned_option_is_one_of_the_command_itself() -> None:
     for name in PLANNED:
         command = load_command(name)
         assert set(command.planned_options) < command.parameters
-        assert not set(command.planned_options) & {*COMMON, *SPARK_OPTIONS, "to", "tables"}
+        assert not set(command.planned_options) & {*COMMON, *SPARK_OPTIONS, "tables"}
 
 
 def test_a_plan_keeps_nothing_of_how_it_was_run(
