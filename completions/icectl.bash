@@ -91,16 +91,18 @@ _icectl() {
         refs)
             options="--at --to --replace --max-ref-age --min-snapshots-to-keep --max-snapshot-age --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --at|--to|--max-ref-age|--min-snapshots-to-keep|--max-snapshot-age|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --at|--to|--max-ref-age|--min-snapshots-to-keep|--max-snapshot-age|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             second="list tag branch drop rollback fast-forward"
             ;;
         properties)
             options="--dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             second="set unset"
             ;;

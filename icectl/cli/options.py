@@ -7,7 +7,7 @@ takes a `common: Common` or a `change: Change`.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -517,13 +517,15 @@ def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
 
 
 def _option_parameters(kind: type[Any]) -> list[inspect.Parameter]:
-    hints, declared = get_type_hints(kind), declared_options(kind)
+    hints = get_type_hints(kind, include_extras=True)  # of arguments the typer.Argument too
+    for name, declared in declared_options(kind).items():
+        hints[name] = Annotated[get_args(hints[name])[0], _parsed_by_typer(declared)]
     return [
         inspect.Parameter(
             entry.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=entry.default,
-            annotation=Annotated[hints[entry.name], _parsed_by_typer(declared[entry.name])],
+            annotation=hints[entry.name],
         )
         for entry in fields(kind)
         if entry.default is not MISSING

@@ -40,7 +40,7 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
     pairs = parse_pairs(names) if request.verb == "set" else {}
     keys = list(pairs) or names
     session = open_session(common, table, read_only=False, change=change)
-    loaded = open_to_change(session.catalog)
+    loaded = open_to_change(session.context.catalog)
     current = loaded.metadata.properties
     changes = plan_set(current, pairs) if pairs else plan_unset(current, keys)
     for name, meant in likely_slips(current, request.verb, keys):
@@ -50,7 +50,7 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
 
     def finish() -> Finished[Properties]:
         landed = commit_changes(
-            session.access, loaded, lambda metadata: updates(metadata, changes), CommitAsked()
+            session.context, loaded, lambda metadata: updates(metadata, changes), CommitAsked()
         )
         return Finished(
             replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
@@ -75,7 +75,7 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
 
 def _show(common: Common, table: str) -> Outcome:
     session = open_session(common, table, read_only=True)
-    loaded = session.read("shown").loaded
+    loaded = session.open_for_reading("shown").loaded
     properties = loaded.metadata.properties
     return Outcome(
         command=COMMAND,

@@ -7,9 +7,20 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.settings import parse_count
 from icectl.commands.launch import run_of
+from icectl.errors import UsageError
+from icectl.units import parse_duration
 
 VERBS = ("list", "tag", "branch", "drop", "rollback", "fast-forward")
+
+
+def parse_positive_duration(text: str) -> int:
+    """Read milliseconds. Raises: UsageError, for a duration of nothing too."""
+    duration_ms = parse_duration(text)
+    if duration_ms <= 0:
+        raise UsageError("it is not positive")
+    return duration_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +64,19 @@ class RefsRequest:
     ] = False
     max_ref_age: Annotated[
         str | None,
-        option("--max-ref-age", metavar="DURATION", help="tag, branch: expire it after so long"),
+        option(
+            "--max-ref-age",
+            metavar="DURATION",
+            parse=parse_positive_duration,
+            help="tag, branch: expire it after so long",
+        ),
     ] = None
     min_snapshots_to_keep: Annotated[
         str | None,
         option(
             "--min-snapshots-to-keep",
             metavar="N",
+            parse=parse_count,
             help="branch: snapshots that expiry keeps of it at least",
         ),
     ] = None
@@ -68,6 +85,7 @@ class RefsRequest:
         option(
             "--max-snapshot-age",
             metavar="DURATION",
+            parse=parse_positive_duration,
             help="branch: age at which its snapshots expire",
         ),
     ] = None

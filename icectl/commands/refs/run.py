@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from icectl.cli.document import Outcome
-from icectl.cli.options import Change, Common
+from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import identity_of, open_session, unpublished_metadata
-from icectl.cli.settings import parse_count, parse_option
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.refs.options import VERBS, RefsRequest
 from icectl.commands.refs.plan import (
@@ -24,7 +23,7 @@ from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.table.row_safety import open_to_change
-from icectl.units import parse_duration, parse_instant
+from icectl.units import parse_instant
 
 COMMAND = "refs"
 
@@ -46,14 +45,13 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     if request.verb in (None, "list"):
         return _show(common, table)
     session = open_session(common, table, read_only=False, change=change)
+    values = read_options(request)
     settings = RefSettings(
-        parse_option("--max-ref-age", request.max_ref_age, _positive_duration),
-        parse_option("--min-snapshots-to-keep", request.min_snapshots_to_keep, parse_count),
-        parse_option("--max-snapshot-age", request.max_snapshot_age, _positive_duration),
+        values["max_ref_age"], values["min_snapshots_to_keep"], values["max_snapshot_age"]
     )
-    loaded = open_to_change(session.catalog)
+    loaded = open_to_change(session.context.catalog)
     metadata = loaded.metadata
-    changes = _plan(metadata, request, settings, session.env.now_ms())
+    changes = _plan(metadata, request, settings, session.context.env.now_ms())
     if request.verb == "drop":
         for name in request.names or ():
             if not any(one.name == name for one in changes):
@@ -62,7 +60,7 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
 
     def finish() -> Finished[Refs]:
         landed = commit_changes(
-            session.access, loaded, lambda newest: updates(newest, changes), CommitAsked()
+            session.context, loaded, lambda newest: updates(newest, changes), CommitAsked()
         )
         return Finished(
             replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
@@ -139,16 +137,9 @@ def _instant(text: str, now_ms: int) -> int | None:
         return None
 
 
-def _positive_duration(text: str) -> int:
-    duration_ms = parse_duration(text)
-    if duration_ms <= 0:
-        raise UsageError("it is not positive")
-    return duration_ms
-
-
 def _show(common: Common, table: str) -> Outcome:
     session = open_session(common, table, read_only=True)
-    loaded = session.read("listed").loaded
+    loaded = session.open_for_reading("listed").loaded
     metadata = loaded.metadata
     return Outcome(
         command=COMMAND,
