@@ -49,6 +49,7 @@ class Changing:
     deletes_old_files: bool = False
     commits: bool = True
     takes_long: bool = False
+    reads_manifests: bool = True
     is_broken: bool = False
 
 
@@ -191,8 +192,13 @@ CHANGING = {
         Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2)),
         Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
         Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, takes_long=True),
-        Changing("tag", ("refs", "tag", "kept"), _of_version_2),
-        Changing("set-properties", ("properties", "set", "owner=ada"), _of_version_3),
+        Changing("tag", ("refs", "tag", "kept"), _of_version_2, reads_manifests=False),
+        Changing(
+            "set-properties",
+            ("properties", "set", "owner=ada"),
+            _of_version_3,
+            reads_manifests=False,
+        ),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
