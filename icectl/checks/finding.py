@@ -1,38 +1,18 @@
 """How a check reports: by the id of the rule that is broken."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, get_args
 
+from icectl.checks.rule import Breach, Finding
+from icectl.checks.rules import ALL_RULES
 from icectl.errors import UsageError
-from icectl.format.rule import BrokenRule
-from icectl.format.rules import RULES
-
-Severity = Literal["error", "warning", "info"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong: which rule, where, what was found, what to do.
-
-    Severity: error = wrong rows, unreadable or unsafe to maintain; warning = wrong but harmless;
-    info = worth knowing.
-    """
-
-    rule: str
-    severity: Severity
-    subject: str
-    message: str
-    hint: str
-
+from icectl.format.rule import BrokenRule, Severity
 
 READ_AGAIN = "check again once the storage lets the file be read"
 """The next step where a file may well be there and whole."""
-
-_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def finding(
@@ -44,13 +24,7 @@ def finding(
     hint: str | None = None,
 ) -> Finding:
     """Return a finding with the severity and the hint of its rule, unless the case has its own."""
-    known = RULES[rule]
-    return Finding(rule, severity or known.severity, subject, message, hint or known.fix)
-
-
-def is_absolute(location: str) -> bool:
-    """Return whether a location is a URI or an absolute path (R-164)."""
-    return _ABSOLUTE.match(location) is not None
+    return ALL_RULES[rule].finding(subject, Breach(message, None, severity, hint))
 
 
 def fault_findings(subject: str, found: Iterable[BrokenRule]) -> Iterator[Finding]:
@@ -83,8 +57,8 @@ class RuleChoice:
 def rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
     """Return the rules that an option names. Raises: UsageError for one that there is not."""
     ids = frozenset(text.strip().upper() for text in texts)
-    for id_ in sorted(ids - RULES.keys()):
-        near = get_close_matches(id_, RULES, n=1)
+    for id_ in sorted(ids - ALL_RULES.keys()):
+        near = get_close_matches(id_, ALL_RULES, n=1)
         hint = f"did you mean `{near[0]}`?" if near else "rules are named like `R-066`"
         raise UsageError(f"`{option}`: there is no rule `{id_}`", hint=hint)
     return ids

@@ -5,20 +5,19 @@ another snapshot proves that alone. Of lengths, counts, ranges and summaries one
 of a writer, and two tell of another file.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
 
-from icectl.checks.manifests import check_manifest
-from icectl.checks.searches import entries as faults
-from icectl.checks.searches.entries import Columns
+from icectl.checks.columns import Columns
+from icectl.checks.objects import StoredManifest, put_back_id
+from icectl.checks.rules import RULES
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
-from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
+from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import PUT_BACK, Snapshot
+from icectl.format.snapshot import Snapshot
 
 SCREENED = frozenset({"snapshot_id", "record_count"})
 """What `doubtful_manifests` looks at, beside columns that are always read."""
@@ -53,25 +52,6 @@ def check_own_list(
     if is_known or len(told) > 1:
         message = f"it is not the list of snapshot {own}: {'; '.join(told)}"
         raise OtherFile(message, rule="R-054")
-
-
-def put_back_id(
-    metadata: TableMetadata, snapshot: Snapshot, properties: Mapping[str, str] | None
-) -> str | None:
-    """Return the id that a snapshot had before icectl put it back; None if it did not.
-
-    `properties` are the header of its manifest list. Where older icectl did it, the summary has no
-    mark. Then the list is named after the id in its header, which has a lower sequence number.
-    """
-    marked = (snapshot.summary or {}).get(PUT_BACK)
-    if marked is not None or properties is None or snapshot.parent_snapshot_id is not None:
-        return marked
-    old_id, number = properties.get("snapshot-id", ""), properties.get("sequence-number", "")
-    others = {str(each) for each in metadata.snapshots_by_id} - {str(snapshot.snapshot_id)}
-    _, _, file_name = (snapshot.manifest_list or "").rpartition("/")
-    is_named = old_id in re.findall(r"\d+", file_name) and old_id not in others
-    is_older = number.isdecimal() and int(number) < snapshot.sequence_number
-    return old_id if is_named and is_older else None
 
 
 def _lacks_own(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
@@ -169,12 +149,9 @@ def check_own_manifest(
     if metadata.spec(row.partition_spec_id) is None:
         return  # R-052: what it should be is not known
     columns = Columns(rows)
-    found = [
-        (one.rule, one.message)
-        for one in check_manifest(metadata, [row], header, size_bytes, rows)
-        if one.rule in _EVIDENCE
-    ]
-    if faults.of_other_content(columns, row.content) is not None:
+    stored = StoredManifest(metadata, [row], header, size_bytes, columns)
+    found = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
+    if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
         found.append(("R-061", "its entries are of another content than the list says"))
     of_other = _of_another_snapshot(columns, row)
     # A header and the entries tell of the content each for itself; several ranges tell the same.

@@ -1,15 +1,329 @@
-"""Checks of the live entries of a snapshot, over all of its manifests together."""
+"""Searches over the live entries of many snapshots at once.
 
-from collections.abc import Iterator, Sequence
+Snapshots share most of their manifests. What a rule needs is looked up once over the entries of all
+distinct manifests; a snapshot then only has to choose among the few candidates found.
+"""
 
-from icectl.checks.finding import Finding, finding
-from icectl.checks.searches.live_entries import LiveFaults, chosen_manifests
-from icectl.entries.summary import Totals, summary_counters
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries import rows as vocabulary
+from icectl.entries.columns.values import Integers
+from icectl.entries.rows import Entries, location_keys, numbers
+from icectl.entries.summary import Totals
+from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DATA_PATH
 from icectl.format.rule import Fault
-from icectl.format.snapshot import Snapshot
-from icectl.units import print_count
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rows that share something two live entries of a snapshot must not share.
+
+    `groups` numbers what is shared; rows of one group that lie in one snapshot are a fault.
+    """
+
+    groups: Integers
+    manifests: Integers
+    locations: pa.Array
+
+    def in_snapshot(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """Return the repetitions among the rows of the chosen manifests."""
+        here = np.flatnonzero(chosen[self.manifests])
+        _, first = np.unique(self.groups[here], return_index=True)
+        again = np.setdiff1d(here, here[first])
+        if not len(again):
+            return None
+        return Fault(len(again), self.locations[int(again[0])].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Deletion vectors with the live rows of the data files that they are for.
+
+    `pairs` holds (vector, manifest of the data file, whether partitions agree), vectors numbered.
+    """
+
+    manifests: Integers
+    named: pa.Array
+    pairs: Integers
+
+    def lost(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """Return vectors whose data file is not live in the chosen manifests (R-116)."""
+        found = np.zeros(len(self.manifests), np.bool_)
+        present = self.pairs[chosen[self.pairs[:, 1]]] if len(self.pairs) else self.pairs
+        found[present[:, 0]] = True
+        return self._fault(np.flatnonzero(chosen[self.manifests] & ~found))
+
+    def elsewhere(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """Return vectors of another partition than their data file (R-211)."""
+        differing = self.pairs[self.pairs[:, 2] == 0] if len(self.pairs) else self.pairs
+        here = chosen[differing[:, 1]] & chosen[self.manifests[differing[:, 0]]]
+        return self._fault(np.unique(differing[here, 0]))
+
+    def _fault(self, places: Integers) -> Fault | None:
+        if not len(places):
+            return None
+        return Fault(len(places), self.named[int(places[0])].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class RowIds:
+    """Row ids of live data files, sorted by where they begin."""
+
+    starts: Integers
+    ends: Integers
+    manifests: Integers
+    locations: pa.Array
+
+    def overlapping(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """Return files whose row ids begin before those of the file before them end (R-103)."""
+        here = np.flatnonzero(chosen[self.manifests])
+        if len(here) < 2:
+            return None
+        reached = np.maximum.accumulate(self.ends[here])
+        wrong = here[1:][self.starts[here][1:] < reached[:-1]]
+        if not len(wrong):
+            return None
+        return Fault(len(wrong), self.locations[int(wrong[0])].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFaults:
+    """The facts that snapshots are checked with; manifests are numbered as in the entries."""
+
+    totals: Sequence[Totals]
+    greatest_number: Integers
+    greatest_row_id: Integers
+    outside: Mapping[int, Fault] = field(repr=False)
+    repeated: Candidates
+    repeated_vectors: Candidates
+    overlapping_vectors: Candidates
+    vectors: Vectors
+    row_ids: RowIds
+
+
+def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> LiveFaults:
+    """Prepare the checks; `roots` are the places where the table's files should lie.
+
+    Cost: n log n over all entries; for a snapshot only its manifests and the candidates.
+    """
+    planned = vocabulary.planning(entries)
+    is_live = _numbers(planned, "status") != Status.DELETED
+    alive = planned if is_live.all() else vocabulary.where(planned, is_live)
+    is_vector = (_numbers(alive, "content") == Content.POSITION_DELETES) & (
+        _numbers(alive, "file_format") == FileFormat.PUFFIN
+    )
+    vectors = vocabulary.where(alive, is_vector) if is_vector.any() else _none_of(alive)
+    files = vocabulary.where(alive, ~is_vector) if is_vector.any() else alive
+    is_data = _numbers(files, "content") == Content.DATA
+    data = files if is_data.all() else vocabulary.where(files, is_data)
+    keys = location_keys(files.table["location"])
+    return LiveFaults(
+        totals=_totals(alive, is_vector, manifest_count),
+        greatest_number=_greatest(alive, numbers(alive, "sequence_number"), manifest_count),
+        greatest_row_id=_greatest(files, _row_id_ends(files), manifest_count),
+        outside=files_outside(files, keys, roots),
+        repeated=_candidates(files, keys),
+        repeated_vectors=_candidates(vectors, location_keys(vectors.table["referenced_data_file"])),
+        overlapping_vectors=_overlapping(vectors),
+        vectors=_vectors(vectors, data),
+        row_ids=_row_ids(data),
+    )
+
+
+def _none_of(entries: Entries) -> Entries:
+    return Entries(entries.table.slice(0, 0))
+
+
+def _numbers(entries: Entries, column: str) -> npt.NDArray[np.int8]:
+    """Return a column of codes."""
+    return np.asarray(entries.table[column].to_numpy(), np.int8)
+
+
+def _totals(
+    alive: Entries, is_vector: npt.NDArray[np.bool_], manifest_count: int
+) -> Sequence[Totals]:
+    """Return files, bytes and records of each manifest."""
+    manifests, content = numbers(alive, "manifest"), _numbers(alive, "content")
+    records = numbers(alive, "record_count")
+    sizes = np.where(
+        is_vector, _filled(alive, "content_size_in_bytes"), numbers(alive, "file_size_in_bytes")
+    )
+    sums = []
+    for chosen in (
+        content == Content.DATA,
+        (content == Content.POSITION_DELETES) & ~is_vector,
+        content == Content.EQUALITY_DELETES,
+        is_vector,
+    ):
+        for values in (np.ones(len(alive), np.int64), sizes, records):
+            found = np.zeros(manifest_count, np.int64)
+            np.add.at(found, manifests[chosen], values[chosen])
+            sums.append(found.tolist())
+    return [Totals(*counts) for counts in zip(*sums, strict=True)]
+
+
+def _filled(entries: Entries, column: str) -> Integers:
+    """Return a column of numbers, 0 where there is none."""
+    return np.asarray(pc.fill_null(entries.table[column], 0).to_numpy(), np.int64)
+
+
+def _greatest(entries: Entries, values: Integers, manifest_count: int) -> Integers:
+    found = np.full(manifest_count, -1, np.int64)
+    np.maximum.at(found, numbers(entries, "manifest"), values)
+    return found
+
+
+def _row_id_ends(files: Entries) -> Integers:
+    starts = pc.fill_null(files.table["first_row_id"], -1).to_numpy()
+    ends = starts + numbers(files, "record_count")
+    return np.where(starts < 0, -1, ends)
+
+
+def files_outside(
+    files: Entries, keys: pa.ChunkedArray, roots: Sequence[str]
+) -> Mapping[int, Fault]:
+    """Return files that lie below none of the roots, by manifest.
+
+    `keys` are those of their locations.
+    """
+    prefixes = location_keys(pa.chunked_array([pa.array(roots, pa.string())])).to_pylist()
+    inside = np.zeros(len(files), np.bool_)
+    for prefix in prefixes:
+        starts = pc.starts_with(keys, pattern=prefix.rstrip("/") + "/")
+        inside |= np.asarray(pc.fill_null(starts, fill_value=True).to_numpy(), np.bool_)
+    places = np.flatnonzero(~inside)
+    manifests, first, count = np.unique(
+        numbers(files, "manifest")[places], return_index=True, return_counts=True
+    )
+    return {
+        int(manifest): Fault(int(number), files.table["location"][int(places[at])].as_py())
+        for manifest, at, number in zip(manifests, first, count, strict=True)
+    }
+
+
+def _candidates(entries: Entries, keys: pa.ChunkedArray) -> Candidates:
+    """Return the rows whose key another row has too; null keys have nothing in common.
+
+    Keys are compared by their last bytes first, so that few of them are compared as a whole.
+    """
+    prints = np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, keys.chunks)])
+    order = np.argsort(prints, kind="stable")
+    same = np.flatnonzero(prints[order][1:] == prints[order][:-1])
+    alike = np.unique(np.concatenate([order[same], order[same + 1]]))
+    chosen = keys.take(pa.array(alike)).combine_chunks()
+    codes = chosen.dictionary_encode()
+    indices = np.asarray(pc.fill_null(codes.indices, -1).to_numpy(), np.int64)
+    times = np.bincount(indices[indices >= 0], minlength=len(codes.dictionary) + 1)
+    repeated = np.flatnonzero((indices >= 0) & (times[indices] > 1))
+    rows = alike[repeated]
+    return Candidates(
+        indices[repeated],
+        numbers(entries, "manifest")[rows],
+        entries.table["location"].take(pa.array(rows)).combine_chunks(),
+    )
+
+
+_TAIL = 64
+"""Bytes at the end of a location, which name its file."""
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
+    """Return a number for each text that equal texts share: of its length and its last bytes."""
+    if not len(keys):
+        return np.zeros(0, np.uint64)
+    _, offsets, content = keys.buffers()
+    ends = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    stored = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    base = int(ends[0])
+    # Bytes before the first text stand in for those that short texts lack.
+    padded = np.concatenate([np.zeros(_TAIL, np.uint8), stored[base : int(ends[-1])]])
+    # Eight bytes at every offset, aligned or not, as one number.
+    words = np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))
+    found = np.diff(ends).astype(np.uint64)
+    last = ends[1:].astype(np.int64) - base + _TAIL
+    lengths = np.diff(ends)
+    for back in range(8, _TAIL + 1, 8):
+        word = words[last - back]
+        found ^= np.where(lengths >= back, word, np.uint64(0))
+        found *= _ODD
+        found ^= found >> np.uint64(29)
+    return found
+
+
+def _overlapping(vectors: Entries) -> Candidates:
+    """Return vectors that share bytes of a Puffin file, other than being the same vector."""
+    if not len(vectors):
+        return Candidates(*(np.zeros(0, np.int64),) * 2, pa.array([], pa.string()))
+    files = location_keys(vectors.table["location"]).combine_chunks().dictionary_encode()
+    file = np.asarray(files.indices.to_numpy(), np.int64)
+    start = _filled(vectors, "content_offset")
+    end = start + _filled(vectors, "content_size_in_bytes")
+    order = np.lexsort((end, start, file))
+    file, start, end = file[order], start[order], end[order]
+    same_file = file[1:] == file[:-1]
+    shares = (
+        same_file & (start[1:] < end[:-1]) & ((start[1:] != start[:-1]) | (end[1:] != end[:-1]))
+    )
+    later = np.flatnonzero(shares) + 1
+    rows = np.concatenate([later - 1, later])
+    return Candidates(
+        np.concatenate([np.arange(len(later))] * 2).astype(np.int64),
+        numbers(vectors, "manifest")[order][rows],
+        vectors.table["location"].combine_chunks().take(pa.array(order[rows])),
+    )
+
+
+def _vectors(vectors: Entries, data: Entries) -> Vectors:
+    named = vectors.table["referenced_data_file"].combine_chunks()
+    keys = pc.unique(location_keys(vectors.table["referenced_data_file"]))
+    known = pc.drop_null(keys)
+    wanted = vocabulary.index_in(location_keys(vectors.table["referenced_data_file"]), known)
+    found = vocabulary.index_in(location_keys(data.table["location"]), known)
+    data_rows = np.flatnonzero(found >= 0)
+    order = data_rows[np.argsort(found[data_rows], kind="stable")]
+    starts = np.searchsorted(found[order], np.arange(len(known) + 1))
+    pairs: list[tuple[int, int, int]] = []
+    manifests = numbers(data, "manifest")
+    groups = [_group_codes(data, vectors, name) for name in vocabulary.GROUP_KEYS]
+    for vector, at in enumerate(wanted.tolist()):
+        if at < 0:
+            continue
+        for row in order[starts[at] : starts[at + 1]].tolist():
+            agree = all(of_data[row] == of_vectors[vector] for of_data, of_vectors in groups)
+            pairs.append((vector, int(manifests[row]), int(agree)))
+    return Vectors(
+        numbers(vectors, "manifest"), named, np.array(pairs, np.int64).reshape(len(pairs), 3)
+    )
+
+
+def _group_codes(data: Entries, vectors: Entries, column: str) -> tuple[Integers, Integers]:
+    known = pc.unique(vectors.table[column])
+    return (
+        vocabulary.index_in(data.table[column], known),
+        vocabulary.index_in(vectors.table[column], known),
+    )
+
+
+def _row_ids(data: Entries) -> RowIds:
+    starts = np.asarray(pc.fill_null(data.table["first_row_id"], -1).to_numpy(), np.int64)
+    given = np.flatnonzero(starts >= 0)
+    order = given[np.argsort(starts[given], kind="stable")]
+    return RowIds(
+        starts[order],
+        starts[order] + numbers(data, "record_count")[order],
+        numbers(data, "manifest")[order],
+        data.table["location"].combine_chunks().take(pa.array(order)),
+    )
 
 
 def roots(metadata: TableMetadata) -> Sequence[str]:
@@ -18,92 +332,8 @@ def roots(metadata: TableMetadata) -> Sequence[str]:
     return [metadata.location, *([data_path] if data_path else [])]
 
 
-def check_live_entries(
-    metadata: TableMetadata,
-    snapshot: Snapshot,
-    manifests: Sequence[int],
-    faults: LiveFaults,
-    *,
-    is_whole: bool,
-) -> Iterator[Finding]:
-    """Check a snapshot that lists the manifests of these numbers.
-
-    `is_whole` says that all of its manifests could be read.
-
-    Spec: R-031, R-044, R-066, R-103, R-104, R-114, R-116, R-118, R-161, R-211.
-    """
-    subject = f"snapshot {snapshot.snapshot_id}"
-    chosen = chosen_manifests(set(manifests), len(faults.totals))
-    yield from _told(subject, "R-066", faults.repeated.in_snapshot(chosen), "is live again")
-    found = faults.repeated_vectors.in_snapshot(chosen)
-    yield from _told(subject, "R-114", found, "is a further deletion vector for its data file")
-    found = faults.overlapping_vectors.in_snapshot(chosen)
-    yield from _told(subject, "R-118", found, "is a deletion vector that shares bytes with another")
-    found = faults.vectors.lost(chosen)
-    yield from _told(subject, "R-116", found, "has a deletion vector, but is not live")
-    found = faults.vectors.elsewhere(chosen)
-    yield from _told(subject, "R-211", found, "has a deletion vector of another partition")
-    yield from _sequence_numbers(metadata, snapshot, manifests, faults, subject)
-    yield from _row_ids(metadata, manifests, faults, subject)
-    found = faults.row_ids.overlapping(chosen)
-    yield from _told(subject, "R-103", found, "has row ids that another file has too")
-    outside = [faults.outside[number] for number in set(manifests) if number in faults.outside]
-    yield from check_places(subject, outside)
-    if is_whole:
-        total = sum((faults.totals[number] for number in set(manifests)), Totals())
-        yield from _summary(snapshot, total, subject)
-
-
-def check_places(subject: str, outside: Sequence[Fault]) -> Iterator[Finding]:
-    """Find files that lie outside of the table, as faults of its manifests (R-161)."""
-    if outside:  # R-161
-        count = sum(fault.count for fault in outside)
-        lie = f"{print_count(count, 'file')} {'lies' if count == 1 else 'lie'}"
-        message = f"{lie} outside of the table; the first is `{outside[0].location}`"
-        yield finding("R-161", subject, message)
-
-
-def _told(subject: str, rule: str, fault: Fault | None, what: str) -> Iterator[Finding]:
-    if fault is not None:
-        more = f", and {fault.count - 1:,} more" if fault.count > 1 else ""
-        yield finding(rule, subject, f"`{fault.location}` {what}{more}")
-
-
-def _sequence_numbers(
-    metadata: TableMetadata,
-    snapshot: Snapshot,
-    manifests: Sequence[int],
-    faults: LiveFaults,
-    subject: str,
-) -> Iterator[Finding]:
-    if metadata.format_version == 1 or not manifests:
-        return
-    greatest = max(int(faults.greatest_number[number]) for number in manifests)
-    if greatest > snapshot.sequence_number:  # R-044
-        message = (
-            f"a file has sequence number {greatest}, above its own, {snapshot.sequence_number}"
-        )
-        yield finding("R-044", subject, message)
-
-
-def _row_ids(
-    metadata: TableMetadata, manifests: Sequence[int], faults: LiveFaults, subject: str
-) -> Iterator[Finding]:
-    if metadata.next_row_id is None or not manifests:
-        return
-    reached = max(int(faults.greatest_row_id[number]) for number in manifests)
-    if reached > metadata.next_row_id:  # R-104
-        message = f"row ids of its files reach {reached}, `next-row-id` is {metadata.next_row_id}"
-        yield finding("R-104", subject, message)
-
-
-def _summary(snapshot: Snapshot, totals: Totals, subject: str) -> Iterator[Finding]:
-    """Check that the totals that a summary states are those of the manifests (R-031)."""
-    stated = snapshot.summary or {}
-    differing = [
-        f"{name} is {stated[name]}, not {found}"
-        for name, found in summary_counters(totals, "total").items()
-        if name in stated and stated[name] != str(found)
-    ]
-    if differing:  # R-031
-        yield finding("R-031", subject, f"in its summary {'; '.join(differing)}")
+def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.bool_]:
+    """Flag the manifests that a snapshot lists."""
+    flags = np.zeros(manifest_count, np.bool_)
+    flags[list(numbers_)] = True
+    return flags

@@ -1,170 +1,350 @@
-"""Checks of manifests: what they say of themselves, and what manifest lists say of them."""
+"""Rules of manifest lists and manifests, of their rows and entries."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from icectl.checks.finding import Finding, Severity, finding
-from icectl.checks.partitions import check_partitions
-from icectl.checks.searches import entries as faults
-from icectl.checks.searches.entries import Columns
-from icectl.entries.rows import RawEntries
-from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
-from icectl.format.metadata import TableMetadata
-from icectl.format.partition import PartitionSpec
+import numpy as np
+import pyarrow.compute as pc
 
-_READ: Mapping[int, Sequence[str]] = {
+from icectl.checks.deletes import has_equality_ids
+from icectl.checks.objects import (
+    ManifestEntries,
+    ManifestList,
+    StoredManifest,
+    in_entries,
+    in_live,
+)
+from icectl.checks.rule import Breach, Check, Rule
+from icectl.entries.columns.values import Mask
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
+from icectl.format.partition import PartitionSpec
+from icectl.format.rule import (
+    COMPACT,
+    OURS,
+    REPAIR_LIST,
+    RESTORE,
+    REWRITE_MANIFESTS,
+    ROLL_BACK,
+    Severity,
+)
+
+# -- manifest lists -------------------------------------------------------------------------------
+
+_COUNTS = (
+    "added_files_count", "existing_files_count", "deleted_files_count", "added_rows_count",
+    "existing_rows_count", "deleted_rows_count",
+)  # fmt: skip
+
+
+def _incomplete_rows(listed: ManifestList) -> Iterator[Breach]:
+    for location, times in Counter(one.manifest_path for one in listed.manifests).items():
+        if times > 1:
+            yield Breach(f"it lists `{location}` {times} times")
+    for one in listed.manifests:
+        if one.manifest_length < 0:
+            yield Breach(f"its length is {one.manifest_length}", one.manifest_path)
+        if one.added_snapshot_id is None and listed.properties is not None:
+            message = "its row in the manifest list does not say which snapshot added it"
+            yield Breach(message, one.manifest_path, "warning")
+
+
+def _counts_in_row(row: ManifestFile) -> list[int | None]:
+    return [getattr(row, name) for name in _COUNTS]
+
+
+def _negative_counts(listed: ManifestList) -> Iterator[Breach]:
+    for one in listed.manifests:
+        if any(count is not None and count < 0 for count in _counts_in_row(one)):
+            yield Breach("one of its counts is negative", one.manifest_path)
+
+
+def _lost_specs(listed: ManifestList) -> Iterator[Breach]:
+    for one in listed.manifests:
+        if listed.metadata.spec(one.partition_spec_id) is None:
+            message = f"its partition spec {one.partition_spec_id} is not in `partition-specs`"
+            yield Breach(message, one.manifest_path)
+
+
+def _other_header(listed: ManifestList) -> Iterator[Breach]:
+    for name, expected in (
+        ("snapshot-id", listed.snapshot.snapshot_id),
+        ("sequence-number", listed.snapshot.sequence_number),
+    ):
+        stored = (listed.properties or {}).get(name)
+        if stored is not None and stored != str(expected):
+            yield Breach(f"its header says `{name}` {stored}, the snapshot {expected}")
+
+
+def _only_deleted(listed: ManifestList) -> Iterator[Breach]:
+    """Manifests that only say what an older snapshot removed."""
+    locations = [
+        one.manifest_path
+        for one in listed.manifests
+        if one.added_files_count == one.existing_files_count == 0
+        and one.added_snapshot_id != listed.snapshot.snapshot_id
+    ]
+    if locations:
+        message = (
+            f"{len(locations)} of its {len(listed.manifests)} manifests hold nothing but deleted "
+            f"entries of older snapshots; the first is `{locations[0]}`"
+        )
+        yield Breach(message)
+
+
+def _without_counts(listed: ManifestList) -> Iterator[Breach]:
+    for one in listed.manifests if listed.metadata.format_version > 1 else ():
+        if one.sequence_number and None in _counts_in_row(one):
+            message = "its row in the manifest list lacks counts, which version 2 requires"
+            yield Breach(message, one.manifest_path, "warning")
+
+
+# -- manifests ------------------------------------------------------------------------------------
+
+_IN_HEADER: Mapping[int, Sequence[str]] = {
     1: ("schema", "partition-spec"),
     2: ("schema", "partition-spec", "partition-spec-id", "format-version", "content"),
 }
 """What a header has to say, from a version on. `schema-id` is required too, but neither the
 reference implementation nor PyIceberg writes it, and no reader looks for it."""  # R-172
 
-_NAMES: Mapping[Status, str] = {
-    Status.ADDED: "added",
-    Status.EXISTING: "existing",
-    Status.DELETED: "deleted",
-}
 _CONTENTS: Mapping[ManifestContent, str] = {
     ManifestContent.DATA: "data",
     ManifestContent.DELETES: "deletes",
 }
 
 
-def check_manifest(
-    metadata: TableMetadata,
-    described: Sequence[ManifestFile],
-    header: ManifestHeader,
-    size_bytes: int,
-    rows: RawEntries,
-) -> Iterator[Finding]:
-    """Check a manifest against its header and every row of a manifest list that describes it.
-
-    `described` are the distinct rows that name the manifest; there is at least one.
-    Spec: R-044, R-047, R-050, R-051, R-053, R-060, R-061, R-063, R-068, R-071, R-073, R-177, R-212.
-    """
-    columns = Columns(rows)
-    subject = described[0].manifest_path
-    yield from _header(metadata, subject, header)
-    for row in _of_distinct_kinds(described):
-        yield from _kind(metadata, row, header)
-    counts = faults.counts(columns)
-    for row in described:
-        if row.manifest_length != size_bytes:  # R-050
-            message = f"its length is {row.manifest_length} in the list, {size_bytes} as stored"
-            yield finding("R-050", subject, message, severity="warning")
-        yield from _counts(metadata, row, counts)
-        yield from _least_number(row, columns)
-    numbers = sorted({row.sequence_number for row in described})
-    if len(numbers) > 1:  # R-044
-        message = (
-            f"manifest lists give it different sequence numbers, {numbers[0]} and {numbers[-1]}"
-        )
-        yield finding("R-044", subject, message)
-    spec = metadata.spec(described[0].partition_spec_id)
-    if spec is not None:
-        yield from check_partitions(metadata, spec, described, header, columns)
+def _other_length(stored: StoredManifest) -> Iterator[Breach]:
+    for row in stored.described:
+        if row.manifest_length != stored.size_bytes:
+            message = (
+                f"its length is {row.manifest_length} in the list, {stored.size_bytes} as stored"
+            )
+            yield Breach(message, severity="warning")
 
 
-def _header(metadata: TableMetadata, subject: str, header: ManifestHeader) -> Iterator[Finding]:
-    absent = [
-        name for name in _READ[2 if header.format_version > 1 else 1] if name not in header.metadata
-    ]
-    if absent:  # R-060
-        # Whoever reads a manifest through its list and the table metadata does without.
-        message = f"its header lacks `{'`, `'.join(absent)}`"
-        yield finding("R-060", subject, message, severity="warning")
-    if header.format_version > metadata.format_version:  # R-177
-        message = f"it is of version {header.format_version}, the table {metadata.format_version}"
-        yield finding("R-177", subject, message)
-    if header.has_lengths_of_fixed:  # R-212
-        message = (
-            "lengths stand before its fixed partition values, as Iceberg for Java writes and reads "
-            "them; by its Avro schema nobody else can read it"
-        )
-        yield finding("R-212", subject, message)
-    if header.unknown_field_ids:  # R-063
-        ids = ", ".join(map(str, header.unknown_field_ids))
-        message = f"its entries have fields of no version up to 3, with ids {ids}"
-        yield finding("R-063", subject, message, severity="info")
-
-
-def _of_distinct_kinds(described: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
-    """Return one row for each content and spec that manifest lists name."""
-    return list({(row.content, row.partition_spec_id): row for row in described}.values())
-
-
-def _kind(metadata: TableMetadata, row: ManifestFile, header: ManifestHeader) -> Iterator[Finding]:
-    """Content and spec are the same in the header and in a manifest list (R-061)."""
-    if "content" in header.metadata and header.content is not row.content:  # R-061
-        told, listed = _CONTENTS[header.content], _CONTENTS[row.content]
-        message = f"its header says `{told}`, the manifest list `{listed}`"
-        yield finding("R-061", row.manifest_path, message)
-    if header.spec_id is not None and header.spec_id != row.partition_spec_id:  # R-061
-        message = (
-            f"its header says partition spec {header.spec_id}, the manifest list "
-            f"{row.partition_spec_id}"
-        )
-        yield finding("R-061", row.manifest_path, message)
-    spec = metadata.spec(row.partition_spec_id)
-    if spec is not None and not _same_fields(spec, header.partition_fields):  # R-061
-        message = (
-            f"its header has other fields for partition spec {row.partition_spec_id} than the table"
-        )
-        yield finding("R-061", row.manifest_path, message)
-
-
-def _same_fields(spec: PartitionSpec, stored: Sequence[Mapping[str, Any]] | None) -> bool:
-    """Return whether a header has the sources and transforms of the spec.
-
-    Names may have changed.
-    """
-    if stored is None:
-        return True
-    found = [(_sources(item), str(item.get("transform", "")).lower()) for item in stored]
-    return found == [
-        (list(field.source_ids), field.transform.text.lower()) for field in spec.fields
-    ]
-
-
-def _sources(item: Mapping[str, Any]) -> Any:
-    return item["source-ids"] if "source-ids" in item else [item.get("source-id")]
-
-
-def _counts(
-    metadata: TableMetadata, row: ManifestFile, counts: Mapping[Status, tuple[int, int]]
-) -> Iterator[Finding]:
-    """Check that the counts of a list are those of the entries (R-051).
+def _other_counts(stored: StoredManifest) -> Iterator[Breach]:
+    """The counts of a list are those of the entries.
 
     A wrong number of live files makes readers pass a manifest over, and a wrong number of rows
     assigns row ids twice (R-102); other counts mislead no reader.
     """
-    differing = []
-    severity: Severity = "warning"
-    for status, name in _NAMES.items():
-        listed = getattr(row, f"{name}_files_count"), getattr(row, f"{name}_rows_count")
-        for kind, told, found in zip(("files", "rows"), listed, counts[status], strict=True):
-            if told is None or told == found:
-                continue
-            differing.append(f"{told} {name} {kind}, not {found}")
-            if status is not Status.DELETED and (kind == "files" or metadata.format_version > 2):
-                severity = "error"
-    if differing:  # R-051
-        message = f"the manifest list counts {'; '.join(differing)}"
-        yield finding("R-051", row.manifest_path, message, severity=severity)
+    counts = entry_counts(stored)
+    for row in stored.described:
+        differing = []
+        severity: Severity = "warning"
+        for status in (Status.ADDED, Status.EXISTING, Status.DELETED):
+            name = status.name.lower()
+            listed = getattr(row, f"{name}_files_count"), getattr(row, f"{name}_rows_count")
+            for kind, said, count in zip(("files", "rows"), listed, counts[status], strict=True):
+                if said is None or said == count:
+                    continue
+                differing.append(f"{said} {name} {kind}, not {count}")
+                of_files = kind == "files" or stored.metadata.format_version > 2
+                if status is not Status.DELETED and of_files:
+                    severity = "error"
+        if differing:
+            message = f"the manifest list counts {'; '.join(differing)}"
+            yield Breach(message, severity=severity)
 
 
-def _least_number(row: ManifestFile, columns: Columns) -> Iterator[Finding]:
-    """Sequence numbers of live entries: a least one below them all only costs time (R-047)."""
-    found = faults.live_numbers(columns, row.sequence_number)
-    if found is None:
-        return
-    least, greatest = found
-    if row.min_sequence_number > least:  # R-047
-        message = (
-            f"its least sequence number is {row.min_sequence_number} in the list, "
-            f"but an entry has {least}"
+def entry_counts(stored: StoredManifest) -> Mapping[Status, tuple[int, int]]:
+    """Return files and their rows by status."""
+    records = stored.columns.numbers("record_count")
+    masks = {status: stored.columns.of("status", status) for status in Status}
+    return {status: (int(mask.sum()), int(records[mask].sum())) for status, mask in masks.items()}
+
+
+def _incomplete_header(stored: StoredManifest) -> Iterator[Breach]:
+    header = stored.header
+    names = _IN_HEADER[2 if header.format_version > 1 else 1]
+    absent = [name for name in names if name not in header.metadata]
+    if absent:
+        # Whoever reads a manifest through its list and the table metadata does without.
+        yield Breach(f"its header lacks `{'`, `'.join(absent)}`", severity="warning")
+
+
+def _unknown_fields(stored: StoredManifest) -> Iterator[Breach]:
+    if stored.header.unknown_field_ids:
+        ids = ", ".join(map(str, stored.header.unknown_field_ids))
+        message = f"its entries have fields of no version up to 3, with ids {ids}"
+        yield Breach(message, severity="info")
+
+
+def _other_kind(stored: StoredManifest) -> Iterator[Breach]:
+    """Content and spec are the same in the header and in every manifest list."""
+    header = stored.header
+    rows = {(row.content, row.partition_spec_id): row for row in stored.described}
+    for row in rows.values():
+        if "content" in header.metadata and header.content is not row.content:
+            said, listed = _CONTENTS[header.content], _CONTENTS[row.content]
+            yield Breach(f"its header says `{said}`, the manifest list `{listed}`")
+        if header.spec_id is not None and header.spec_id != row.partition_spec_id:
+            message = (
+                f"its header says partition spec {header.spec_id}, the manifest list "
+                f"{row.partition_spec_id}"
+            )
+            yield Breach(message)
+        spec = stored.metadata.spec(row.partition_spec_id)
+        if spec is not None and not _has_fields(header.partition_fields, spec):
+            message = (
+                f"its header has other fields for partition spec {row.partition_spec_id} than the "
+                "table"
+            )
+            yield Breach(message)
+
+
+def _has_fields(stored: Sequence[Mapping[str, Any]] | None, spec: PartitionSpec) -> bool:
+    """Return whether a header has the sources and transforms of a spec; names may have changed."""
+    if stored is None:
+        return True
+    fields = [
+        (
+            item["source-ids"] if "source-ids" in item else [item.get("source-id")],
+            str(item.get("transform", "")).lower(),
         )
-        yield finding("R-047", row.manifest_path, message)
-    if greatest > row.sequence_number > 0:  # R-044; none counts in version 1 (R-046)
-        message = f"an entry has sequence number {greatest}, above its own, {row.sequence_number}"
-        yield finding("R-044", row.manifest_path, message)
+        for item in stored
+    ]
+    return fields == [
+        (list(field.source_ids), field.transform.text.lower()) for field in spec.fields
+    ]
+
+
+# -- entries --------------------------------------------------------------------------------------
+
+
+def of_other_content(entries: ManifestEntries, content: ManifestContent) -> Mask | None:
+    """Find data in a manifest of deletes, or the other way round, where that is its content."""
+    if entries.manifest.content is not content:
+        return None
+    is_data = entries.of("content", Content.DATA)
+    return ~is_data if content is ManifestContent.DATA else is_data
+
+
+def _of_other_snapshot(entries: ManifestEntries, status: Status) -> Mask | None:
+    """Only what a snapshot added or removed says its id: live files stay the same."""
+    if entries.manifest.added_snapshot_id is None:
+        return None
+    other = entries.numbers("snapshot_id") != entries.manifest.added_snapshot_id
+    return np.asarray(other & entries.present("snapshot_id") & entries.of("status", status))
+
+
+def _rows_in_puffin_files(entries: ManifestEntries) -> Mask:
+    is_puffin = entries.of("file_format", FileFormat.PUFFIN)
+    return is_puffin & ~entries.of("content", Content.POSITION_DELETES)
+
+
+def unordered_split_offsets(entries: ManifestEntries) -> Mask | None:
+    """Find files whose split offsets do not ascend, or lie outside of the file."""
+    column = entries.table["split_offsets"].combine_chunks()
+    if column.null_count == len(column):
+        return None
+    parents = pc.list_parent_indices(column).to_numpy()
+    offsets = pc.list_flatten(column).to_numpy(zero_copy_only=False)
+    wrong = np.zeros(len(entries.table), np.bool_)
+    sizes = entries.numbers("file_size_in_bytes")
+    wrong[parents[(offsets < 0) | (offsets >= sizes[parents])]] = True
+    falls = (offsets[1:] <= offsets[:-1]) & (parents[1:] == parents[:-1])
+    wrong[parents[1:][falls]] = True
+    return wrong
+
+
+def _of_other_sort_orders(entries: ManifestEntries) -> Mask:
+    known = [order.order_id for order in entries.metadata.sort_orders]
+    return entries.present("sort_order_id") & ~entries.of("sort_order_id", 0, *known)
+
+
+# fmt: off
+MANIFEST_RULES = (
+    Rule("R-050", "rows of a manifest list are complete", "Manifest Lists", "error", REPAIR_LIST, (
+        Check(ManifestList, _incomplete_rows),
+        Check(StoredManifest, _other_length),
+    )),
+    Rule("R-051", "counts of a manifest are those of its entries, and missing ones mean unknown",
+         "Manifest Lists", "error", REPAIR_LIST, (
+        Check(ManifestList, _negative_counts),
+        Check(StoredManifest, _other_counts),
+    )),
+    Rule("R-052", "the spec of every manifest is in the table metadata", "Manifest Lists",
+         "error", "go back to a metadata file that still has the spec", (
+        Check(ManifestList, _lost_specs),
+    )),
+    Rule("R-054", "a manifest list names its snapshot in its header", "Manifest Lists", "info",
+         REPAIR_LIST, (
+        Check(ManifestList, _other_header),
+    )),
+    Rule("R-056", "manifests with nothing but deleted entries may be dropped", "Manifests",
+         "info", REWRITE_MANIFESTS, (
+        Check(ManifestList, _only_deleted),
+    )),
+    Rule("R-060", "the header of a manifest names schema, spec, version and content",
+         "Manifests", "error", REWRITE_MANIFESTS, (
+        Check(StoredManifest, _incomplete_header),
+    )),
+    Rule("R-061", "a manifest has one spec, and either data or deletes", "Manifests", "error",
+         RESTORE, (
+        Check(StoredManifest, _other_kind),
+        in_entries("deletes in a manifest of data files",
+                   lambda one: of_other_content(one, ManifestContent.DATA)),
+        in_entries("data files in a manifest of deletes",
+                   lambda one: of_other_content(one, ManifestContent.DELETES)),
+    )),
+    Rule("R-062", "manifest entries have status, snapshot and file", "Manifests", "error",
+         ROLL_BACK, (
+        in_entries("no snapshot id", lambda one: one.absent("snapshot_id")
+                   if one.header.format_version == 1 else None, "warning"),
+    )),
+    Rule("R-063", "entries of files are complete", "Data File Fields", "error", ROLL_BACK, (
+        Check(StoredManifest, _unknown_fields),
+        in_entries("an unknown file format", lambda one: one.of("file_format", FileFormat.UNKNOWN)),
+        in_entries("rows in a Puffin file", _rows_in_puffin_files),
+        in_entries("a negative record count", lambda one: one.numbers("record_count") < 0),
+        in_entries("a file size that no file has",
+                   lambda one: one.numbers("file_size_in_bytes") < 1),
+        in_entries("equality ids of what is no equality delete",
+                   lambda one: has_equality_ids(one)
+                   & ~one.of("content", Content.EQUALITY_DELETES), "warning"),
+        in_entries("a content offset of what is no deletion vector",
+                   lambda one: one.present("content_offset") & ~one.vectors(), "warning"),
+    )),
+    Rule("R-064", "the status of an entry is added, existing or deleted",
+         "Manifest Entry Fields", "error", ROLL_BACK, (
+        in_entries("status ADDED of another snapshot than the manifest's",
+                   lambda one: _of_other_snapshot(one, Status.ADDED), "warning"),
+        in_entries("status DELETED of another snapshot than the manifest's",
+                   lambda one: _of_other_snapshot(one, Status.DELETED), "warning"),
+    )),
+    Rule("R-065", "a file marked deleted stays while an older snapshot reads it",
+         "Manifest Entry Fields", "info", OURS,
+         not_enforced="deleting goes by reachability (R-191); adding a path again is "
+         "discouraged only"),
+    Rule("R-066", "a path is live at most once in a snapshot", "Scan Planning", "error",
+         ROLL_BACK, (
+        in_live("is live again", lambda one: one.faults.repeated.in_snapshot(one.chosen)),
+    )),
+    Rule("R-067", "split offsets ascend and sort orders are those of data files", "Manifests",
+         "warning", COMPACT, (
+        in_entries("split offsets that do not ascend, or lie outside of the file,",
+                   unordered_split_offsets),
+        in_entries("a sort order of position deletes",
+                   lambda one: one.present("sort_order_id")
+                   & one.of("content", Content.POSITION_DELETES), "info"),
+        in_entries("a sort order that the table does not have", _of_other_sort_orders, "info"),
+    )),
+    Rule("R-069", "rewriting manifests keeps the set of live files", "Snapshots", "error", OURS),
+    Rule("R-098", "optional Avro fields are unions with null", "Appendix A", "error",
+         REWRITE_MANIFESTS),
+    Rule("R-110", "live entries are the added and the existing ones", "Scan Planning", "error",
+         OURS),
+    Rule("R-171", "version 2 manifest lists are complete after an upgrade", "Appendix E",
+         "error", REWRITE_MANIFESTS, (
+        Check(ManifestList, _without_counts),
+    )),
+    Rule("R-172", "version 2 manifests are complete after an upgrade", "Appendix E", "error",
+         REWRITE_MANIFESTS),
+    Rule("R-204", "the status decides what an entry inherits", "Manifest Entry Fields", "info",
+         OURS, not_enforced="a choice between sources; R-042 enforces it"),
+    Rule("R-205", "existing entries carry both sequence numbers", "Manifest Entry Fields",
+         "info", OURS, not_enforced="a choice between sources; R-043 enforces it"),
+)
+# fmt: on

@@ -1,13 +1,38 @@
-"""Checks of the table metadata itself: members, counters, logs, statistics entries."""
+"""Rules of the table metadata itself, of what a version has, and of the files of a table."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any
 
-from icectl.checks.finding import Finding, finding, is_absolute
-from icectl.format.layout import Layout, layout_of_table
-from icectl.format.metadata import TableMetadata
+import pyarrow.compute as pc
+
+from icectl.checks.objects import (
+    LiveSnapshot,
+    ManifestEntries,
+    MetadataFile,
+    StoredManifest,
+    in_entries,
+)
+from icectl.checks.rule import Breach, Check, Rule
+from icectl.entries.columns.values import Mask, mask_of
+from icectl.format.manifest import ManifestContent
+from icectl.format.rule import (
+    NEXT_COMMIT,
+    OLDER_METADATA,
+    OURS,
+    ROLL_BACK,
+    WRITER,
+    Fault,
+)
+from icectl.format.snapshot import (
+    MetadataLogEntry,
+    PartitionStatisticsFile,
+    SnapshotLogEntry,
+    StatisticsFile,
+)
+from icectl.format.types import is_nested, min_version, type_text
+from icectl.units import print_count
 
 REQUIRED: Mapping[int, tuple[str, ...]] = {
     1: ("schema", "partition-spec"),
@@ -21,124 +46,266 @@ REQUIRED: Mapping[int, tuple[str, ...]] = {
 CLOCK_SKEW_MS = 60_000
 """How far the clocks of writers may differ: the reference implementation allows a minute."""
 
-_METADATA = "metadata"
+_ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"
 
 
-def check_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check the metadata JSON, but for schemas, specs and snapshots.
-
-    `members` is the JSON object, for what the value no longer tells.
-    Spec: R-011 to R-014, R-016, R-017, R-024 to R-026, R-140 to R-142, R-164.
-    """
-    yield from _members(metadata, members)
-    yield from _counters(metadata)
-    yield from _snapshot_log(metadata)
-    yield from _metadata_log(metadata)
-    yield from _statistics(metadata)
-    if not is_absolute(metadata.location):  # R-164
-        message = f"the location `{metadata.location}` is neither a URI nor an absolute path"
-        yield finding("R-164", _METADATA, message)
+# -- members --------------------------------------------------------------------------------------
 
 
-def _members(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:
-    version = metadata.format_version
-    rule = {1: "R-012", 4: "V4-003"}.get(version, "R-011")
-    for name in REQUIRED[min(version, 2)]:
-        if members.get(name) is None:  # R-011, R-012
-            yield finding(rule, _METADATA, f"`{name}` is required in version {version}, and absent")
-    if version >= 3 and members.get("current-snapshot-id") == -1:  # R-016
-        yield finding("R-016", _METADATA, "`current-snapshot-id` is -1, not null")
+def absent_members(file: MetadataFile) -> Iterator[Breach]:
+    """Find members that the version requires, and reading can do without."""
+    for name in REQUIRED[min(file.version, 2)]:
+        if file.members.get(name) is None:
+            yield Breach(f"`{name}` is required in version {file.version}, and absent")
 
 
-def _counters(metadata: TableMetadata) -> Iterator[Finding]:
-    """The counters that new ids are taken from lie at or above every id in use (R-014)."""
-    columns = (id_ for schema in metadata.schemas for id_ in schema.all_fields)
-    partitions = (item.field_id for spec in metadata.partition_specs for item in spec.fields)
-    expressions = (one.expr_id for one in metadata.expressions)
-    for name, rule, counter, used in (
-        ("last-column-id", "V4-009", metadata.last_column_id, chain(columns, expressions)),
-        ("last-partition-id", "V4-013", metadata.last_partition_id, partitions),
-    ):
-        yield from _counter(metadata, name, rule, counter, used)
-    yield from check_row_counters(metadata)
-    newest = max((snapshot.timestamp_ms for snapshot in metadata.snapshots), default=0)
-    if newest > metadata.last_updated_ms + CLOCK_SKEW_MS:  # R-017
-        yield finding("R-017", _METADATA, "`last-updated-ms` is before the newest snapshot")
+def current_snapshot_as_minus_1(file: MetadataFile) -> Iterator[Breach]:
+    """Find -1 where version 3 writes null."""
+    if file.version >= 3 and file.members.get("current-snapshot-id") == -1:
+        yield Breach("`current-snapshot-id` is -1, not null")
 
 
-def _counter(
-    metadata: TableMetadata, name: str, rule: str, counter: int, used: Iterable[int]
-) -> Iterator[Finding]:
-    """Check a counter against what is in use; `rule` is what version 4 calls R-014 there."""
-    highest = max(used, default=counter)
-    if highest > counter:  # R-014
-        known = rule if layout_of_table(metadata) is Layout.SFC_1 else "R-014"
-        yield finding(known, _METADATA, f"`{name}` is {counter}, but {highest} is in use")
+def _last_updated(file: MetadataFile) -> Iterator[Breach]:
+    newest = max((snapshot.timestamp_ms for snapshot in file.metadata.snapshots), default=0)
+    if newest > file.metadata.last_updated_ms + CLOCK_SKEW_MS:
+        yield Breach("`last-updated-ms` is before the newest snapshot")
 
 
-def check_row_counters(metadata: TableMetadata) -> Iterator[Finding]:
-    """Find the counters that the next commit numbers its rows by (R-014, R-104).
-
-    Below a number in use, new rows get ids that others have, or fall under older deletes.
-    """
-    sequences = (snapshot.sequence_number for snapshot in metadata.snapshots)
-    last = metadata.last_sequence_number
-    yield from _counter(metadata, "last-sequence-number", "V4-017", last, sequences)
-    ends = (
-        snapshot.first_row_id + (snapshot.added_rows or 0)
-        for snapshot in metadata.snapshots
-        if snapshot.first_row_id is not None
-    )
-    if metadata.next_row_id is not None:
-        highest = max(ends, default=0)
-        if highest > metadata.next_row_id:  # R-104
-            message = f"`next-row-id` is {metadata.next_row_id}, but row ids reach {highest}"
-            yield finding("R-104", _METADATA, message)
-
-
-def _snapshot_log(metadata: TableMetadata) -> Iterator[Finding]:
-    log = metadata.snapshot_log
-    if any(
+def _is_disordered(log: Sequence[MetadataLogEntry | SnapshotLogEntry]) -> bool:
+    return any(
         after.timestamp_ms < before.timestamp_ms - CLOCK_SKEW_MS for before, after in pairwise(log)
-    ):
-        yield finding("R-025", "snapshot log", "its entries are not in the order of time")  # R-025
+    )
+
+
+def faults_of_metadata_log(file: MetadataFile) -> Iterator[Breach]:
+    """Find entries out of order, and files that are named again."""
+    log = file.metadata.metadata_log
+    if _is_disordered(log):
+        yield Breach("its entries are not in the order of time", "metadata log")
+    for location, times in Counter(entry.metadata_file for entry in log).items():
+        if times > 1:
+            yield Breach(f"it names `{location}` {times} times", "metadata log")
+
+
+def disordered_snapshot_log(file: MetadataFile) -> Iterator[Breach]:
+    """Find entries out of order."""
+    if _is_disordered(file.metadata.snapshot_log):
+        yield Breach("its entries are not in the order of time", "snapshot log")
+
+
+def gaps_in_snapshot_log(file: MetadataFile) -> Iterator[Breach]:
+    """Find entries of snapshots that are gone, and another end than the current snapshot."""
+    metadata, log = file.metadata, file.metadata.snapshot_log
     lost = [entry.snapshot_id for entry in log if metadata.snapshot(entry.snapshot_id) is None]
-    if lost:  # R-026
+    if lost:
         message = f"{len(lost)} entries name snapshots that are gone; the last is {lost[-1]}"
-        yield finding("R-026", "snapshot log", message)
-    if log and log[-1].snapshot_id != metadata.current_snapshot_id:  # R-026
+        yield Breach(message, "snapshot log")
+    if log and log[-1].snapshot_id != metadata.current_snapshot_id:
         message = (
             f"it ends with snapshot {log[-1].snapshot_id}, "
             f"but the current one is {metadata.current_snapshot_id}"
         )
-        yield finding("R-026", "snapshot log", message)
+        yield Breach(message, "snapshot log")
 
 
-def _metadata_log(metadata: TableMetadata) -> Iterator[Finding]:
-    log = metadata.metadata_log
-    if any(
-        after.timestamp_ms < before.timestamp_ms - CLOCK_SKEW_MS for before, after in pairwise(log)
-    ):
-        yield finding("R-024", "metadata log", "its entries are not in the order of time")  # R-024
-    for location, times in Counter(entry.metadata_file for entry in log).items():
-        if times > 1:  # R-024
-            yield finding("R-024", "metadata log", f"it names `{location}` {times} times")
+# -- statistics files -----------------------------------------------------------------------------
 
 
-def _statistics(metadata: TableMetadata) -> Iterator[Finding]:
-    for file in metadata.statistics:
-        if metadata.snapshot(file.snapshot_id) is None:  # R-141
-            message = f"it describes snapshot {file.snapshot_id}, which is gone"
-            yield finding("R-141", file.statistics_path, message)
-        if file.file_footer_size_in_bytes > file.file_size_in_bytes:  # R-140
-            yield finding("R-140", file.statistics_path, "its footer is larger than the file")
-    for partitions in metadata.partition_statistics:
-        if metadata.snapshot(partitions.snapshot_id) is None:  # R-141
-            message = f"it describes snapshot {partitions.snapshot_id}, which is gone"
-            yield finding("R-141", partitions.statistics_path, message)
-    for snapshot_id, times in Counter(
-        item.snapshot_id for item in metadata.partition_statistics
-    ).items():
-        if times > 1:  # R-142
-            message = f"it has {times} partition statistics files"
-            yield finding("R-142", f"snapshot {snapshot_id}", message)
+def _large_footers(file: MetadataFile) -> Iterator[Breach]:
+    for one in file.metadata.statistics:
+        if one.file_footer_size_in_bytes > one.file_size_in_bytes:
+            yield Breach("its footer is larger than the file", one.statistics_path)
+
+
+def statistics_of_lost_snapshots(file: MetadataFile) -> Iterator[Breach]:
+    """Find statistics files of snapshots that are gone."""
+    files: chain[StatisticsFile | PartitionStatisticsFile] = chain(
+        file.metadata.statistics, file.metadata.partition_statistics
+    )
+    for one in files:
+        if file.metadata.snapshot(one.snapshot_id) is None:
+            message = f"it describes snapshot {one.snapshot_id}, which is gone"
+            yield Breach(message, one.statistics_path)
+
+
+def repeated_partition_statistics(file: MetadataFile) -> Iterator[Breach]:
+    """Find snapshots with several partition statistics files."""
+    ids = Counter(one.snapshot_id for one in file.metadata.partition_statistics)
+    for snapshot_id, times in ids.items():
+        if times > 1:
+            yield Breach(f"it has {times} partition statistics files", f"snapshot {snapshot_id}")
+
+
+# -- locations ------------------------------------------------------------------------------------
+
+
+def is_absolute(location: str) -> bool:
+    """Return whether a location is a URI or an absolute path (R-164)."""
+    return re.match(_ABSOLUTE, location) is not None
+
+
+def relative_table_location(file: MetadataFile) -> Iterator[Breach]:
+    """Find a table location that depends on a working directory."""
+    location = file.metadata.location
+    if not is_absolute(location):
+        yield Breach(f"the location `{location}` is neither a URI nor an absolute path")
+
+
+def _relative_files(entries: ManifestEntries) -> Mask | None:
+    if not is_absolute(entries.metadata.location):
+        return None
+    return ~mask_of(pc.match_substring_regex(entries.table["location"], _ABSOLUTE))
+
+
+def _outside(live: LiveSnapshot) -> Iterator[Breach]:
+    outside = live.faults.outside
+    yield from breaches_of_places(
+        [outside[number] for number in set(live.numbers) if number in outside]
+    )
+
+
+def breaches_of_places(faults: Sequence[Fault]) -> Iterator[Breach]:
+    """Yield that files lie outside of the table; `faults` are those of its manifests (R-161)."""
+    if faults:
+        count = sum(fault.count for fault in faults)
+        lie = f"{print_count(count, 'file')} {'lies' if count == 1 else 'lie'}"
+        yield Breach(f"{lie} outside of the table; the first is `{faults[0].location}`")
+
+
+# -- versions -------------------------------------------------------------------------------------
+
+
+def _early_types(file: MetadataFile) -> Iterator[Breach]:
+    for schema in file.metadata.schemas:
+        for id_, column in schema.all_fields.items():
+            needed = 1 if is_nested(column.type) else min_version(column.type)
+            if needed > file.version:
+                message = (
+                    f"column `{schema.name_of(id_)}` is of a type of version {needed}: "
+                    f"{type_text(column.type)}"
+                )
+                yield Breach(message, f"schema {schema.schema_id}")
+
+
+def _early_row_ids(file: MetadataFile) -> Iterator[Breach]:
+    for snapshot in file.metadata.snapshots if file.version < 3 else ():
+        if snapshot.first_row_id is not None:
+            message = f"has a first row id in version {file.version}"
+            yield Breach(message, f"snapshot {snapshot.snapshot_id}", "warning")
+
+
+def _early_manifest(stored: StoredManifest) -> Iterator[Breach]:
+    version, of_table = stored.header.format_version, stored.metadata.format_version
+    if version > of_table:
+        yield Breach(f"it is of version {version}, the table {of_table}")
+
+
+def _early_vectors(entries: ManifestEntries) -> Mask | None:
+    holds_deletes = entries.manifest.content is ManifestContent.DELETES
+    return entries.vectors() if holds_deletes and entries.metadata.format_version < 3 else None
+
+
+# fmt: off
+METADATA_RULES = (
+    Rule("R-001", "the format version is one that icectl reads", "Table Metadata Fields", "error",
+         "use a newer icectl, or the engine that wrote the table"),
+    Rule("R-002", "the table keeps its uuid", "Table Metadata Fields", "error",
+         "find out whether another table has been put in its place"),
+    Rule("R-003", "files of older format versions stay valid", "Format Versioning", "info", OURS),
+    Rule("R-004", "fields that an older version did not have are optional",
+         "Writer requirements", "error", WRITER),
+    Rule("R-005", "the metadata file is a JSON object", "Writer requirements", "error",
+         OLDER_METADATA),
+    Rule("R-006", "a compressed metadata file is whole", "Appendix C", "error", OLDER_METADATA),
+    Rule("R-008", "columns of manifests are found by field id", "Appendix A", "error",
+         "restore the file from a copy, or roll back to an older snapshot with the engine"),
+    Rule("R-010", "members that version 1 lacks have defaults", "Appendix E", "info",
+         "`icectl migrate-v1-v2 TABLE` writes them out"),
+    Rule("R-011", "the metadata has every required member", "Table Metadata Fields", "error",
+         OLDER_METADATA, (
+        Check(MetadataFile, lambda one: absent_members(one) if one.version > 1 else ()),
+    )),
+    Rule("R-012", "version 1 writes `schema` and `partition-spec`", "Table Metadata Fields",
+         "warning", "`icectl migrate-v1-v2 TABLE` makes them unnecessary", (
+        Check(MetadataFile, lambda one: absent_members(one) if one.version == 1 else ()),
+    )),
+    Rule("R-013", "version 3 has `next-row-id`", "Table Metadata Fields", "error",
+         OLDER_METADATA),
+    Rule("R-016", "version 3 does not write -1 for no current snapshot", "Appendix F", "warning",
+         NEXT_COMMIT, (
+        Check(MetadataFile, current_snapshot_as_minus_1),
+    )),
+    Rule("R-017", "the time of the last update is not before its newest snapshot",
+         "Table Metadata Fields", "warning", "check the clocks of the writers", (
+        Check(MetadataFile, _last_updated),
+    )),
+    Rule("R-018", "members and properties that icectl does not know survive",
+         "Table Metadata Fields", "error", OURS),
+    Rule("R-024", "the metadata log is in order and bounded", "Table Metadata Fields", "warning",
+         "lower `write.metadata.previous-versions-max`; the next commit trims the log", (
+        Check(MetadataFile, faults_of_metadata_log),
+    )),
+    Rule("R-025", "the snapshot log is in order of time", "Table Metadata Fields", "warning",
+         "check the clocks of the writers; time travel by instant may answer wrongly", (
+        Check(MetadataFile, disordered_snapshot_log),
+    )),
+    Rule("R-026", "the snapshot log has no gap and ends with the current snapshot",
+         "Table Metadata Fields", "warning",
+         "`icectl expire-snapshots TABLE` cuts the log behind the gap", (
+        Check(MetadataFile, gaps_in_snapshot_log),
+    )),
+    Rule("R-034", "every file that a snapshot reads is there", "Table Metadata Fields", "error",
+         ROLL_BACK),
+    Rule("R-140", "entries of statistics files are complete", "Table Statistics", "warning",
+         "let the engine compute the statistics again", (
+        Check(MetadataFile, _large_footers),
+    )),
+    Rule("R-141", "statistics belong to a snapshot that exists", "Table Statistics", "warning",
+         "`icectl expire-snapshots TABLE` drops them with the next snapshot", (
+        Check(MetadataFile, statistics_of_lost_snapshots),
+    )),
+    Rule("R-142", "a snapshot has at most one partition statistics file",
+         "Partition Statistics", "warning", "let the engine compute the statistics again", (
+        Check(MetadataFile, repeated_partition_statistics),
+    )),
+    Rule("R-143", "partition statistics count deletes by the rules of version 3",
+         "Partition Statistics File", "warning", "let the engine compute the statistics again",
+         not_enforced="icectl neither writes nor reads the contents of partition statistics"),
+    Rule("R-160", "metadata files of catalog tables are named `<V>-<uuid>.metadata.json`",
+         "Metastore Tables", "info", OURS),
+    Rule("R-161", "`write.metadata.path` and `write.data.path` say where new files go",
+         "Appendix F", "info", "icectl reads them there, and deletes none without being asked", (
+        Check(LiveSnapshot, _outside),
+    )),
+    Rule("R-162", "a version of a file-system table is written once", "File System Tables",
+         "error", "keep one writer, or move the table into a catalog"),
+    Rule("R-163", "the version hint may be stale", "File System Tables", "info", NEXT_COMMIT),
+    Rule("R-164", "locations are URIs or absolute paths", "File Locations", "warning",
+         "read a moved copy with `--path-map FROM=TO`", (
+        Check(MetadataFile, relative_table_location),
+        in_entries("a location that is neither a URI nor an absolute path", _relative_files),
+    )),
+    Rule("R-170", "version 2 metadata is complete after an upgrade", "Appendix E", "error",
+         "`icectl migrate-v1-v2 TABLE` writes it"),
+    Rule("R-173", "partition fields have ids from version 2 on", "Partition Evolution", "error",
+         "`icectl migrate-v1-v2 TABLE` writes them out"),
+    Rule("R-176", "a table never goes back to an older format version", "Format Versioning",
+         "error", OURS),
+    Rule("R-177", "nothing is used that the format version does not have", "Format Versioning",
+         "error", "upgrade the table, or undo the change with the engine", (
+        Check(MetadataFile, _early_types),
+        Check(MetadataFile, _early_row_ids),
+        Check(StoredManifest, _early_manifest),
+        in_entries("a first row id before version 3",
+                   lambda one: one.present("first_row_id")
+                   if one.metadata.format_version < 3 else None, "warning"),
+        in_entries("deletion vectors before version 3", _early_vectors),
+    )),
+    Rule("R-203", "version 2 metadata has `schemas`, not `schema`", "Table Metadata Fields",
+         "info", OURS, not_enforced="a choice between sources; R-011 enforces it"),
+    Rule("R-206", "the snapshot id of a statistics file may be a string", "Table Statistics",
+         "info", NEXT_COMMIT),
+    Rule("R-209", "a rename is no safe commit", "File System Tables", "info", OURS,
+         not_enforced="a choice between sources; R-162 enforces it"),
+)
+# fmt: on

@@ -1,4 +1,4 @@
-"""Checks of partitions: what a manifest stores, what its list says, what the spec makes of them."""
+"""Rules of partition values: what a manifest stores, and what its list says of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +9,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.finding import Finding, finding
-from icectl.checks.searches.entries import Columns
+from icectl.checks.columns import Columns
+from icectl.checks.objects import ManifestList, StoredManifest
+from icectl.checks.rule import Breach, Check, Rule
 from icectl.entries.columns.packed import PackedValues, Places, not_text
 from icectl.entries.columns.values import Mask
 from icectl.entries.partition.key import PartitionValue, decode_key, join_values, sort_key
 from icectl.errors import CorruptTable
 from icectl.format import single_value
-from icectl.format.manifest import FieldSummary, ManifestFile, ManifestHeader
-from icectl.format.metadata import TableMetadata
+from icectl.format.manifest import FieldSummary
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
-from icectl.format.rule import Fault
+from icectl.format.rule import (
+    COMPACT_OWN,
+    OURS,
+    REPAIR_LIST,
+    RESTORE,
+    REWRITE_MANIFESTS,
+    Fault,
+)
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 from icectl.units import print_text
 
@@ -155,7 +162,7 @@ def _extremes(field: _Field, places: Places) -> tuple[int, int]:
     return int(numbers.argmin()), int(numbers.argmax())
 
 
-def _is(type_: Type, *names: str) -> bool:
+def _is(type_: Type | None, *names: str) -> bool:
     return isinstance(type_, PrimitiveType) and type_.name in names
 
 
@@ -175,57 +182,97 @@ _STORED: Mapping[str, frozenset[str]] = {
 """Avro types that values of a type are stored as, before and after a promotion (R-097)."""
 
 
-def check_partitions(
-    metadata: TableMetadata,
-    spec: PartitionSpec,
-    described: Sequence[ManifestFile],
-    header: ManifestHeader,
-    columns: Columns,
-) -> Iterator[Finding]:
-    """Check the partitions of a manifest against its spec, and every summary of them in a list.
-
-    Spec: R-053, R-068, R-071, R-073.
-    """
-    subject = described[0].manifest_path
-    types = result_types(spec, metadata.schemas)
-    yield from _record(spec, types, header, subject)
+def _ranges(stored: StoredManifest) -> Sequence[FieldRange] | CorruptTable:
+    """Return what each field of the spec ranges over, or why that cannot be told."""
+    spec = stored.metadata.spec(stored.described[0].partition_spec_id)
+    if spec is None:
+        return ()
     try:
-        ranges = field_ranges(columns, types)
+        return field_ranges(stored.columns, result_types(spec, stored.metadata.schemas))
     except CorruptTable as error:
-        yield finding(error.rule, subject, error.message.removesuffix(f" ({error.rule})"))
+        return error
+
+
+def _fields_of(
+    stored: StoredManifest,
+) -> Iterator[tuple[int, PartitionField, Type | None, FieldRange]]:
+    """Yield the place, the field, its type and its range, of every field of the spec."""
+    spec = stored.metadata.spec(stored.described[0].partition_spec_id)
+    ranges = stored.once(_ranges)
+    if spec is None or isinstance(ranges, CorruptTable):
         return
-    for field, type_, found in zip(spec.fields, types, ranges, strict=True):
-        yield from _values(field, type_, found, subject)
-    for row in described:
-        if row.partitions is None or len(row.partitions) != len(spec.fields):
+    types = result_types(spec, stored.metadata.schemas)
+    yield from zip(range(len(types)), spec.fields, types, ranges, strict=True)
+
+
+def _summaries(listed: ManifestList) -> Iterator[Breach]:
+    for one in listed.manifests:
+        spec = listed.metadata.spec(one.partition_spec_id)
+        if spec is None or one.partitions is None or len(one.partitions) == len(spec.fields):
+            continue
+        message = (
+            f"it has summaries of {len(one.partitions)} partition fields, its spec "
+            f"{one.partition_spec_id} has {len(spec.fields)}"
+        )
+        yield Breach(message, one.manifest_path)
+
+
+def _excluding_summaries(stored: StoredManifest) -> Iterator[Breach]:
+    fields = list(_fields_of(stored))
+    for row in stored.described:
+        if row.partitions is None or len(row.partitions) != len(fields):
             continue  # unknown, or a finding on the manifest list
-        for at, (field, type_) in enumerate(zip(spec.fields, types, strict=True)):
-            problem = _excluded(row.partitions[at], type_, ranges[at])
-            if problem is not None:  # R-053
-                message = f"the summary of `{field.name}` {problem}"
-                yield finding("R-053", subject, message)
+        for at, field, type_, values in fields:
+            problem = _excluded(row.partitions[at], type_, values)
+            if problem is not None:
+                yield Breach(f"the summary of `{field.name}` {problem}")
 
 
-def _record(
-    spec: PartitionSpec, types: Sequence[Type | None], header: ManifestHeader, subject: str
-) -> Iterator[Finding]:
-    """The record that partitions are stored as has the fields of the spec (R-068, R-071)."""
-    stored = [field_id for field_id, _ in header.partition_record]
+def _other_fields(stored: StoredManifest) -> Iterator[Breach]:
+    """The record that partitions are stored as has the fields of the spec."""
+    spec = stored.metadata.spec(stored.described[0].partition_spec_id)
+    if spec is None:
+        return
+    names = [field_id for field_id, _ in stored.header.partition_record]
     wanted = [field.field_id for field in spec.fields]
-    is_positional = header.format_version == 1 and len(stored) == len(wanted)
-    if not is_positional and not set(wanted) <= set(stored):  # R-068
-        message = f"its partitions have fields {stored}, those of its spec are {wanted}"
-        yield finding("R-068", subject, message)
-    elif len(stored) > len(wanted):  # R-068
-        message = f"its partitions have fields {stored}, its spec only {wanted}"
-        yield finding("R-068", subject, message, severity="warning")
-    by_id = dict(header.partition_record)
+    if not _is_positional(stored, spec) and not set(wanted) <= set(names):
+        yield Breach(f"its partitions have fields {names}, those of its spec are {wanted}")
+    elif len(names) > len(wanted):
+        message = f"its partitions have fields {names}, its spec only {wanted}"
+        yield Breach(message, severity="warning")
+    problem = stored.once(_ranges)
+    if isinstance(problem, CorruptTable):
+        yield Breach(problem.message.removesuffix(f" ({problem.rule})"))
+
+
+def _is_positional(stored: StoredManifest, spec: PartitionSpec) -> bool:
+    """Return whether partition values are found by their place, as in version 1."""
+    header = stored.header
+    return header.format_version == 1 and len(header.partition_record) == len(spec.fields)
+
+
+def _other_types(stored: StoredManifest) -> Iterator[Breach]:
+    """Values of a field are stored and can be decoded as its type."""
+    spec = stored.metadata.spec(stored.described[0].partition_spec_id)
+    if spec is None:
+        return
+    by_id = dict(stored.header.partition_record)
+    types = result_types(spec, stored.metadata.schemas)
     for at, (field, type_) in enumerate(zip(spec.fields, types, strict=True)):
-        kind = header.partition_record[at][1] if is_positional else by_id.get(field.field_id)
+        kind = (
+            stored.header.partition_record[at][1]
+            if _is_positional(stored, spec)
+            else by_id.get(field.field_id)
+        )
         allowed = None if field.transform.name == "void" else _kinds(type_)  # nothing but nulls
-        if kind is not None and allowed is not None and kind not in allowed:  # R-071
-            message = f"the values of `{field.name}` are stored as `{kind}`, not {_told(type_)}"
-            yield finding("R-071", subject, message)
+        if kind is not None and allowed is not None and kind not in allowed:
+            yield Breach(f"the values of `{field.name}` are stored as `{kind}`, not {_text(type_)}")
+    for _, field, type_, values in _fields_of(stored):
+        if values.undecodable is not None:
+            message = f"a value of `{field.name}` is not of type {_text(type_)}"
+            yield Breach(message + _where(values.undecodable))
+        if field.transform.name != "bucket" and _is(type_, "int", "date"):
+            yield from _out_of_range(field, values, -(2**31), 2**31 - 1)
 
 
 def _kinds(type_: Type | None) -> frozenset[str] | None:
@@ -234,23 +281,28 @@ def _kinds(type_: Type | None) -> frozenset[str] | None:
     return _STORED.get(type_.name) if isinstance(type_, PrimitiveType) else None
 
 
-def _values(
-    field: PartitionField, type_: Type | None, found: FieldRange, subject: str
-) -> Iterator[Finding]:
-    """Values of a field are of its type, and in the range of its transform (R-071, R-073)."""
-    if found.undecodable is not None:  # R-071
-        message = f"a value of `{field.name}` is not of type {_told(type_)}"
-        yield finding("R-071", subject, message + _where(found.undecodable))
-    if field.transform.name == "bucket" and field.transform.width is not None:
-        rule, low, high = "R-073", 0, field.transform.width - 1
-    elif isinstance(type_, PrimitiveType) and type_.name in ("int", "date"):
-        rule, low, high = "R-071", -(2**31), 2**31 - 1
-    else:
-        return
-    for value, entries in ((found.least, found.least_of), (found.greatest, found.greatest_of)):
-        if isinstance(value, int) and not low <= value <= high:  # R-073
+def _other_buckets(stored: StoredManifest) -> Iterator[Breach]:
+    for _, field, _, values in _fields_of(stored):
+        if field.transform.name == "bucket" and field.transform.width is not None:
+            yield from _out_of_range(field, values, 0, field.transform.width - 1)
+
+
+def _out_of_range(
+    field: PartitionField, values: FieldRange, low: int, high: int
+) -> Iterator[Breach]:
+    for value, entries in ((values.least, values.least_of), (values.greatest, values.greatest_of)):
+        if isinstance(value, int) and not low <= value <= high:
             message = f"the value {value} of `{field.name}` is not between {low} and {high}"
-            yield finding(rule, subject, message + _where(entries))
+            yield Breach(message + _where(entries))
+
+
+def _other_lengths_of_fixed(stored: StoredManifest) -> Iterator[Breach]:
+    if stored.header.has_lengths_of_fixed:
+        message = (
+            "lengths stand before its fixed partition values, as Iceberg for Java writes and reads "
+            "them; by its Avro schema nobody else can read it"
+        )
+        yield Breach(message)
 
 
 def _excluded(summary: FieldSummary, type_: Type | None, found: FieldRange) -> str | None:
@@ -269,21 +321,62 @@ def _excluded(summary: FieldSummary, type_: Type | None, found: FieldRange) -> s
             # Readers take it to mean that there are nulls and NaN only, and pass the rest over.
             return f"has no {name} bound, but there are values"
         try:
-            told = single_value.decode(type_, bound)
+            stated = single_value.decode(type_, bound)
         except ValueError:
             return f"has a {name} bound that does not decode"
         if isinstance(type_, PrimitiveType) and type_.name == "uuid":
             continue  # the reference implementation long ordered them by signed halves
-        below, above = sort_key(told), sort_key(extreme)
+        below, above = sort_key(stated), sort_key(extreme)
         if below > above if name == "lower" else below < above:
-            shown = [print_text(single_value.text(type_, one)) for one in (told, extreme)]
+            shown = [print_text(single_value.text(type_, one)) for one in (stated, extreme)]
             return f"has the {name} bound `{shown[0]}`, but there is `{shown[1]}`{_where(entries)}"
     return None
 
 
-def _told(type_: Type | None) -> str:
+def _text(type_: Type | None) -> str:
     return "any" if type_ is None else f"`{type_text(type_)}`"
 
 
 def _where(entries: Fault | None) -> str:
     return "" if entries is None else f", first in `{entries.location}`"
+
+
+# fmt: off
+PARTITION_RULES = (
+    Rule("R-053", "partition summaries match the spec and cover the entries", "Manifest Lists",
+         "error", REPAIR_LIST, (
+        Check(ManifestList, _summaries),
+        Check(StoredManifest, _excluding_summaries),
+    )),
+    Rule("R-068", "partition values carry the field ids of their spec", "Manifests", "error",
+         RESTORE, (
+        Check(StoredManifest, _other_fields),
+    )),
+    Rule("R-070", "transforms take null to null", "Partition Transforms", "error", COMPACT_OWN),
+    Rule("R-071", "partition values have the result type of their transform",
+         "Partition Transforms", "error", COMPACT_OWN, (
+        Check(StoredManifest, _other_types),
+    )),
+    Rule("R-072", "date parts count from 1970-01-01, rounded down", "Partition Transforms",
+         "error", COMPACT_OWN),
+    Rule("R-073", "bucket is the hash modulo the number of buckets", "Bucket Transform Details",
+         "error", COMPACT_OWN, (
+        Check(StoredManifest, _other_buckets),
+    )),
+    Rule("R-074", "truncate rounds numbers down and cuts strings by code points",
+         "Truncate Transform Details", "error", COMPACT_OWN),
+    Rule("R-075", "values are hashed in the form of the format", "Appendix B", "error",
+         COMPACT_OWN),
+    Rule("R-076", "hashes match the values that the format prints", "Appendix B", "error", OURS),
+    Rule("R-200", "day gives a date, and an int is accepted", "Partition Transforms", "info",
+         OURS),
+    Rule("R-201", "the hash of the bytes 00 01 02 03 is -188683207", "Appendix B", "info", OURS),
+    Rule("R-202", "-0.0 is hashed as 0.0", "Appendix B", "info", OURS),
+    Rule("R-208", "truncate takes binary, identity takes no geometry", "Partition Transforms",
+         "info", OURS),
+    Rule("R-212", "fixed partition values are stored as the Avro schema of the manifest says",
+         "Appendix A", "warning", REWRITE_MANIFESTS, (
+        Check(StoredManifest, _other_lengths_of_fixed),
+    )),
+)
+# fmt: on

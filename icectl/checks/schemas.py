@@ -1,14 +1,14 @@
-"""Checks of schemas, partition specs, sort orders, and the properties about them."""
+"""Rules of schemas, partition specs, sort orders, and the properties about them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from icectl.checks.finding import Finding, Severity, finding
+from icectl.checks.objects import METADATA, MetadataFile
+from icectl.checks.rule import Breach, Check, Rule
 from icectl.format.json_members import parse_json
-from icectl.format.metadata import TableMetadata
-from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.properties import NAME_MAPPING
+from icectl.format.rule import COMPACT, ENGINE, OURS, RESTORE
 from icectl.format.schema import Schema, children
 from icectl.format.types import (
     NestedField,
@@ -16,7 +16,6 @@ from icectl.format.types import (
     Type,
     can_promote,
     is_nested,
-    min_version,
     type_text,
 )
 
@@ -24,56 +23,49 @@ FIRST_RESERVED_ID = 2_147_483_447
 """Ids above it are kept for metadata columns (R-019)."""
 
 
-def check_schemas(metadata: TableMetadata) -> Iterator[Finding]:
-    """Check schemas, specs and sort orders.
-
-    Spec: R-007, R-019, R-077, R-080, R-084, R-097, R-177, R-181, R-182, R-184.
-    """
-    for schema in metadata.schemas:
-        yield from _schema(metadata, schema)
-    yield from _same_ids("schemas", [schema.schema_id for schema in metadata.schemas], "R-184")
-    yield from _promotions(metadata)
-    for spec in metadata.partition_specs:
-        yield from _spec(metadata, spec)
-    yield from _same_ids("partition specs", [s.spec_id for s in metadata.partition_specs], "R-077")
-    yield from _shared_field_ids(metadata)
-    yield from _sort_orders(metadata)
-    yield from _name_mapping(metadata)
-
-
-def _same_ids(subject: str, ids: Sequence[int], rule: str) -> Iterator[Finding]:
+def _used_again(ids: Sequence[int]) -> Iterator[str]:
+    """Yield which ids are used more than once."""
     for id_, times in Counter(ids).items():
         if times > 1:
-            yield finding(rule, subject, f"id {id_} is used {times} times")
+            yield f"id {id_} is used {times} times"
 
 
-def _schema(metadata: TableMetadata, schema: Schema) -> Iterator[Finding]:
-    subject = f"schema {schema.schema_id}"
-    for id_, field in schema.all_fields.items():
-        name = schema.name_of(id_)
-        if id_ > FIRST_RESERVED_ID:  # R-019
-            yield finding("R-019", subject, f"column `{name}` has the reserved id {id_}")
-        needed = 1 if is_nested(field.type) else min_version(field.type)
-        if needed > metadata.format_version:  # R-177
-            message = f"column `{name}` is of a type of version {needed}: {type_text(field.type)}"
-            yield finding("R-177", subject, message)
-    defaulted = [
-        schema.name_of(id_)
-        for id_, field in schema.all_fields.items()
-        if field.initial_default is not None or field.write_default is not None
-    ]
-    if defaulted and metadata.format_version < 3:  # R-182
-        message = (
-            f"{len(defaulted)} columns have defaults before version 3; one is `{defaulted[0]}`"
-        )
-        yield finding("R-182", subject, message)
-    for id_, times in Counter(field.id for field in _fields(schema.fields)).items():
-        if times > 1:  # R-184
-            yield finding("R-184", subject, f"field id {id_} is used {times} times")
-    for id_ in schema.identifier_field_ids:
-        problem = _unfit(schema, id_)
-        if problem is not None:  # R-184
-            yield finding("R-184", subject, f"identifier field {id_} {problem}")
+# -- schemas --------------------------------------------------------------------------------------
+
+
+def reserved_field_ids(file: MetadataFile) -> Iterator[Breach]:
+    """Find columns with ids of metadata columns."""
+    for schema in file.metadata.schemas:
+        for id_ in schema.all_fields:
+            if id_ > FIRST_RESERVED_ID:
+                message = f"column `{schema.name_of(id_)}` has the reserved id {id_}"
+                yield Breach(message, f"schema {schema.schema_id}")
+
+
+def _early_defaults(file: MetadataFile) -> Iterator[Breach]:
+    for schema in file.metadata.schemas if file.version < 3 else ():
+        names = [
+            schema.name_of(id_)
+            for id_, field in schema.all_fields.items()
+            if field.initial_default is not None or field.write_default is not None
+        ]
+        if names:
+            message = f"{len(names)} columns have defaults before version 3; one is `{names[0]}`"
+            yield Breach(message, f"schema {schema.schema_id}")
+
+
+def faults_of_schema_ids(file: MetadataFile) -> Iterator[Breach]:
+    """Find ids that are used again, and identifier fields that cannot identify rows."""
+    for schema in file.metadata.schemas:
+        subject = f"schema {schema.schema_id}"
+        for message in _used_again([field.id for field in _fields(schema.fields)]):
+            yield Breach(f"field {message}", subject)
+        for id_ in schema.identifier_field_ids:
+            problem = _unfit(schema, id_)
+            if problem is not None:
+                yield Breach(f"identifier field {id_} {problem}", subject)
+    for message in _used_again([schema.schema_id for schema in file.metadata.schemas]):
+        yield Breach(message, "schemas")
 
 
 def _fields(fields: Sequence[NestedField]) -> Iterator[NestedField]:
@@ -97,10 +89,10 @@ def _unfit(schema: Schema, field_id: int) -> str | None:
     return None
 
 
-def _promotions(metadata: TableMetadata) -> Iterator[Finding]:
-    """A column has one type in all schemas, or was promoted as the format allows (R-097)."""
+def _promotions(file: MetadataFile) -> Iterator[Breach]:
+    """A column has one type in all schemas, or was promoted as the format allows."""
     types: dict[int, tuple[int, Type]] = {}
-    for schema in sorted(metadata.schemas, key=lambda item: item.schema_id):
+    for schema in sorted(file.metadata.schemas, key=lambda one: one.schema_id):
         for id_, field in schema.all_fields.items():
             if is_nested(field.type):
                 continue
@@ -108,95 +100,109 @@ def _promotions(metadata: TableMetadata) -> Iterator[Finding]:
             types[id_] = schema.schema_id, field.type
             if before is None or before[1] == field.type:
                 continue
-            version = metadata.format_version
-            either = can_promote(before[1], field.type, version) or can_promote(
-                field.type, before[1], version
+            either = can_promote(before[1], field.type, file.version) or can_promote(
+                field.type, before[1], file.version
             )
-            if not either:  # R-097
+            if not either:
                 message = (
                     f"column `{schema.name_of(id_)}` is {type_text(field.type)}, "
                     f"and {type_text(before[1])} in schema {before[0]}"
                 )
-                yield finding("R-097", f"schema {schema.schema_id}", message)
+                yield Breach(message, f"schema {schema.schema_id}")
 
 
-def _spec(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Finding]:
-    subject = f"partition spec {spec.spec_id}"
-    for name, times in Counter(field.name for field in spec.fields).items():
-        if times > 1:  # R-077
-            yield finding("R-077", subject, f"{times} fields are named `{name}`")
-    for id_, times in Counter(field.field_id for field in spec.fields).items():
-        if times > 1:  # R-077
-            yield finding("R-077", subject, f"{times} fields have the id {id_}")
-    for field in spec.fields:
-        if field.transform.name == "unknown":  # R-007
-            message = f"the transform `{field.transform.text}` of `{field.name}` is not known"
-            yield finding("R-007", subject, message)
-        if field.transform.name != "void":
-            yield from _source(metadata, spec, field)
+# -- partition specs and sort orders --------------------------------------------------------------
 
 
-def _source(
-    metadata: TableMetadata, spec: PartitionSpec, field: PartitionField
-) -> Iterator[Finding]:
-    """Source columns exist and are primitive (R-080); those of old specs may have been dropped."""
-    subject = f"partition spec {spec.spec_id}"
-    for source_id in field.source_ids:
-        found = [schema.field(source_id) for schema in metadata.schemas]
-        types = [source.type for source in found if source is not None]
-        if not types:
-            is_default = spec.spec_id == metadata.default_spec_id
-            message = f"source column {source_id} of `{field.name}` is in no schema"
-            severity: Severity = "error" if is_default else "warning"
-            yield finding("R-080", subject, message, severity=severity)  # R-080
-        elif is_nested(types[-1]):
-            message = f"source column {source_id} of `{field.name}` is not primitive"
-            yield finding("R-080", subject, message)  # R-080
+def _unknown_transforms(file: MetadataFile) -> Iterator[Breach]:
+    for spec in file.metadata.partition_specs:
+        for field in spec.fields:
+            if field.transform.name == "unknown":
+                message = f"the transform `{field.transform.text}` of `{field.name}` is not known"
+                yield Breach(message, f"partition spec {spec.spec_id}")
 
 
-def _shared_field_ids(metadata: TableMetadata) -> Iterator[Finding]:
-    """Check that from version 2 on a partition field id means one source and transform (R-077)."""
-    if metadata.format_version == 1:
-        return
+def repeated_spec_ids(file: MetadataFile) -> Iterator[Breach]:
+    """Find partition specs with the id of another (R-077, V4-007)."""
+    for message in _used_again([spec.spec_id for spec in file.metadata.partition_specs]):
+        yield Breach(message, "partition specs")
+
+
+def repeated_partition_fields(file: MetadataFile) -> Iterator[Breach]:
+    """Find fields with the name or id of another in their spec (R-077, V4-013)."""
+    for spec in file.metadata.partition_specs:
+        subject = f"partition spec {spec.spec_id}"
+        for name, times in Counter(field.name for field in spec.fields).items():
+            if times > 1:
+                yield Breach(f"{times} fields are named `{name}`", subject)
+        for id_, times in Counter(field.field_id for field in spec.fields).items():
+            if times > 1:
+                yield Breach(f"{times} fields have the id {id_}", subject)
+
+
+def shared_partition_fields(file: MetadataFile) -> Iterator[Breach]:
+    """Find partition field ids that mean several things, which is a fault from version 2 on."""
     meanings: dict[int, dict[tuple[tuple[int, ...], str], int]] = {}
-    for spec in metadata.partition_specs:
+    for spec in file.metadata.partition_specs if file.version > 1 else ():
         for field in spec.fields:
             if field.transform.name != "void":
                 meaning = field.source_ids, field.transform.text
                 meanings.setdefault(field.field_id, {}).setdefault(meaning, spec.spec_id)
-    for field_id, found in meanings.items():
-        if len(found) > 1:  # R-077
-            specs = ", ".join(str(spec_id) for spec_id in found.values())
+    for field_id, of_specs in meanings.items():
+        if len(of_specs) > 1:
+            specs = ", ".join(str(spec_id) for spec_id in of_specs.values())
             message = f"id {field_id} means something else in each of the specs {specs}"
             # Tables that come from version 1 keep the ids of their positions (R-078).
-            yield finding("R-077", "partition fields", message, severity="info")
+            yield Breach(message, "partition fields", "info")
 
 
-def _sort_orders(metadata: TableMetadata) -> Iterator[Finding]:
+def _sources(file: MetadataFile) -> Iterator[Breach]:
+    """Source columns exist and are primitive; those of old specs may have been dropped."""
+    metadata = file.metadata
+    for spec in metadata.partition_specs:
+        subject = f"partition spec {spec.spec_id}"
+        fields = (field for field in spec.fields if field.transform.name != "void")
+        for field, source_id in ((one, id_) for one in fields for id_ in one.source_ids):
+            columns = [schema.field(source_id) for schema in metadata.schemas]
+            types = [column.type for column in columns if column is not None]
+            if not types:
+                is_default = spec.spec_id == metadata.default_spec_id
+                message = f"source column {source_id} of `{field.name}` is in no schema"
+                yield Breach(message, subject, "error" if is_default else "warning")
+            elif is_nested(types[-1]):
+                message = f"source column {source_id} of `{field.name}` is not primitive"
+                yield Breach(message, subject)
+
+
+def faults_of_sort_orders(file: MetadataFile) -> Iterator[Breach]:
+    """Find fields without a column, and a default order that is not there."""
+    metadata = file.metadata
     columns = {id_ for schema in metadata.schemas for id_ in schema.all_fields}
     for order in metadata.sort_orders:
         subject = f"sort order {order.order_id}"
-        if order.order_id == 0 and order.fields:  # R-084
-            yield finding("R-084", subject, "order 0 is the unsorted one, but has fields")
-        for field in order.fields:
-            for source_id in field.source_ids:
-                if source_id not in columns:  # R-084
-                    yield finding("R-084", subject, f"source column {source_id} is in no schema")
-    if metadata.sort_order(metadata.default_sort_order_id) is None:  # R-084
+        if order.order_id == 0 and order.fields:
+            yield Breach("order 0 is the unsorted one, but has fields", subject)
+        for source_id in (id_ for field in order.fields for id_ in field.source_ids):
+            if source_id not in columns:
+                yield Breach(f"source column {source_id} is in no schema", subject)
+    if metadata.sort_order(metadata.default_sort_order_id) is None:
         message = f"the default sort order {metadata.default_sort_order_id} is not in `sort-orders`"
-        yield finding("R-084", "metadata", message)
+        yield Breach(message, METADATA)
 
 
-def _name_mapping(metadata: TableMetadata) -> Iterator[Finding]:
-    text = metadata.properties.get(NAME_MAPPING.name)
+# -- the name mapping -----------------------------------------------------------------------------
+
+
+def _name_mapping(file: MetadataFile) -> Iterator[Breach]:
+    text = file.metadata.properties.get(NAME_MAPPING.name)
     if not text:
         return
     try:
         problem = mapping_problem(parse_json(text))
     except (ValueError, RecursionError):
         problem = "it is no JSON"
-    if problem is not None:  # R-181
-        yield finding("R-181", f"property {NAME_MAPPING.name}", problem)
+    if problem is not None:
+        yield Breach(problem, f"property {NAME_MAPPING.name}")
 
 
 def mapping_problem(mapping: Any) -> str | None:
@@ -220,3 +226,68 @@ def mapping_problem(mapping: Any) -> str | None:
     doubled = [f"id {id_}" for id_, times in ids.items() if times > 1]
     doubled += [f"name `{name}`" for name, times in names.items() if times > 1]
     return f"it has the {doubled[0]} twice at one level" if doubled else None
+
+
+# fmt: off
+SCHEMA_RULES = (
+    Rule("R-007", "every transform is known", "Partitioning", "warning",
+         "maintain partitions of this spec with an engine that knows the transform", (
+        Check(MetadataFile, _unknown_transforms),
+    )),
+    Rule("R-019", "columns do not use reserved field ids", "Reserved Field IDs", "error", ENGINE, (
+        Check(MetadataFile, reserved_field_ids),
+    )),
+    Rule("R-077", "a partition field id means one thing", "Partition Evolution", "error", ENGINE, (
+        Check(MetadataFile, repeated_partition_fields),
+        Check(MetadataFile, repeated_spec_ids),
+        Check(MetadataFile, shared_partition_fields),
+    )),
+    Rule("R-078", "partition fields of version 1 are numbered by position",
+         "Partition Evolution", "info", OURS),
+    Rule("R-079", "specs stay while a live file uses them", "Partition Evolution", "error",
+         "go back to a metadata file that still has the spec"),
+    Rule("R-080", "source columns of partition fields exist and are primitive", "Partitioning",
+         "error", ENGINE, (
+        Check(MetadataFile, _sources),
+    )),
+    Rule("R-081", "a field has either `source-id` or `source-ids`", "Appendix C", "error",
+         ENGINE),
+    Rule("R-082", "a partition source is not promoted where its values would change",
+         "Schema Evolution", "error", ENGINE, not_enforced="icectl does not change schemas"),
+    Rule("R-083", "floating-point partition values are equal by their bits", "Scan Planning",
+         "info", OURS),
+    Rule("R-084", "sort orders are complete and their columns exist", "Sorting", "warning",
+         ENGINE, (
+        Check(MetadataFile, faults_of_sort_orders),
+    )),
+    Rule("R-085", "a spec with nothing but void fields is unpartitioned", "Partitioning",
+         "info", OURS),
+    Rule("R-090", "types of version 3 are written as the format spells them", "Primitive Types",
+         "error", ENGINE),
+    Rule("R-094", "default values have the JSON form of their type", "Appendix D", "error",
+         ENGINE),
+    Rule("R-095", "types of data files fit the types of their columns", "Appendix A", "error",
+         COMPACT),
+    Rule("R-097", "columns were promoted only as the format allows", "Schema Evolution",
+         "error", ENGINE, (
+        Check(MetadataFile, _promotions),
+    )),
+    Rule("R-099", "a file of rows can be read in whole and holds what its footer says",
+         "Appendix A", "error", RESTORE),
+    Rule("R-180", "columns are matched by field id, then by the fallbacks of the format",
+         "Column Projection", "error", COMPACT),
+    Rule("R-181", "the name mapping is valid", "Column Projection", "error",
+         "correct the table property `schema.name-mapping.default`", (
+        Check(MetadataFile, _name_mapping),
+    )),
+    Rule("R-182", "defaults are used as the format allows", "Default values", "error", ENGINE, (
+        Check(MetadataFile, _early_defaults),
+    )),
+    Rule("R-183", "rewritten files hold every column, defaults filled in", "Default values",
+         "error", OURS),
+    Rule("R-184", "field ids are unique and identifier fields are fit to identify",
+         "Schema Evolution", "error", ENGINE, (
+        Check(MetadataFile, faults_of_schema_ids),
+    )),
+)
+# fmt: on

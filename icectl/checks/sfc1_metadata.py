@@ -1,210 +1,320 @@
-"""Checks of the metadata of layout sfc-1, and what it calls rules of older versions."""
+"""Rules of the metadata of layout sfc-1; searches that older versions share are theirs."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import replace
 
-from icectl.checks.finding import Finding, Severity, finding
-from icectl.format.expressions import HIGHEST_STATS_ID, Expression
-from icectl.format.layout import Layout, layout_of_table
-from icectl.format.metadata import TableMetadata
+from icectl.checks.metadata import (
+    absent_members,
+    current_snapshot_as_minus_1,
+    disordered_snapshot_log,
+    faults_of_metadata_log,
+    gaps_in_snapshot_log,
+    relative_table_location,
+    repeated_partition_statistics,
+    statistics_of_lost_snapshots,
+)
+from icectl.checks.numbering import (
+    absent_added_rows,
+    column_ids_above_counter,
+    falling_sequence_numbers,
+    partition_ids_above_counter,
+    row_ids_above_counter,
+    sequence_numbers_above_counter,
+)
+from icectl.checks.objects import CommitBase, MetadataFile
+from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.schemas import (
+    faults_of_schema_ids,
+    faults_of_sort_orders,
+    repeated_partition_fields,
+    repeated_spec_ids,
+    reserved_field_ids,
+)
+from icectl.checks.snapshots import (
+    faults_of_retention,
+    lost_refs,
+    main_elsewhere,
+    unknown_operations,
+)
+from icectl.format.expressions import HIGHEST_STATS_ID
 from icectl.format.properties import PREVIOUS_VERSIONS_MAX
-from icectl.format.snapshot import Snapshot, ancestors
+from icectl.format.rule import ENGINE, NEXT_COMMIT, OLDER_METADATA, ROLL_BACK, WRITER
+from icectl.format.snapshot import ancestors
 from icectl.format.transforms import result_type
 from icectl.format.types import PrimitiveType, can_promote, type_text
 
-_METADATA = "metadata"
 _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-def check_tree_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check what only metadata of version 4 may have, and that older metadata has no roots.
-
-    Spec: V4-001 to V4-005, V4-008, V4-010, V4-012, V4-014, V4-015, V4-022, V4-030, V4-031, V4-033.
-    """
-    if metadata.format_version < 4:
-        rooted = [one for one in metadata.snapshots if one.root_manifest is not None]
-        if rooted:  # V4-001
-            message = (
-                f"`format-version` is {metadata.format_version}, but {len(rooted)} snapshots have "
-                "a root manifest"
-            )
-            yield finding("V4-001", _METADATA, message)
-        return
-    if layout_of_table(metadata) is not Layout.SFC_1:
-        return
-    yield from _members(metadata, members)
-    for expression in metadata.expressions:
-        yield from _expression(metadata, expression)
-    yield from _expression_ids(metadata)
-    yield from _links(metadata)
-    for snapshot in metadata.snapshots:
-        yield from _snapshot(metadata, snapshot)
+def _roots_before_version_4(base: CommitBase) -> Iterator[Breach]:
+    metadata = base.metadata
+    rooted = [one for one in metadata.snapshots if one.root_manifest is not None]
+    if rooted and metadata.format_version < 4:
+        message = (
+            f"`format-version` is {metadata.format_version}, but {len(rooted)} snapshots have "
+            "a root manifest"
+        )
+        yield Breach(message)
 
 
-def _members(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:
-    if not _UUID.fullmatch(metadata.table_uuid or ""):  # V4-002
-        yield finding("V4-002", _METADATA, f"`table-uuid` is `{metadata.table_uuid}`")
+def _no_uuid(file: MetadataFile) -> Iterator[Breach]:
+    if not _UUID.fullmatch(file.metadata.table_uuid or ""):
+        yield Breach(f"`table-uuid` is `{file.metadata.table_uuid}`")
+
+
+def _dropped_members(file: MetadataFile) -> Iterator[Breach]:
     for name in ("schema", "partition-spec"):
-        if name in members:  # V4-005
-            yield finding("V4-005", _METADATA, f"`{name}` is there, which version 4 has no more")
+        if name in file.members:
+            yield Breach(f"`{name}` is there, which version 4 has no more")
+
+
+def _long_metadata_log(file: MetadataFile) -> Iterator[Breach]:
+    metadata = file.metadata
     stated = metadata.properties.get(PREVIOUS_VERSIONS_MAX.name, "")
-    kept = max(int(stated), 1) if stated.isdigit() else PREVIOUS_VERSIONS_MAX.default
-    if len(metadata.metadata_log) > kept:  # V4-022
-        message = f"it has {len(metadata.metadata_log)} entries, {kept} should be kept"
-        yield finding("V4-022", "metadata log", message)
+    limit = max(int(stated), 1) if stated.isdigit() else PREVIOUS_VERSIONS_MAX.default
+    if len(metadata.metadata_log) > limit:
+        message = f"it has {len(metadata.metadata_log)} entries, {limit} should be kept"
+        yield Breach(message, "metadata log")
 
 
-def _expression(metadata: TableMetadata, expression: Expression) -> Iterator[Finding]:
-    """Check that its sources are columns, and its type is what follows from them (V4-012)."""
-    subject = f"expression {expression.expr_id}"
-    columns = [
-        [
-            column.type
-            for schema in reversed(metadata.schemas)
-            if (column := schema.field(source_id)) is not None
+def _disordered_snapshot_log(file: MetadataFile) -> Iterator[Breach]:
+    return (replace(one, severity="warning") for one in disordered_snapshot_log(file))
+
+
+def _expression_ids(file: MetadataFile) -> Iterator[Breach]:
+    columns = {id_ for schema in file.metadata.schemas for id_ in schema.all_fields}
+    for id_, times in Counter(one.expr_id for one in file.metadata.expressions).items():
+        if times > 1:
+            yield Breach(f"id {id_} is used {times} times", "expressions")
+        if id_ in columns:
+            yield Breach(f"id {id_} is that of a column too", "expressions")
+
+
+def _expressions(file: MetadataFile) -> Iterator[Breach]:
+    """Sources of an expression are columns, and its type is what follows from them."""
+    metadata = file.metadata
+    for expression in metadata.expressions:
+        subject = f"expression {expression.expr_id}"
+        columns = [
+            [
+                column.type
+                for schema in reversed(metadata.schemas)
+                if (column := schema.field(source_id)) is not None
+            ]
+            for source_id in expression.source_ids
         ]
-        for source_id in expression.source_ids
-    ]
-    for source_id, types in zip(expression.source_ids, columns, strict=True):
-        if not types:  # V4-012
-            message = f"its source column {source_id} is in no schema"
-            yield finding("V4-012", subject, message, severity="warning")
-    if expression.type is None or expression.is_opaque or not all(columns):
-        return
-    # The type follows a promotion of its source, but need not follow it at once (sfc-1 X3).
-    derived = [result_type(expression.transform, type_) for type_ in columns[0]]
-    fits = any(
-        type_ is None or can_promote(expression.type, type_, metadata.format_version)
-        for type_ in derived
-    )
-    if not fits:  # V4-012
-        told = type_text(derived[0] or PrimitiveType("unknown"))
-        message = f"it is `{type_text(expression.type)}`, from its transform follows `{told}`"
-        yield finding("V4-012", subject, message)
+        for source_id, types in zip(expression.source_ids, columns, strict=True):
+            if not types:
+                yield Breach(f"its source column {source_id} is in no schema", subject, "warning")
+        if expression.type is None or expression.is_opaque or not all(columns):
+            continue
+        # The type follows a promotion of its source, but need not follow it at once (sfc-1 X3).
+        derived = [result_type(expression.transform, type_) for type_ in columns[0]]
+        fits = any(
+            type_ is None or can_promote(expression.type, type_, metadata.format_version)
+            for type_ in derived
+        )
+        if not fits:
+            wanted = type_text(derived[0] or PrimitiveType("unknown"))
+            message = f"it is `{type_text(expression.type)}`, from its transform follows `{wanted}`"
+            yield Breach(message, subject)
 
 
-def _expression_ids(metadata: TableMetadata) -> Iterator[Finding]:
-    ids = Counter(one.expr_id for one in metadata.expressions)
-    columns = {id_ for schema in metadata.schemas for id_ in schema.all_fields}
-    for id_, times in ids.items():
-        if times > 1:  # V4-008
-            yield finding("V4-008", "expressions", f"id {id_} is used {times} times")
-        if id_ in columns:  # V4-008
-            yield finding("V4-008", "expressions", f"id {id_} is that of a column too")
+def _links_to_columns(file: MetadataFile) -> Iterator[Breach]:
+    ids = {one.expr_id for one in file.metadata.expressions}
+    for spec in file.metadata.partition_specs:
+        for field in spec.fields:
+            if (field.expr_id or 0) not in ids:
+                message = (
+                    f"`{field.name}` links to the column {field.expr_id}, not to an expression"
+                )
+                yield Breach(message, f"partition spec {spec.spec_id}", "warning")
 
 
-def _links(metadata: TableMetadata) -> Iterator[Finding]:
-    """Check what fields of specs link to (V4-010, V4-014, V4-015)."""
-    expressions = {one.expr_id: one for one in metadata.expressions}
-    for spec in metadata.partition_specs:
-        subject = f"partition spec {spec.spec_id}"
-        for item in spec.fields:
-            expression = expressions.get(item.expr_id or 0)
-            if expression is None:  # V4-010
-                message = f"`{item.name}` links to the column {item.expr_id}, not to an expression"
-                yield finding("V4-010", subject, message, severity="warning")
-            stats_id = item.source_ids[0] if expression is None else expression.stats_id
-            if stats_id is not None and not 1 <= stats_id <= HIGHEST_STATS_ID:  # V4-014
-                message = f"there are no statistics of `{item.name}`, whose id is {stats_id}"
-                yield finding("V4-014", subject, message)
-            is_opaque = expression is not None and expression.is_opaque
-            if is_opaque and spec.spec_id == metadata.default_spec_id:  # V4-015
-                message = f"the transform `{item.transform.text}` of `{item.name}` is not known"
-                yield finding("V4-015", subject, message)
+def _without_room_for_statistics(file: MetadataFile) -> Iterator[Breach]:
+    expressions = {one.expr_id: one for one in file.metadata.expressions}
+    for spec in file.metadata.partition_specs:
+        for field in spec.fields:
+            expression = expressions.get(field.expr_id or 0)
+            stats_id = field.source_ids[0] if expression is None else expression.stats_id
+            if stats_id is not None and not 1 <= stats_id <= HIGHEST_STATS_ID:
+                message = f"there are no statistics of `{field.name}`, whose id is {stats_id}"
+                yield Breach(message, f"partition spec {spec.spec_id}")
 
 
-def _snapshot(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
-    subject = f"snapshot {snapshot.snapshot_id}"
-    yield from check_named_once(snapshot)
-    if snapshot.root_manifest is None:
-        before = list(ancestors(metadata.snapshots_by_id, snapshot.snapshot_id))[1:]
-        rooted = next((one for one in before if one.root_manifest is not None), None)
-        if rooted is not None:  # V4-033
-            message = f"it has no root, but snapshot {rooted.snapshot_id} before it has"
-            yield finding("V4-033", subject, message)
-        return
-    required = {
-        "summary": snapshot.summary,
-        "schema-id": snapshot.schema_id,
-        "first-row-id": snapshot.first_row_id,
-        "added-rows": snapshot.added_rows,
-        "sequence-number": snapshot.sequence_number or None,
-    }
-    absent = [f"`{name}`" for name, value in required.items() if value is None]
-    if absent:  # V4-031
-        yield finding("V4-031", subject, f"it lacks {', '.join(absent)}")
-    operation = (snapshot.summary or {}).get("operation")
-    if snapshot.summary is not None and operation is None:  # V4-034
-        yield finding("V4-034", subject, "its summary names no operation")
+def _opaque_transforms(file: MetadataFile) -> Iterator[Breach]:
+    opaque = {one.expr_id for one in file.metadata.expressions if one.is_opaque}
+    for field in file.metadata.default_spec.fields:
+        if field.expr_id in opaque:
+            message = f"the transform `{field.transform.text}` of `{field.name}` is not known"
+            yield Breach(message, f"partition spec {file.metadata.default_spec_id}")
 
 
-def check_named_once(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check that a snapshot of version 4 says in one way what it lists (V4-030)."""
-    named = {
-        "root-manifest": snapshot.root_manifest,
-        "manifest-list": snapshot.manifest_list,
-        "manifests": snapshot.manifests,
-    }
-    present = [f"`{name}`" for name, value in named.items() if value is not None]
-    if len(present) != 1:  # V4-030
-        subject = f"snapshot {snapshot.snapshot_id}"
-        yield finding("V4-030", subject, f"it has {' and '.join(present) or 'nothing to read'}")
+def _contents(base: CommitBase) -> Iterator[Breach]:
+    """A snapshot says in one way what it lists."""
+    for snapshot in base.metadata.snapshots:
+        named = {
+            "root-manifest": snapshot.root_manifest,
+            "manifest-list": snapshot.manifest_list,
+            "manifests": snapshot.manifests,
+        }
+        present = [f"`{name}`" for name, value in named.items() if value is not None]
+        if len(present) != 1:
+            message = f"it has {' and '.join(present) or 'nothing to read'}"
+            yield Breach(message, f"snapshot {snapshot.snapshot_id}")
 
 
-Part = Literal["metadata", "files", "contents"]
-"""What findings are about: members of the metadata, stored files, or what is in these."""
-
-_OF_METADATA: Mapping[tuple[str, str], tuple[str, Severity | None]] = {
-    ("R-015", ""): ("V4-019", None),
-    ("R-016", ""): ("V4-021", None),
-    ("R-019", ""): ("V4-006", None),
-    ("R-022", ""): ("V4-019", None),
-    ("R-024", ""): ("V4-022", None),
-    ("R-025", ""): ("V4-020", "warning"),
-    ("R-026", ""): ("V4-020", None),
-    ("R-027", ""): ("V4-019", None),
-    ("R-031", ""): ("V4-034", None),
-    ("R-040", ""): ("V4-032", None),
-    ("R-077", "partition spec"): ("V4-013", None),
-    ("R-077", "partition specs"): ("V4-007", None),
-    ("R-084", ""): ("V4-016", None),
-    ("R-104", "metadata"): ("V4-018", None),
-    ("R-104", "snapshot"): ("V4-031", None),
-    ("R-141", ""): ("V4-023", None),
-    ("R-142", ""): ("V4-023", None),
-    ("R-164", ""): ("V4-004", None),
-    ("R-184", ""): ("V4-006", None),
-}
-"""What version 4 calls a rule that it has taken over, by the kind of subject where it matters."""
-
-_OF_FILES: Mapping[Part, Mapping[str, str]] = {
-    "files": {"R-034": "V4-182", "R-063": "V4-182"},
-    "contents": {"R-118": "V4-123", "R-119": "V4-123"},
-}
-"""The same of stored files, and of the delete vectors of data files."""
+def _absent_members(file: MetadataFile) -> Iterator[Breach]:
+    for snapshot in file.metadata.snapshots:
+        required = {
+            "summary": snapshot.summary,
+            "schema-id": snapshot.schema_id,
+            "first-row-id": snapshot.first_row_id,
+            "added-rows": snapshot.added_rows,
+            "sequence-number": snapshot.sequence_number or None,
+        }
+        absent = [f"`{name}`" for name, value in required.items() if value is None]
+        if absent and snapshot.root_manifest is not None:
+            yield Breach(f"it lacks {', '.join(absent)}", f"snapshot {snapshot.snapshot_id}")
 
 
-def named(metadata: TableMetadata, part: Part, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Find findings about a part of a table under the ids that its layout gives their rules.
-
-    Order: kept.
-    """
-    if layout_of_table(metadata) is not Layout.SFC_1:
-        yield from found
-        return
-    for one in found:
-        rule, severity = _name(one, part)
-        if rule == one.rule:
-            yield one
-        else:
-            yield finding(rule, one.subject, one.message, severity=severity)
+def _lists_after_roots(file: MetadataFile) -> Iterator[Breach]:
+    for snapshot in file.metadata.snapshots:
+        before = ancestors(file.metadata.snapshots_by_id, snapshot.snapshot_id)
+        if snapshot.root_manifest is None:
+            rooted = next((one for one in before if one.root_manifest is not None), None)
+            if rooted is not None:
+                message = f"it has no root, but snapshot {rooted.snapshot_id} before it has"
+                yield Breach(message, f"snapshot {snapshot.snapshot_id}")
 
 
-def _name(one: Finding, part: Part) -> tuple[str, Severity | None]:
-    if part != "metadata":
-        return _OF_FILES[part].get(one.rule, one.rule), one.severity
-    kind = one.subject.rstrip("0123456789-").rstrip()
-    name = _OF_METADATA.get((one.rule, kind)) or _OF_METADATA.get((one.rule, ""))
-    return name or (one.rule, None)
+def _absent_operations(file: MetadataFile) -> Iterator[Breach]:
+    for snapshot in file.metadata.snapshots:
+        summary = snapshot.summary
+        if snapshot.root_manifest and summary is not None and summary.get("operation") is None:
+            yield Breach("its summary names no operation", f"snapshot {snapshot.snapshot_id}")
+
+
+# fmt: off
+SFC1_METADATA_RULES = (
+    Rule("V4-001", "the format version is 4", "Table metadata", "error", OLDER_METADATA, (
+        Check(CommitBase, _roots_before_version_4),
+    )),
+    Rule("V4-002", "the table has a uuid", "Table metadata", "error", OLDER_METADATA, (
+        Check(MetadataFile, _no_uuid),
+    )),
+    Rule("V4-003", "the metadata has every member that version 4 requires", "Table metadata",
+         "error", OLDER_METADATA, (
+        Check(MetadataFile, absent_members),
+    )),
+    Rule("V4-004", "the location of the table is absolute", "Table metadata", "error",
+         OLDER_METADATA, (
+        Check(MetadataFile, relative_table_location),
+    )),
+    Rule("V4-005", "`schema` and `partition-spec` are absent", "Table metadata", "warning",
+         NEXT_COMMIT, (
+        Check(MetadataFile, _dropped_members),
+    )),
+    Rule("V4-006", "schema ids are unique, as are field ids in each schema", "Table metadata",
+         "error", OLDER_METADATA, (
+        Check(MetadataFile, reserved_field_ids),
+        Check(MetadataFile, faults_of_schema_ids),
+    )),
+    Rule("V4-007", "spec ids are unique, and the default spec exists", "Table metadata", "error",
+         OLDER_METADATA, (
+        Check(MetadataFile, repeated_spec_ids),
+    )),
+    Rule("V4-008", "ids of expressions are unique, and no column has one", "Table metadata",
+         "error", OLDER_METADATA, (
+        Check(MetadataFile, _expression_ids),
+    )),
+    Rule("V4-009", "`last-column-id` is at or above every column and expression", "Table metadata",
+         "error", "do not write to the table before the counter is corrected", (
+        Check(MetadataFile, column_ids_above_counter),
+    )),
+    Rule("V4-010", "every field of a spec names an expression", "Table metadata", "error",
+         OLDER_METADATA, (
+        Check(MetadataFile, _links_to_columns),
+    )),
+    Rule("V4-011", "what a field of a spec says itself is what its expression says",
+         "Table metadata", "error", OLDER_METADATA),
+    Rule("V4-012", "an expression has its sources, and the type that follows from them",
+         "Table metadata", "error", OLDER_METADATA, (
+        Check(MetadataFile, _expressions),
+    )),
+    Rule("V4-013", "expressions of specs have partition field ids of their own", "Table metadata",
+         "error", OLDER_METADATA, (
+        Check(MetadataFile, repeated_partition_fields),
+        Check(MetadataFile, partition_ids_above_counter),
+    )),
+    Rule("V4-014", "statistics of partition fields have room for their ids", "Table metadata",
+         "error", ENGINE, (
+        Check(MetadataFile, _without_room_for_statistics),
+    )),
+    Rule("V4-015", "the default spec has no transform that cannot be computed", "Table metadata",
+         "warning", ENGINE, (
+        Check(MetadataFile, _opaque_transforms),
+    )),
+    Rule("V4-016", "sort order ids are unique, and the default order exists", "Table metadata",
+         "error", OLDER_METADATA, (
+        Check(MetadataFile, faults_of_sort_orders),
+    )),
+    Rule("V4-017", "`last-sequence-number` is at or above that of every snapshot", "Table metadata",
+         "error", "do not write to the table before the counter is corrected", (
+        Check(CommitBase, sequence_numbers_above_counter),
+    )),
+    Rule("V4-018", "`next-row-id` is above the row ids of every snapshot", "Table metadata",
+         "error", "do not write to the table before the counter is corrected", (
+        Check(CommitBase, row_ids_above_counter),
+    )),
+    Rule("V4-019", "refs name snapshots that exist, with settings of their kind", "Table metadata",
+         "error", OLDER_METADATA, (
+        Check(CommitBase, main_elsewhere),
+        Check(MetadataFile, lost_refs),
+        Check(MetadataFile, faults_of_retention),
+    )),
+    Rule("V4-020", "the snapshot log ends with the current snapshot, in order", "Table metadata",
+         "error", NEXT_COMMIT, (
+        Check(MetadataFile, _disordered_snapshot_log),
+        Check(MetadataFile, gaps_in_snapshot_log),
+    )),
+    Rule("V4-021", "no current snapshot is written as absence, not as -1", "Table metadata",
+         "warning", NEXT_COMMIT, (
+        Check(MetadataFile, current_snapshot_as_minus_1),
+    )),
+    Rule("V4-022", "the metadata log is bounded and in order", "Table metadata", "warning",
+         NEXT_COMMIT, (
+        Check(MetadataFile, faults_of_metadata_log),
+        Check(MetadataFile, _long_metadata_log),
+    )),
+    Rule("V4-023", "statistics files belong to snapshots that exist", "Table metadata", "warning",
+         "remove the entry with the engine, or expire the snapshot", (
+        Check(MetadataFile, statistics_of_lost_snapshots),
+        Check(MetadataFile, repeated_partition_statistics),
+    )),
+    Rule("V4-030", "a snapshot has one of root manifest, manifest list and manifests", "Snapshots",
+         "error", OLDER_METADATA, (
+        Check(CommitBase, _contents),
+    )),
+    Rule("V4-031", "snapshots with a root have every member that version 4 requires", "Snapshots",
+         "error", OLDER_METADATA, (
+        Check(MetadataFile, absent_added_rows),
+        Check(MetadataFile, _absent_members),
+    )),
+    Rule("V4-032", "sequence numbers of snapshots are unique and rise from the parent", "Snapshots",
+         "error", ROLL_BACK, (
+        Check(MetadataFile, falling_sequence_numbers),
+    )),
+    Rule("V4-033", "snapshots after one with a root have a root too", "Snapshots", "error",
+         ROLL_BACK, (
+        Check(MetadataFile, _lists_after_roots),
+    )),
+    Rule("V4-034", "the operation is one of the four", "Snapshots", "error", WRITER, (
+        Check(MetadataFile, unknown_operations),
+        Check(MetadataFile, _absent_operations),
+    )),
+    Rule("V4-035", "`manifest-list` does not name a root", "Snapshots", "warning", WRITER),
+)
+# fmt: on

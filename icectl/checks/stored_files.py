@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from icectl.checks.finding import READ_AGAIN, Finding, Severity, finding
+from icectl.checks.finding import READ_AGAIN, finding
+from icectl.checks.rule import Finding
+from icectl.checks.rules import ALL_RULES
 from icectl.entries.files import FileKind
 from icectl.format.names import VERSION_HINT, lost_versions
-from icectl.format.rules import RULES
+from icectl.format.rule import Severity
 
 _RULE_OF_SIZE: Mapping[FileKind, str] = {
     FileKind.DATA_FILES: "R-063",
@@ -44,7 +46,7 @@ def check_stored_file(
         message = f"the {name} cannot be looked up: {problem}"
         return finding("R-034", location, message, hint=READ_AGAIN)
     if found is None:
-        hint = RULES[_RULE_OF_SIZE[kind]].fix if kind in _INFORMATIONAL else None
+        hint = ALL_RULES[_RULE_OF_SIZE[kind]].fix if kind in _INFORMATIONAL else None
         return finding("R-034", location, f"the {name} is missing", severity=severity, hint=hint)
     message = f"the {name} has {found:,} bytes, the table says {expected:,}"
     return finding(_RULE_OF_SIZE[kind], location, message, severity=severity)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.rows import (
     Entries,

@@ -1,28 +1,10 @@
-"""One rule of the format, what breaks it, and the next steps that many rules share."""
+"""What breaks a rule of the format, and the next steps that many rules share."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule of the format.
-
-    `id` never changes its meaning. `severity` is error for wrong rows, for what is unreadable or
-    unsafe to maintain, warning for what is wrong but harmless, info for what is worth knowing.
-    `fix` is the next step of whoever finds the rule broken. `not_enforced` says why no line of
-    icectl checks or keeps the rule; None where one does.
-    """
-
-    id: str
-    title: str
-    section: str
-    severity: Severity
-    fix: str
-    not_enforced: str | None = None
 
 
 OURS = "nothing to do: this is how icectl works"
@@ -38,6 +20,7 @@ COMPACT_OWN = (
 )
 COMPACT = "`icectl compact TABLE --rewrite-all` writes the data files anew"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
+WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` writes the deletes anew"
 ENGINE = "change it with the engine that owns the table's schema"
 
 

@@ -7,7 +7,8 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.finding import Finding, finding
+from icectl.checks.finding import finding
+from icectl.checks.rule import Finding
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.parquet.metrics import FileMetrics

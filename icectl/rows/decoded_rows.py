@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from icectl.checks.finding import Finding, finding
+from icectl.checks.finding import finding
+from icectl.checks.rule import Finding
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.data_file import DataFile
 from icectl.files.data_rows import FileRows, check_values, ids_of

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from icectl.checks.row_risks import LiveRows
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.format.manifest import ManifestFile, ManifestHeader, RootManifest
 from icectl.format.metadata import TableMetadata
@@ -94,7 +95,7 @@ class RootReader:
         )
         return [header], rows
 
-    def risks(self, manifests: Sequence[ManifestFile], entries: Entries) -> Found:
+    def risks(self, manifests: Sequence[ManifestFile], live: LiveRows) -> Found:
         """Find vectors and files that do not fit each other, and partitions that nobody knows."""
         places = {comparison_key(one.manifest_path): at for at, one in enumerate(manifests)}
         affiliated = {
@@ -103,7 +104,7 @@ class RootReader:
             if (home := comparison_key(one.affiliated_to or "")) in places
         }
         return chain(
-            tree_risks(entries),
-            home_risks(entries, affiliated),
-            partition_risks(entries, UNKNOWN_KEY),
+            tree_risks(live),
+            home_risks(live, affiliated),
+            partition_risks(live, UNKNOWN_KEY),
         )

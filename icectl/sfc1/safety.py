@@ -6,8 +6,10 @@ from itertools import chain
 
 import pyarrow as pa
 
-from icectl.checks.finding import Finding, fault_findings
-from icectl.checks.searches.row_risks import row_risks
+from icectl.checks.finding import fault_findings
+from icectl.checks.row_risks import LiveRows
+from icectl.checks.rule import Finding
+from icectl.checks.rules import SFC1_RULES
 from icectl.entries.columns.values import Positions
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
@@ -23,7 +25,7 @@ from icectl.sfc1.manifests import FILES, TreeFacts, resolved_rows, root_file
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, naming, read_file
-from icectl.table.row_safety import ledger, refuse
+from icectl.table.row_safety import refuse
 
 _OF_ROOTS = frozenset(
     {
@@ -95,8 +97,10 @@ def _check_own(metadata: TableMetadata, snapshot: Snapshot, rows: pa.Table) -> N
         "referenced_data_file" if name == "referenced_file" else name for name in rows.column_names
     ]
     own = Entries(of_contents(rows, *FILES).rename_columns(names))
-    faults = chain(row_risks(own, ledger(metadata, snapshot)), tree_risks(own))
-    _refuse_in_root(fault_findings(snapshot.root_manifest or "", faults))
+    location = snapshot.root_manifest or ""
+    live = LiveRows(own, metadata, snapshot, location)
+    found = chain(SFC1_RULES.findings(live), fault_findings(location, tree_risks(live)))
+    _refuse_in_root(found)
 
 
 def _refuse_in_root(found: Iterable[Finding]) -> None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from icectl.checks.identity import check_own_list
+from icectl.checks.row_risks import LiveRows
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.rows import RawEntries
 from icectl.entries.schemes import listed_with_scheme, with_schemes
 from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
 from icectl.files.manifest.manifest import read_manifest, read_manifests
@@ -126,9 +127,9 @@ class ListReader:
         )
         return headers, with_schemes(self.metadata, rows)
 
-    def risks(self, manifests: Sequence[ManifestFile], entries: Entries) -> Found:
+    def risks(self, manifests: Sequence[ManifestFile], live: LiveRows) -> Found:
         """There are none beyond those of every layout."""
-        del manifests, entries
+        del manifests, live
         yield from ()
 
     def _try_embedded(self, store: Store, snapshot: Snapshot) -> ManifestListRead:

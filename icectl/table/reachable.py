@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.checks.searches.live_entries import fingerprints
+from icectl.checks.live_entries import fingerprints
 from icectl.entries.columns.values import distinct_count
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.rows import RawEntries, deletion_vectors, live

@@ -8,12 +8,12 @@ from threading import Thread
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.catalog.protocol import Catalog
 from icectl.catalog.versions import is_file_system_table, list_versions, newest
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
+from icectl.checks.rules import ALL_RULES
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, MissingFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK
-from icectl.format.rules import RULES
 from icectl.format.snapshot import Snapshot
 from icectl.progress import SilentProgress
 from icectl.storage import location as locations
@@ -24,7 +24,7 @@ from icectl.units import print_instant
 _MOST_SECONDS = 5.0
 """How long a run that has failed looks for what is whole."""
 
-_LOST = frozenset({ROLL_BACK, RESTORE, RULES["R-008"].fix})
+_LOST = frozenset({ROLL_BACK, RESTORE, ALL_RULES["R-008"].fix})
 _GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS}
 """Next steps that name neither file nor snapshot, or do not lead out of a file that is broken."""
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from icectl.checks.searches.row_risks import live_twice
+from icectl.checks.row_risks import live_twice
+from icectl.checks.rules import ALL_RULES
 from icectl.entries.deletes.by_file import Applied, DeleteIndex
 from icectl.entries.rows import Entries, by_row, take
 from icectl.errors import CorruptTable
 from icectl.format.manifest import FileFormat
-from icectl.format.rules import RULES
 from icectl.table.output_sizes import Sizes
 from icectl.table.rewrite_task import (
     DeleteFile,
@@ -101,7 +101,7 @@ def check_once(data: Entries, rows: Sequence[int]) -> None:
     again = live_twice(data, rows) if rows else 0
     if again:
         message = f"{again:,} of the data files to rewrite are live more than once"
-        raise CorruptTable(message, rule="R-066", hint=RULES["R-066"].fix)
+        raise CorruptTable(message, rule="R-066", hint=ALL_RULES["R-066"].fix)
 
 
 class TaskMaker:

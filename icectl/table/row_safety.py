@@ -8,17 +8,16 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.checks.finding import Finding, fault_findings
-from icectl.checks.metadata import check_row_counters
-from icectl.checks.searches.row_risks import Ledger, row_risks
-from icectl.checks.sfc1_metadata import check_named_once, check_tree_metadata, named
-from icectl.checks.snapshots import check_main
+from icectl.checks.finding import fault_findings
+from icectl.checks.objects import CommitBase
+from icectl.checks.row_risks import LiveRows
+from icectl.checks.rule import Finding
+from icectl.checks.rules import ALL_RULES, rules_of
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
-from icectl.format.layout import Layout, layout_of, layout_of_table
+from icectl.format.layout import layout_of, layout_of_table
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.rules import RULES
 from icectl.format.snapshot import Snapshot
 from icectl.table.manifest_lists import snapshot_reader
 from icectl.table.open import open_table
@@ -42,14 +41,8 @@ def require_safe_base(metadata: TableMetadata) -> None:
     Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030; for any oddity.
     """
     for oddity in metadata.oddities:
-        raise CorruptTable(oddity.message, rule=oddity.rule, hint=RULES[oddity.rule].fix)
-    found = chain(check_row_counters(metadata), check_main(metadata))
-    own: Iterable[Finding]
-    if layout_of_table(metadata) is Layout.SFC_1:
-        own = chain.from_iterable(map(check_named_once, metadata.snapshots))
-    else:
-        own = check_tree_metadata(metadata, {})
-    refuse(chain(named(metadata, "metadata", found), own))
+        raise CorruptTable(oddity.message, rule=oddity.rule, hint=ALL_RULES[oddity.rule].fix)
+    refuse(rules_of(layout_of_table(metadata)).findings(CommitBase(metadata)))
 
 
 def check_live(
@@ -65,9 +58,9 @@ def check_live(
         V4-126.
     Cost: a pass over numbers and locations; n log n only where something is found.
     """
-    own = snapshot_reader(metadata, snapshot).risks(manifests, entries)
-    faults = chain(row_risks(entries, ledger(metadata, snapshot)), own)
-    refuse(fault_findings(f"snapshot {snapshot.snapshot_id}", faults))
+    live = LiveRows(entries, metadata, snapshot)
+    own = snapshot_reader(metadata, snapshot).risks(manifests, live)
+    refuse(chain(rules_of(layout_of(snapshot)).findings(live), fault_findings(live.subject, own)))
 
 
 def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:
@@ -82,17 +75,7 @@ def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:
             f"snapshot {snapshot.snapshot_id}: {print_count(len(lost), 'data file')} of delete "
             f"vectors not live, the first is `{min(lost)}`"
         )
-        raise CorruptTable(message, rule="V4-122", hint=RULES["V4-122"].fix)
-
-
-def ledger(metadata: TableMetadata, snapshot: Snapshot) -> Ledger:
-    """Make the ledger that live entries of a snapshot are compared with."""
-    return Ledger(
-        metadata.format_version,
-        snapshot.sequence_number,
-        metadata.next_row_id,
-        layout_of(snapshot),
-    )
+        raise CorruptTable(message, rule="V4-122", hint=ALL_RULES["V4-122"].fix)
 
 
 def refuse(found: Iterable[Finding]) -> None:

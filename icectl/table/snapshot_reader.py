@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
+from icectl.checks.row_risks import LiveRows
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.rows import RawEntries
 from icectl.format.layout import Layout
 from icectl.format.manifest import ManifestFile, ManifestHeader, RootManifest, Status
 from icectl.format.metadata import TableMetadata
@@ -125,8 +126,8 @@ class SnapshotReader(Protocol):
         Raises: CorruptTable; Unsupported.
         """
 
-    def risks(self, manifests: Sequence[ManifestFile], entries: Entries) -> Found:
-        """Find what makes it unsure which of a snapshot's entries live, beyond row_risks."""
+    def risks(self, manifests: Sequence[ManifestFile], live: LiveRows) -> Found:
+        """Find what makes it unsure which entries live, beyond what every layout has."""
 
 
 def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) -> SnapshotReader:

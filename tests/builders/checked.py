@@ -1,9 +1,14 @@
 """A table, a snapshot, a manifest and its header that nothing is wrong with, to be changed."""
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from icectl.checks.finding import Finding
+from icectl.checks.bound_types import types_of_bounds
+from icectl.checks.columns import Columns
+from icectl.checks.objects import ManifestEntries, StoredManifest
+from icectl.checks.rule import Finding
+from icectl.checks.rules import RULES
 from icectl.entries.rows import RawEntries
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
@@ -90,6 +95,26 @@ def stored(*files: dict[str, Any]) -> RawEntries:
         "spec_id": 1,
     }
     return RawEntries(entries(*(unset | file for file in files)).table)
+
+
+def check_entries(
+    metadata: TableMetadata, row: ManifestFile, of: ManifestHeader, rows: RawEntries
+) -> Iterator[Finding]:
+    """Check the entries of a manifest."""
+    return RULES.findings(ManifestEntries(metadata, row, of, rows, types_of_bounds(metadata)))
+
+
+def check_manifest(
+    metadata: TableMetadata,
+    described: Sequence[ManifestFile],
+    of: ManifestHeader,
+    size_bytes: int,
+    rows: RawEntries,
+    only: Collection[str] | None = None,
+) -> Iterator[Finding]:
+    """Check a manifest against its rows in lists."""
+    manifest = StoredManifest(metadata, described, of, size_bytes, Columns(rows))
+    return RULES.findings(manifest, only)
 
 
 def told(findings: Any) -> list[tuple[str, str, str]]:

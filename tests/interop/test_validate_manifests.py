@@ -4,16 +4,16 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
-from icectl.checks.finding import Finding
-from icectl.checks.manifest_lists import check_manifest_list
-from icectl.checks.manifests import check_manifest
+from icectl.checks.objects import CHECKED_COLUMNS, ManifestList
+from icectl.checks.rule import Finding
+from icectl.checks.rules import RULES
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.progress import SilentProgress
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import try_manifest_lists
 from icectl.table.manifests import try_manifests
+from tests.builders.checked import check_entries, check_manifest
 from tests.builders.foreign_table import open_foreign
 
 DAMAGED = {
@@ -63,18 +63,19 @@ def check(store: Store, metadata: TableMetadata) -> list[Finding]:
     described: dict[str, dict[ManifestFile, None]] = {}
     read = {"concurrency": 1, "progress": SilentProgress()}
     for listed in try_manifest_lists(store, metadata, metadata.snapshots, **read):
-        found += check_manifest_list(metadata, listed.snapshot, listed.properties, listed.manifests)
+        found += RULES.findings(
+            ManifestList(metadata, listed.snapshot, listed.properties, listed.manifests)
+        )
         for row in listed.manifests:
             described.setdefault(row.manifest_path, {})[row] = None
     manifests = [next(iter(rows)) for rows in described.values()]
-    types = types_of_bounds(metadata)
     for one in try_manifests(store, metadata, manifests, columns=CHECKED_COLUMNS, **read):
         if one.problem is not None:
             continue  # never published
         manifest, (header, rows) = manifests[one.index], one.content
         rows_of_lists = tuple(described[manifest.manifest_path])
         found += check_manifest(metadata, rows_of_lists, header, one.size_bytes, rows)
-        found += check_entries(metadata, manifest, header, rows, types)
+        found += check_entries(metadata, manifest, header, rows)
     return list(dict.fromkeys(found))
 
 

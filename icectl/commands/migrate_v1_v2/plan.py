@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from icectl.checks.finding import Finding, finding
+from icectl.checks.finding import finding
+from icectl.checks.rule import Finding
 from icectl.entries.rows import Entries, live, location_keys, repeats, where
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata

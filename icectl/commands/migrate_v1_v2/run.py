@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.finding import Finding, finding
+from icectl.checks.finding import finding
+from icectl.checks.rule import Finding
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session

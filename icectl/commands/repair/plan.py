@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, get_args
 
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.errors import UsageError
 
 RepairLevel = Literal["metadata", "files", "footers"]

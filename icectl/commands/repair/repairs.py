@@ -5,8 +5,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from icectl.checks.finding import Finding
-from icectl.checks.manifests import check_manifest
+from icectl.checks.columns import Columns
+from icectl.checks.objects import StoredManifest
+from icectl.checks.rule import Finding
+from icectl.checks.rules import RULES
 from icectl.commands.repair.footers import entries_by_footers
 from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
 from icectl.commands.repair.lost import proven_entries
@@ -369,8 +371,8 @@ class _Search:
             new = counted_manifest(self.reader, self.head, place)
         except CorruptTable:
             return False
-        found = check_manifest(self.reader.metadata, [new], header, read.size_bytes, rows)
-        return not any(one.rule in OF_LIST_ROWS | _OF_OTHER_SPECS for one in found)
+        stored = StoredManifest(self.reader.metadata, [new], header, read.size_bytes, Columns(rows))
+        return not any(RULES.findings(stored, only=OF_LIST_ROWS | _OF_OTHER_SPECS))
 
     def dangling(self) -> None:
         """Vectors whose data file the table once had, and has no more: they apply to nothing.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.finding import Finding, RuleChoice
+from icectl.checks.finding import RuleChoice
+from icectl.checks.rule import Finding
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata

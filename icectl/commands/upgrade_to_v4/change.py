@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.cli.session import unpublished_metadata
 from icectl.commands.change import Finished, PlannedChange
 from icectl.commands.upgrade_to_v4.report import Upgrade, print_upgrade, question, upgrade_result

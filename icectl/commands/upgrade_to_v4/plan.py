@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.checks.finding import Finding
-from icectl.checks.live_entries import roots
-from icectl.checks.searches.live_entries import chosen_manifests, live_faults
+from icectl.checks.live_entries import chosen_manifests, live_faults, roots
+from icectl.checks.rule import Finding
 from icectl.entries.rows import (
     Entries,
     count_by_value,

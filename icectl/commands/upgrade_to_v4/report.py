@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from icectl.catalog.protocol import Capabilities
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.entries import top_level_ids
-from icectl.checks.finding import Finding
-from icectl.checks.searches.entries import Columns, merge_faults
-from icectl.checks.searches.metrics import counts_of_other_rows
+from icectl.checks.bound_types import top_level_ids
+from icectl.checks.columns import Columns, merge_faults
+from icectl.checks.metrics import counts_of_other_rows
+from icectl.checks.rule import Finding
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session

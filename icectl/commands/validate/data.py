@@ -8,7 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import IO, Any, Literal, cast
 
-from icectl.checks.finding import READ_AGAIN, Finding, finding
+from icectl.checks.finding import READ_AGAIN, finding
+from icectl.checks.rule import Finding
 from icectl.entries.inherit import inherit
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries, by_row, data_files, live, sample, with_manifest_number

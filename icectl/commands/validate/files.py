@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.checks.stored_files import (
     MetadataFile,
     check_gone_files,

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from icectl.checks.finding import Finding, RuleChoice
+from icectl.checks.finding import RuleChoice
+from icectl.checks.rule import Finding
 from icectl.entries.rows import Entries
 from icectl.format.layout import Layout
 from icectl.format.manifest import ManifestFile

@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
-from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
-from icectl.checks.finding import READ_AGAIN, Finding, finding
-from icectl.checks.live_entries import check_live_entries, roots
-from icectl.checks.manifest_lists import check_manifest_list
-from icectl.checks.manifests import check_manifest
-from icectl.checks.searches.live_entries import live_faults
+from icectl.checks.bound_types import types_of_bounds
+from icectl.checks.finding import READ_AGAIN, finding
+from icectl.checks.live_entries import chosen_manifests, live_faults, roots
+from icectl.checks.objects import (
+    CHECKED_COLUMNS,
+    LiveSnapshot,
+    ManifestEntries,
+    ManifestList,
+    StoredManifest,
+)
+from icectl.checks.rule import Finding
+from icectl.checks.rules import RULES
 from icectl.commands.validate.found import CheckTally, SnapshotsChecked
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, concat, live, planning, with_manifest_number
@@ -57,9 +63,10 @@ def _check_lists(
             found.snapshots += 1
             found.count_file(listed.size_bytes)
             found.add(_of_list(reader, *problem) for problem in listed.problems)
-            found.add(
-                check_manifest_list(metadata, listed.snapshot, listed.properties, listed.manifests)
+            manifest_list = ManifestList(
+                metadata, listed.snapshot, listed.properties, listed.manifests
             )
+            found.add(RULES.findings(manifest_list))
             lists.append(listed)
     return lists
 
@@ -114,8 +121,10 @@ def _check_manifests(
                 continue
             header, rows = one.content
             rows_of_lists = described[manifest.manifest_path]
-            found.add(check_manifest(metadata, rows_of_lists, header, one.size_bytes, rows))
-            faults = tuple(check_entries(metadata, manifest, header, rows, types))
+            entries = ManifestEntries(metadata, manifest, header, rows, types)
+            stored = StoredManifest(metadata, rows_of_lists, header, one.size_bytes, entries)
+            found.add(RULES.findings(stored))
+            faults = tuple(RULES.findings(entries))
             found.add(faults)
             try:
                 parts.append(_inherited(rows, manifest, one.index))
@@ -152,7 +161,9 @@ def _check_snapshots(
         known = [numbers[manifest.manifest_path] for manifest in listed.manifests]
         chosen = [number for number in known if number is not None]
         is_whole = not listed.problems and len(chosen) == len(known)
-        found.add(check_live_entries(metadata, listed.snapshot, chosen, faults, is_whole=is_whole))
+        flags = chosen_manifests(set(chosen), len(numbers))
+        live = LiveSnapshot(metadata, listed.snapshot, chosen, faults, flags, is_whole)
+        found.add(RULES.findings(live))
         reader.context.progress.advance(1)
 
 

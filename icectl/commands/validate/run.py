@@ -1,6 +1,6 @@
 """The run of `icectl validate`: read the chosen part of a table once, and check it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,18 +8,15 @@ from typing import Literal, cast
 
 from icectl.catalog.metadata_files import check_own_version
 from icectl.checks.finding import (
-    Finding,
     Level,
     RuleChoice,
-    Severity,
     fails,
     finding,
     rule_ids,
 )
-from icectl.checks.metadata import check_metadata
-from icectl.checks.schemas import check_schemas
-from icectl.checks.sfc1_metadata import check_tree_metadata, named
-from icectl.checks.snapshots import check_snapshots
+from icectl.checks.objects import CommitBase, MetadataFile
+from icectl.checks.rule import Finding
+from icectl.checks.rules import rules_of
 from icectl.checks.stored_files import check_version_hint
 from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
@@ -36,7 +33,9 @@ from icectl.commands.validate.report import CheckedTable, checked_result, print_
 from icectl.entries.rows import concat, sample
 from icectl.errors import Incomplete, OtherFile, UsageError
 from icectl.files.metadata_file import read_metadata_json
-from icectl.format.layout import Layout, layout_of
+from icectl.format.layout import Layout, layout_of, layout_of_table
+from icectl.format.metadata import TableMetadata
+from icectl.format.rule import Severity
 from icectl.format.snapshot import Snapshot
 from icectl.rows.spark import SparkWorkers
 from icectl.rows.spark_connect import open_workers
@@ -223,7 +222,7 @@ def _check(
     if options.sample is not None:
         chosen = sample(alive, options.sample, seed=reader.context.env.new_snapshot_id())
     files = check_files(reader, chosen, snapshots)
-    tally.add(named(metadata, "files", files.findings))
+    tally.add(_renamed(metadata, _OF_FILES, files.findings))
     tally.files += files.files
     for one in checked:
         tally.add(one.of_files())
@@ -234,11 +233,25 @@ def _check(
     read = check_data(reader, manifests, alive, snapshots, how)
     with closing(read):
         for file in read:
-            tally.add(named(metadata, "contents", file.findings))
+            tally.add(_renamed(metadata, _OF_CONTENTS, file.findings))
             tally.bytes_read += file.bytes_read
             tally.contents_read += file.is_read
     for one in checked:
         tally.add(one.of_contents())
+
+
+_OF_FILES = {"R-034": "V4-182", "R-063": "V4-182"}
+_OF_CONTENTS = {"R-118": "V4-123", "R-119": "V4-123"}
+"""The ids in sfc-1 of rules of stored files, and of delete vectors of data files."""
+
+
+def _renamed(
+    metadata: TableMetadata, ids: Mapping[str, str], findings: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Yield findings under the ids that the layout of the table gives their rules."""
+    for one in findings:
+        id_ = ids.get(one.rule) if layout_of_table(metadata) is Layout.SFC_1 else None
+        yield one if id_ is None else finding(id_, one.subject, one.message, severity=one.severity)
 
 
 def _check_metadata(reader: Reader, tally: CheckTally) -> None:
@@ -254,13 +267,10 @@ def _check_metadata(reader: Reader, tally: CheckTally) -> None:
     content = reader.context.store.read(location)
     tally.count_file(len(content))
     metadata = reader.metadata
-    members = read_metadata_json(content)
-    for findings in (
-        check_metadata(metadata, members), check_schemas(metadata), check_snapshots(metadata),
-    ):  # fmt: skip
-        tally.add(named(metadata, "metadata", findings))
-    tally.add(check_tree_metadata(metadata, members))
-    tally.add(named(metadata, "files", _version_hint(reader)))
+    rules = rules_of(layout_of_table(metadata))
+    tally.add(rules.findings(MetadataFile(metadata, read_metadata_json(content))))
+    tally.add(rules.findings(CommitBase(metadata)))
+    tally.add(_version_hint(reader))
 
 
 def _version_hint(reader: Reader) -> Iterator[Finding]:

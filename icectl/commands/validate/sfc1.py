@@ -5,9 +5,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from icectl.checks.finding import Finding, fault_findings, finding
-from icectl.checks.live_entries import check_places, roots
-from icectl.checks.searches.live_entries import files_outside
+from icectl.checks.finding import fault_findings, finding
+from icectl.checks.live_entries import files_outside, roots
+from icectl.checks.metadata import breaches_of_places
+from icectl.checks.rule import Finding
+from icectl.checks.rules import ALL_RULES
 from icectl.commands.validate.files import check_gone
 from icectl.commands.validate.found import CheckTally, SnapshotsChecked
 from icectl.commands.validate.sfc1_manifests import (
@@ -316,7 +318,9 @@ class _Check:
         alive = where(files.entries, kept)
         keys = location_keys(alive.table["location"])
         outside = files_outside(alive, keys, roots(self._reader.metadata))
-        self._found.add(check_places("snapshots", list(outside.values())))
+        place = ALL_RULES["R-161"]
+        breaches = breaches_of_places(list(outside.values()))
+        self._found.add(place.finding("snapshots", one) for one in breaches)
         only_gone = where(files.entries, gone & ~kept)
         return SnapshotsChecked(
             planning(alive),

@@ -6,9 +6,11 @@ from functools import cached_property, partial
 
 import pyarrow as pa
 
-from icectl.checks.entries import check_entries, top_level_ids, types_of_bounds
-from icectl.checks.finding import Finding, fault_findings, finding
-from icectl.checks.searches.bounds import BoundTypes
+from icectl.checks.bound_types import BoundTypes, top_level_ids, types_of_bounds
+from icectl.checks.finding import fault_findings, finding
+from icectl.checks.objects import ManifestEntries
+from icectl.checks.rule import Finding
+from icectl.checks.rules import RULES
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Unsupported
 from icectl.format.locations import named_in_vector
@@ -240,9 +242,10 @@ class TreeChecks:
                 f"it holds {names[stored.header.content]}, its root says {names[listed.content]}"
             )
             yield finding("V4-111", subject, message)
-        yield from check_entries(
+        entries = ManifestEntries(
             self.facts.metadata, listed, stored.header, stored.rows, self._bounds
         )
+        yield from RULES.findings(entries)
 
     def manifest_entries(
         self, stored: StoredManifest, uses: Sequence[ListedLeaf], number: int

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from icectl.checks.finding import Finding, finding
+from icectl.checks.finding import finding
+from icectl.checks.rule import Finding
 from icectl.entries.summary import Totals, summary_counters
 from icectl.errors import CorruptTable, MissingFile, Refused, StorageError, Unsupported
 from icectl.format import properties

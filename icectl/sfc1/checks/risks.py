@@ -5,23 +5,22 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow.compute as pc
 
-from icectl.checks.searches.row_risks import LiveRows, repeated_places
+from icectl.checks.row_risks import LiveRows, repeated_places
 from icectl.entries.columns.values import Integers
-from icectl.entries.rows import Entries, index_in
+from icectl.entries.rows import index_in
 from icectl.format.manifest import Content
-from icectl.format.rule import Found
+from icectl.format.rule import BrokenRule, Fault, Found
 
 
-def tree_risks(entries: Entries) -> Found:
+def tree_risks(live: LiveRows) -> Found:
     """Files that are live twice, vectors that disagree with theirs, row ids that two files have.
 
-    `entries` may be a part of a snapshot: data files that are not among them are left out.
+    `live` may be a part of a snapshot: data files that are not among them are left out.
     Rules: V4-067, V4-120, V4-121, V4-123, V4-124.
     """
-    live = LiveRows(entries)
     files = np.flatnonzero(live.is_live & ~live.is_vector)
     again = repeated_places(live.keys("location", live.is_live & ~live.is_vector))
-    yield from live.broken("V4-120", files[again], "is live again")
+    yield from _broken(live, "V4-120", files[again], "is live again")
     if live.has("first_row_id", "record_count"):
         yield from _shared_row_ids(live)
     if not live.is_vector.any() or not live.has("referenced_data_file"):
@@ -30,22 +29,21 @@ def tree_risks(entries: Entries) -> Found:
         repeated_places(live.keys("referenced_data_file", live.is_vector))
     ]
     said = "has a second live delete vector"
-    yield from live.broken("V4-121", again, said, "referenced_data_file")
+    yield from _broken(live, "V4-121", again, said, "referenced_data_file")
     vectors, homes = _homes(live)
     vectors, homes = vectors[homes >= 0], homes[homes >= 0]
     rows, numbers = live.numbers("record_count"), live.numbers("sequence_number")
     said = "deletes more rows than its data file has"
-    yield from live.broken("V4-123", vectors[rows[vectors] > rows[homes]], said)
+    yield from _broken(live, "V4-123", vectors[rows[vectors] > rows[homes]], said)
     said = "is older than its data file"
-    yield from live.broken("V4-124", vectors[numbers[vectors] < numbers[homes]], said)
+    yield from _broken(live, "V4-124", vectors[numbers[vectors] < numbers[homes]], said)
 
 
-def partition_risks(entries: Entries, unknown_key: bytes) -> Found:
+def partition_risks(live: LiveRows, unknown_key: bytes) -> Found:
     """Yield deletes, or data files that some may apply to, whose partition can't be told (V4-126).
 
     Which delete applies to which file is not sure then. `unknown_key` stands for such a partition.
     """
-    live = LiveRows(entries)
     if not live.has("partition_key", "spec_id", "sequence_number"):
         return
     column = live.table["partition_key"]
@@ -62,22 +60,21 @@ def partition_risks(entries: Entries, unknown_key: bytes) -> Found:
         newest = numbers[scoped & (specs == spec)].max()
         wrong |= live.is_data & is_unknown & (specs == spec) & (numbers <= newest)
     said = "has no partition that can be told, on which deletes depend"
-    yield from live.broken("V4-126", np.flatnonzero(wrong), said)
+    yield from _broken(live, "V4-126", np.flatnonzero(wrong), said)
 
 
-def home_risks(entries: Entries, affiliated: Mapping[int, int]) -> Found:
+def home_risks(live: LiveRows, affiliated: Mapping[int, int]) -> Found:
     """Delete vectors of no live data file, or of one elsewhere than their leaf says.
 
-    `entries` are all of a snapshot; `affiliated` has the data leaf of delete leaves that belong to
+    `live` are all of a snapshot; `affiliated` has the data leaf of delete leaves that belong to
     one, both as `manifest` numbers.
     Rules: V4-114, V4-122.
     """
-    live = LiveRows(entries)
     if not live.has("referenced_data_file"):
         return
     vectors, homes = _homes(live)
     said = "is a delete vector of no live data file"
-    yield from live.broken("V4-122", vectors[homes < 0], said)
+    yield from _broken(live, "V4-122", vectors[homes < 0], said)
     if not affiliated:
         return
     manifests = live.numbers("manifest")
@@ -88,7 +85,15 @@ def home_risks(entries: Entries, affiliated: Mapping[int, int]) -> Found:
     strange = (wanted >= 0) & live.is_live & ~live.is_vector
     strange[vectors] = (wanted[vectors] >= 0) & (wanted[vectors] != manifests[homes])
     said = "is in a delete leaf of a data leaf that does not have its data file"
-    yield from live.broken("V4-114", np.flatnonzero(strange), said)
+    yield from _broken(live, "V4-114", np.flatnonzero(strange), said)
+
+
+def _broken(
+    live: LiveRows, rule: str, rows: Integers, said: str, column: str = "location"
+) -> Found:
+    if len(rows):
+        named = live.table[column][int(rows[0])].as_py()
+        yield BrokenRule(rule, Fault(len(rows), str(named)), said)
 
 
 def _shared_row_ids(live: LiveRows) -> Found:
@@ -102,7 +107,7 @@ def _shared_row_ids(live: LiveRows) -> Found:
     order = np.argsort(starts, kind="stable")
     reached = np.maximum.accumulate(ends[order])
     wrong = rows[order[1:][starts[order[1:]] < reached[:-1]]]
-    yield from live.broken("V4-067", wrong, "has row ids that another file has too")
+    yield from _broken(live, "V4-067", wrong, "has row ids that another file has too")
 
 
 def _homes(live: LiveRows) -> tuple[Integers, Integers]:

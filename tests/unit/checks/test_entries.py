@@ -2,13 +2,12 @@ import struct
 
 import pytest
 
-from icectl.checks.entries import check_entries, types_of_bounds
+from icectl.checks.rules import ALL_RULES
 from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
-from icectl.format.rules import RULES
 from icectl.format.schema import Schema
 from icectl.format.sort import SortOrder
 from icectl.format.types import ListType, NestedField, PrimitiveType
-from tests.builders.checked import SCHEMA, header, manifest, stored, table, told
+from tests.builders.checked import SCHEMA, check_entries, header, manifest, stored, table, told
 from tests.builders.entry_rows import data, equality, positions, vector
 
 DELETES = ManifestContent.DELETES
@@ -18,11 +17,7 @@ NAN = struct.pack("<d", float("nan"))
 def check(*files, version=2, of=None, content=ManifestContent.DATA, metadata=None, row=None):
     metadata = metadata or table(version)
     row = row or manifest(content=content, sequence_number=5 if version > 1 else 0)
-    return told(
-        check_entries(
-            metadata, row, of or header(version), stored(*files), types_of_bounds(metadata)
-        )
-    )
+    return told(check_entries(metadata, row, of or header(version), stored(*files)))
 
 
 def existing(location: str, **values):
@@ -261,7 +256,7 @@ def test_r134_a_column_has_a_value_for_each_row_and_one_of_a_list_any_number() -
     what = "a count of values of a column that is not the count of rows,"
     other = data("s3://b/t/b", record_count=11, **counts)
     assert check(HEALTHY, other) == one("R-134", "warning", what, "s3://b/t/b")
-    assert "`icectl compact TABLE --rewrite-all`" in RULES["R-134"].fix
+    assert "`icectl compact TABLE --rewrite-all`" in ALL_RULES["R-134"].fix
 
 
 def test_r133_avro_files_have_no_column_sizes() -> None:

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from icectl.checks.manifest_lists import check_manifest_list
+from icectl.checks.objects import ManifestList
+from icectl.checks.rules import RULES
 from icectl.format.manifest import FieldSummary, ManifestContent
 from tests.builders.checked import LIST, MANIFEST, checked, manifest, snapshot, table, told
 
@@ -10,8 +11,10 @@ HEADER = {"snapshot-id": "70", "sequence-number": "5", "format-version": "2"}
 
 
 def check(*manifests, version=2, properties=HEADER, of=None):
-    return check_manifest_list(
-        table(version), of or snapshot(version), properties, manifests or (manifest(),)
+    return RULES.findings(
+        ManifestList(
+            table(version), of or snapshot(version), properties, manifests or (manifest(),)
+        )
     )
 
 

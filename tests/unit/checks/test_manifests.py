@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from icectl.checks.manifests import check_manifest
 from icectl.format.manifest import ManifestContent, Status
-from tests.builders.checked import header, manifest, stored, table, told
+from tests.builders.checked import check_manifest, header, manifest, stored, table, told
 from tests.builders.entry_rows import data
 
 ONE = stored(data("s3://b/t/a"))

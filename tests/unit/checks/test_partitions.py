@@ -3,8 +3,6 @@ from uuid import UUID
 
 import pytest
 
-from icectl.checks.partitions import check_partitions
-from icectl.checks.searches.entries import Columns
 from icectl.entries.partition.key import encode_key, join_values
 from icectl.format.manifest import FieldSummary
 from icectl.format.partition import PartitionField, PartitionSpec
@@ -12,10 +10,20 @@ from icectl.format.schema import Schema
 from icectl.format.single_value import encode
 from icectl.format.transforms import parse_transform
 from icectl.format.types import DecimalType, FixedType, NestedField, PrimitiveType
-from tests.builders.checked import MANIFEST, checked, header, manifest, stored, table, told
+from tests.builders.checked import (
+    MANIFEST,
+    check_manifest,
+    checked,
+    header,
+    manifest,
+    stored,
+    table,
+    told,
+)
 from tests.builders.entry_rows import data
 
 NAN = float("nan")
+RULES_OF_PARTITIONS = {"R-053", "R-068", "R-071", "R-073"}
 KINDS = {"long": "long", "int": "int", "double": "double", "string": "string", "date": "int"}
 
 
@@ -28,12 +36,13 @@ def check(source, *values, transform="identity", summary=None, kind=None, record
         value if isinstance(value, bytes) else encode_key([source], [value]) for value in values
     ]
     rows = stored(*(data(f"s3://b/{at}", partition_key=key) for at, key in enumerate(keys)))
-    return check_partitions(
+    return check_manifest(
         table(version, schemas=(schema,), partition_specs=(spec,)),
-        spec,
         [manifest(partition_spec_id=0, partitions=None if summary is None else (summary,))],
         header(version, partition_record=((1000, kind),) if record is None else record),
-        Columns(rows),
+        1234,
+        rows,
+        RULES_OF_PARTITIONS,
     )
 
 
@@ -151,9 +160,8 @@ def test_r053_every_row_of_a_list_has_its_own_summary() -> None:
         manifest(partition_spec_id=0, partitions=(between(LONG, low, 9),)) for low in (5, 6)
     ]
     of = header(partition_record=((1000, "long"),))
-    found = check_partitions(
-        table(schemas=(schema,), partition_specs=(spec,)), spec, described, of, Columns(rows)
-    )
+    metadata = table(schemas=(schema,), partition_specs=(spec,))
+    found = check_manifest(metadata, described, of, 1234, rows, RULES_OF_PARTITIONS)
     assert told(found) == excluded("has the lower bound `6`, but there is `5`, first in `s3://b/0`")
 
 

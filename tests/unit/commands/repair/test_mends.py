@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, read_head
 from icectl.commands.repair.plan import RemainingFinding
 from icectl.commands.repair.repairs import Accepted, find_mends

@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.commands.repair.plan import Kind, RemainingFinding, Remedy, RepairPlan, plan
 from icectl.errors import UsageError
 

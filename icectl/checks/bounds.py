@@ -1,8 +1,7 @@
-"""Searches for bounds that do not decode, or exclude what they should include (R-091, R-092)."""
+"""Rules of bounds, which must decode and include what they bound."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,110 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.searches.entries import Columns, merge_faults
-from icectl.checks.searches.metrics import MetricPairs, are_aligned, common, distinct_rows, pairs
+from icectl.checks.bound_types import LONGEST, BoundTypes, Kind
+from icectl.checks.columns import Columns, merge_faults
+from icectl.checks.metrics import MetricPairs, are_aligned, common, distinct_rows, pairs
+from icectl.checks.objects import ManifestEntries, in_entries
+from icectl.checks.rule import Rule
 from icectl.entries.columns.packed import PackedValues, Places, not_text
-from icectl.format.rule import Fault
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
+from icectl.format.rule import COMPACT, COMPACT_OWN, OURS, Fault
 
 Side = Literal["lower", "upper"]
 SIDES: tuple[Side, Side] = ("lower", "upper")
-
-_WIDTHS: Mapping[str, tuple[int, ...]] = {
-    "boolean": (1,),
-    "int": (4,),
-    "long": (4, 8),
-    "float": (4,),
-    "double": (4, 8),
-    "date": (4,),
-    "time": (8,),
-    "timestamp": (4, 8),
-    "timestamptz": (8,),
-    "timestamp_ns": (4, 8),
-    "timestamptz_ns": (8,),
-    "uuid": (16,),
-}
-"""Bytes of a bound; narrower ones are of the type before a promotion (R-096)."""
-
-_LONGEST = 17
-"""Longest width that is told apart, and one more."""
-
-_ANY_LENGTH = (1 << _LONGEST + 1) - 1
-_ANY_BUT_NONE = _ANY_LENGTH - 1
-
-_HIGHEST_ID = 1 << 20
-"""Ids above it are known by name, or not at all: types are looked up in an array."""
-
-
-class Kind(IntEnum):
-    """The ways in which bounds of a column compare."""
-
-    UNKNOWN = 0
-    SIGNED = 1
-    REAL = 2
-    TEXT = 3
-    DECIMAL = 4
-    BYTES = 5
-
-
-_KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(("int", "long", "date", "time", "timestamp", "timestamptz"), Kind.SIGNED),
-    **dict.fromkeys(("timestamp_ns", "timestamptz_ns"), Kind.SIGNED),
-    **dict.fromkeys(("float", "double"), Kind.REAL),
-    **dict.fromkeys(("boolean", "binary"), Kind.BYTES),
-    "string": Kind.TEXT,
-    # The reference implementation long compared halves of uuids as signed numbers: no order of
-    # them can be relied on.
-    "uuid": Kind.UNKNOWN,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class BoundTypes:
-    """The columns that bounds may be of, with what is known of them.
-
-    The arrays are indexed by slots: the field id, or what `slots` says of ids that are larger. Bit
-    n of `widths` says that a bound may have n bytes, bit 17 that it may have more. `longest` is the
-    most bytes of a fixed.
-    """
-
-    size: int
-    reserved: Mapping[int, int]
-    widths: npt.NDArray[np.int32]
-    kinds: npt.NDArray[np.uint8]
-    longest: npt.NDArray[np.int32]
-    has_fixed: bool
-
-    def slots(self, field_ids: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
-        """Find where what is known of each field stands; the last slot knows nothing."""
-        if not len(field_ids) or int(field_ids.view(np.uint32).max()) < self.size:
-            return field_ids
-        known = (field_ids >= 0) & (field_ids < self.size)
-        slots = np.where(known, field_ids, len(self.kinds) - 1)
-        for field_id, slot in self.reserved.items():
-            slots[field_ids == field_id] = slot
-        return slots
-
-
-def bound_types(columns: Mapping[int, Sequence[Type]]) -> BoundTypes:
-    """Prepare the types of columns by field id; a promoted column has several (R-097)."""
-    size = max((id_ for id_ in columns if 0 <= id_ < _HIGHEST_ID), default=-1) + 1
-    large = [id_ for id_ in columns if not 0 <= id_ < _HIGHEST_ID]
-    reserved = {id_: size + at for at, id_ in enumerate(large)}
-    slot_count = size + len(large) + 1
-    widths = np.full(slot_count, _ANY_LENGTH, np.int32)
-    kinds = np.full(slot_count, Kind.UNKNOWN, np.uint8)
-    longest = np.full(slot_count, np.iinfo(np.int32).max, np.int32)
-    for id_, types in columns.items():
-        slot = reserved.get(id_, id_)
-        widths[slot] = np.bitwise_or.reduce([_widths(type_) for type_ in types])
-        of_types = {_kind(type_) for type_ in types}
-        kinds[slot] = of_types.pop() if len(of_types) == 1 else Kind.UNKNOWN
-        lengths = [type_.length for type_ in types if isinstance(type_, FixedType)]
-        if lengths and len(lengths) == len(types):
-            longest[slot] = max(lengths)  # truncated ones are shorter
-    has_fixed = any(isinstance(type_, FixedType) for types in columns.values() for type_ in types)
-    return BoundTypes(size, reserved, widths, kinds, longest, has_fixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,24 +97,6 @@ def _group(kind: Kind, length: int) -> int:
     return kind << 5 | min(length, 31)
 
 
-def _widths(type_: Type) -> int:
-    if isinstance(type_, DecimalType):
-        return _ANY_BUT_NONE  # R-096
-    if isinstance(type_, PrimitiveType) and type_.name in _WIDTHS:
-        return sum(1 << width for width in _WIDTHS[type_.name])
-    return _ANY_LENGTH
-
-
-def _kind(type_: Type) -> Kind:
-    if isinstance(type_, DecimalType):
-        return Kind.DECIMAL
-    if isinstance(type_, FixedType):
-        return Kind.BYTES
-    return (
-        _KINDS.get(type_.name, Kind.UNKNOWN) if isinstance(type_, PrimitiveType) else Kind.UNKNOWN
-    )
-
-
 def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
     found = pairs(columns, f"{side}_bounds")
     _, offsets, content = found.values.buffers()
@@ -235,7 +122,7 @@ def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
 def _undecodable(columns: Columns, found: _Bounds, types: BoundTypes) -> Fault | None:
     """Return entries with a bound whose length, or text, is none of its column's types (R-091)."""
     lengths = found.packed.lengths
-    wrong = types.widths.take(found.slots) >> np.minimum(lengths, _LONGEST) & 1 == 0
+    wrong = types.widths.take(found.slots) >> np.minimum(lengths, LONGEST) & 1 == 0
     if types.has_fixed:
         wrong |= lengths > types.longest.take(found.slots)
     texts, values = found.texts
@@ -278,7 +165,7 @@ def _crossed_decimals(lower: _Bounds, upper: _Bounds) -> Places:
     if not len(chosen):
         return chosen
     lengths = [side.packed.lengths[chosen] for side in (lower, upper)]
-    chosen = chosen[(np.minimum(*lengths) > 0) & (np.maximum(*lengths) < _LONGEST)]
+    chosen = chosen[(np.minimum(*lengths) > 0) & (np.maximum(*lengths) < LONGEST)]
     high, low = lower.packed.decimals(chosen)
     other_high, other_low = upper.packed.decimals(chosen)
     above = (high > other_high) | ((high == other_high) & (low > other_low))
@@ -289,3 +176,30 @@ def _fault(columns: Columns, found: _Bounds, chosen: Places) -> Fault | None:
     if not len(chosen):
         return None
     return columns.fault_at(distinct_rows(found.pairs, found.places[chosen]))
+
+
+def _bounds(entries: ManifestEntries) -> BoundFaults:
+    return bound_faults(entries, entries.bound_types)
+
+
+# fmt: off
+BOUND_RULES = (
+    Rule("R-091", "single values have the binary form of their type", "Appendix D", "error",
+         COMPACT, (
+        in_entries("a lower bound that does not decode",
+                   lambda one: one.once(_bounds).undecodable["lower"]),
+        in_entries("a upper bound that does not decode",
+                   lambda one: one.once(_bounds).undecodable["upper"]),
+    )),
+    Rule("R-092", "a lower bound is not above the upper one, and NaN is no bound", "Manifests",
+         "error", COMPACT_OWN, (
+        in_entries("NaN as a lower bound", lambda one: one.once(_bounds).not_a_number["lower"]),
+        in_entries("NaN as a upper bound", lambda one: one.once(_bounds).not_a_number["upper"]),
+        in_entries("a lower bound above the upper one", lambda one: one.once(_bounds).crossed),
+    )),
+    Rule("R-093", "bounds of geometry, geography and variant have their own forms",
+         "Bound serialization", "warning", OURS),
+    Rule("R-096", "bounds are read by the type they were written with", "Schema Evolution",
+         "error", OURS),
+)
+# fmt: on

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icectl.checks.columns import Columns
 from icectl.checks.partitions import FieldRange, field_ranges
-from icectl.checks.searches.entries import Columns
 from icectl.entries.partition.key import encode_key, join_values, sort_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable

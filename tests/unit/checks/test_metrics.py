@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.checks.searches.entries import Columns
-from icectl.checks.searches.metrics import (
+from icectl.checks.columns import Columns
+from icectl.checks.metrics import (
     avro_with_column_sizes,
     common,
     impossible_counts,

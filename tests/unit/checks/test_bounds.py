@@ -3,8 +3,9 @@ import struct
 import pyarrow as pa
 import pytest
 
-from icectl.checks.searches.bounds import BoundFaults, bound_faults, bound_types
-from icectl.checks.searches.entries import Columns
+from icectl.checks.bound_types import bound_types
+from icectl.checks.bounds import BoundFaults, bound_faults
+from icectl.checks.columns import Columns
 from icectl.entries.rows import RawEntries
 from icectl.format.rule import Fault
 from icectl.format.types import DecimalType, FixedType, GeometryType, PrimitiveType

@@ -1,16 +1,21 @@
 """Live entries that would change the meaning of rows are found, and nothing else is."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from icectl.checks.searches.row_risks import Ledger, live_twice, row_risks
+from icectl.checks.row_risks import LiveRows, live_twice
+from icectl.checks.rules import RULES, SFC1_RULES
 from icectl.entries.rows import Entries
-from icectl.format.layout import Layout
 from icectl.format.manifest import Content, FileFormat, Status
-from icectl.sfc1.checks.risks import home_risks, tree_risks
+from icectl.format.metadata import TableMetadata
+from icectl.sfc1.checks import risks
+from tests.builders.checked import snapshot, table
 
-V2, V4 = Ledger(2, 7, None, Layout.MANIFEST_LISTS), Ledger(4, 7, 100, Layout.SFC_1)
+SNAPSHOT = snapshot(sequence_number=7)
+V2, V3 = table(2), table(3, next_row_id=100)
+V4 = replace(V3, format_version=4)
 SCHEMA = pa.schema(
     {
         "manifest": pa.int32(), "content": pa.int8(), "status": pa.int8(), "file_format": pa.int8(),
@@ -37,6 +42,20 @@ def entries(*rows: dict[str, Any]) -> Entries:
     return Entries(pa.Table.from_pylist([dict.fromkeys(SCHEMA.names) | r for r in rows], SCHEMA))
 
 
+def tree_risks(rows: Entries) -> Any:
+    return risks.tree_risks(LiveRows(rows, V4, SNAPSHOT))
+
+
+def home_risks(rows: Entries, affiliated: dict[int, int]) -> Any:
+    return risks.home_risks(LiveRows(rows, V4, SNAPSHOT), affiliated)
+
+
+def row_risks(rows: Entries, metadata: TableMetadata) -> list[tuple[str, str]]:
+    """Rule and message of findings on the live rows."""
+    rules = SFC1_RULES if metadata is V4 else RULES
+    return [(one.rule, one.message) for one in rules.findings(LiveRows(rows, metadata, SNAPSHOT))]
+
+
 def told(found: Any) -> list[tuple[str, int, str]]:
     return [(one.rule, one.fault.count, one.fault.location) for one in found]
 
@@ -56,7 +75,7 @@ def test_v4_120_r066_a_file_in_two_spellings_is_live_twice():
 
 def test_what_is_deleted_counts_for_nothing():
     gone = data("a", 0, status=Status.DELETED, sequence_number=99)
-    assert told(row_risks(entries(data("a", 0), gone), V4)) == []
+    assert row_risks(entries(data("a", 0), gone), V4) == []
     assert told(tree_risks(entries(data("a", 0), gone))) == []
 
 
@@ -68,16 +87,16 @@ def test_vectors_of_one_puffin_file_are_no_repetition():
 
 def test_r044_v4_064_numbers_up_to_that_of_the_snapshot_are_right():
     rows = entries(data("a", sequence_number=7), data("b", sequence_number=8))
-    assert told(row_risks(rows, V2)) == [("R-044", 1, "b")]
-    assert told(row_risks(rows, V4)) == [("V4-064", 1, "b")]
+    message = "`b` has a sequence number above that of its snapshot, 7"
+    assert row_risks(rows, V2) == [("R-044", message)]
+    assert row_risks(rows, V4) == [("V4-064", message)]
 
 
 def test_r104_v4_067_row_ids_end_at_the_next_one():
     rows = entries(data("a", 90), data("b", 91))
-    assert told(row_risks(rows, V4)) == [("V4-067", 1, "b")]
-    assert told(row_risks(rows, Ledger(3, 7, 100, layout=Layout.MANIFEST_LISTS))) == [
-        ("R-104", 1, "b")
-    ]
+    message = "`b` has row ids above `next-row-id`, 100"
+    assert row_risks(rows, V4) == [("V4-067", message)]
+    assert row_risks(rows, V3) == [("R-104", message)]
 
 
 def test_v4_067_row_ids_may_lie_in_any_order_but_not_upon_each_other():
@@ -113,5 +132,13 @@ def test_v4_114_an_affiliated_leaf_has_vectors_of_its_data_leaf_alone():
 
 
 def test_nothing_is_wrong_with_nothing():
-    for found in (row_risks(entries(), V4), tree_risks(entries()), home_risks(entries(), {0: 1})):
-        assert told(found) == []
+    assert row_risks(entries(), V4) == []
+    assert told(tree_risks(entries())) == []
+    assert told(home_risks(entries(), {0: 1})) == []
+
+
+def test_r120_version_1_has_no_deletes_and_several_are_one_finding():
+    rows = entries(data("a"), vector("a"), data("e", content=Content.EQUALITY_DELETES))
+    message = "`p.puffin` is a delete file in a table of version 1, whose readers know none"
+    assert row_risks(rows, table(1)) == [("R-120", f"{message}, and 1 more")]
+    assert row_risks(entries(data("a")), table(1)) == []

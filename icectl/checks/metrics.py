@@ -1,4 +1,4 @@
-"""Searches for counts of columns that cannot be, and the metrics maps as arrays."""
+"""Rules of counts in metrics, and the metrics maps as arrays."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -7,9 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.checks.searches.entries import Columns, Numbers, merge_faults
+from icectl.checks.bound_types import top_level_ids
+from icectl.checks.columns import Columns, Numbers, merge_faults
+from icectl.checks.objects import in_entries
+from icectl.checks.rule import Rule
 from icectl.format.manifest import FileFormat
-from icectl.format.rule import Fault
+from icectl.format.rule import COMPACT, OURS, REWRITE_MANIFESTS, WRITE_DELETES_AGAIN, Fault
 
 Places = npt.NDArray[np.int64]
 
@@ -144,3 +147,29 @@ def _longs(found: MetricPairs) -> Numbers:
     """Counts; a null one is 0."""
     values = found.values.fill_null(0) if found.values.null_count else found.values
     return np.asarray(values.to_numpy())
+
+
+# fmt: off
+METRIC_RULES = (
+    Rule("R-130", "counts of a column agree, and missing metrics mean unknown",
+         "Field-level Metrics", "warning", COMPACT, (
+        in_entries("more nulls or NaN than values in a column, or less than none,",
+                   impossible_counts),
+    )),
+    Rule("R-131", "delete files may be skipped by their metrics", "Scan Planning", "info", OURS,
+         not_enforced="icectl reads every delete file that sequence number and partition select"),
+    Rule("R-132", "metrics of delete files describe the deleted rows", "Delete File Stats",
+         "warning", WRITE_DELETES_AGAIN, not_enforced="the deleted rows need not exist any more"),
+    Rule("R-133", "distinct counts are not written, and Avro files have no column sizes",
+         "Field-level Metrics", "info", REWRITE_MANIFESTS, (
+        in_entries("sizes of columns of an Avro file", avro_with_column_sizes),
+    )),
+    Rule("R-134", "a column outside of lists and structs has as many values as rows",
+         "Field-level Metrics", "warning", COMPACT, (
+        in_entries("a count of values of a column that is not the count of rows,",
+                   lambda one: counts_of_other_rows(one, top_level_ids(one.metadata))),
+    )),
+    Rule("R-207", "distinct counts are ignored", "Data File Fields", "info", OURS,
+         not_enforced="a choice between sources; R-133 enforces it"),
+)
+# fmt: on

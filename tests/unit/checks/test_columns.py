@@ -1,11 +1,9 @@
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from icectl.checks.searches import entries as faults
-from icectl.checks.searches.entries import Columns
+from icectl.checks.columns import Columns, merge_faults
 from icectl.entries.rows import RawEntries
-from icectl.format.manifest import ManifestContent, Status
+from icectl.format.manifest import Status
 from icectl.format.rule import Fault
 from tests.builders.entry_rows import data, entries, equality, positions, vector
 
@@ -64,54 +62,5 @@ def test_a_manifest_in_one_piece_is_searched_whole_and_one_in_chunks_by_chunk() 
 
 
 def test_faults_of_parts_are_added_up() -> None:
-    assert faults.merge_faults([None, Fault(2, "c"), None, Fault(3, "d")]) == Fault(5, "c")
-    assert faults.merge_faults([None, None]) is None
-
-
-def test_r061_entries_of_the_other_content() -> None:
-    assert faults.of_other_content(MIXED, ManifestContent.DATA) == Fault(4, "d")
-    assert faults.of_other_content(MIXED, ManifestContent.DELETES) == Fault(3, "a")
-
-
-def test_values_that_are_or_are_not_there() -> None:
-    assert faults.with_value(MIXED, "sort_order_id") == Fault(2, "b")
-    assert faults.without_value(MIXED, "sort_order_id") == Fault(5, "a")
-    assert faults.without_value(MIXED, "sequence_number", Status.EXISTING) == Fault(1, "b")
-    assert faults.without_value(MIXED, "sequence_number", Status.DELETED) is None
-
-
-def test_r123_columns_that_equality_deletes_compare() -> None:
-    assert faults.equality_ids(MIXED) == [1, 2]
-    assert faults.with_equality_id(MIXED, 2) == Fault(2, "d")
-    assert faults.with_equality_id(MIXED, 1) == Fault(1, "d")
-    assert faults.with_equality_id(MIXED, 9) is None
-    assert faults.equality_ids(columns(data("a", equality_ids=[5]))) == []
-
-
-@pytest.mark.parametrize(
-    ("statuses", "numbers", "expected"),
-    [
-        ([Status.ADDED, Status.EXISTING], [None, 3], (3, 8)),
-        ([Status.ADDED, Status.DELETED], [6, 1], (6, 6)),
-        ([Status.DELETED], [1], None),
-        ([], [], None),
-    ],
-)
-def test_r047_least_and_greatest_sequence_number_of_live_entries(
-    statuses, numbers, expected
-) -> None:
-    found = columns(
-        *(
-            data("x", status=status, sequence_number=number)
-            for status, number in zip(statuses, numbers, strict=True)
-        )
-    )
-    assert faults.live_numbers(found, inherited=8) == expected
-
-
-def test_r051_files_and_rows_are_counted_by_status() -> None:
-    assert faults.counts(MIXED) == {
-        Status.ADDED: (4, 40),
-        Status.EXISTING: (1, 7),
-        Status.DELETED: (2, 15),
-    }
+    assert merge_faults([None, Fault(2, "c"), None, Fault(3, "d")]) == Fault(5, "c")
+    assert merge_faults([None, None]) is None

@@ -1,43 +1,42 @@
-"""Searches over live entries for what would change the meaning of rows, were anything built on it.
+"""Live entries of a snapshot that a change is planned with, and what would change their meaning.
 
 One pass over columns that planning loads anyway: entries that agree cost little, and only where
 something is wrong is it looked for in full.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.searches.live_entries import fingerprints
+from icectl.checks.live_entries import fingerprints
+from icectl.checks.rule import Breach
 from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.rows import Entries, location_keys, repeats
-from icectl.format.layout import Layout
 from icectl.format.manifest import Content, FileFormat, Status
-from icectl.format.rule import BrokenRule, Fault, Found
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """The numbers of a snapshot and its table that those of live entries keep to.
-
-    Rules of a snapshot with a root have ids of their own.
-    """
-
-    format_version: int
-    sequence_number: int
-    next_row_id: int | None
-    layout: Layout
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 
 
 class LiveRows:
-    """The live rows of entries; columns that were not loaded are not there."""
+    """The live rows of entries that a change of a snapshot is planned with.
 
-    def __init__(self, entries: Entries) -> None:
+    Columns that were not loaded are not there; what they would show is not looked for.
+    """
+
+    def __init__(
+        self,
+        entries: Entries,
+        metadata: TableMetadata,
+        snapshot: Snapshot,
+        subject: str | None = None,
+    ) -> None:
         self.table = entries.table
+        self.metadata = metadata
+        self.snapshot = snapshot
+        self.subject = subject or f"snapshot {snapshot.snapshot_id}"
         self.is_live = self._codes("status") != Status.DELETED
         content = self._codes("content")
         self.is_data = self.is_live & (content == Content.DATA)
@@ -64,34 +63,38 @@ class LiveRows:
         column = self.table[name]
         return location_keys(column if mask.all() else column.filter(pa.array(mask)))
 
-    def broken(self, rule: str, rows: Integers, told: str, column: str = "location") -> Found:
-        """Yield the rule with the rows that break it, where there are any."""
+    def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
+        """Yield one breach for all rows that have the same thing wrong."""
         if len(rows):
-            named = self.table[column][int(rows[0])].as_py()
-            yield BrokenRule(rule, Fault(len(rows), str(named)), told)
+            more = f", and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+            yield Breach(f"`{self.table[column][int(rows[0])].as_py()}` {what}{more}")
 
 
-def row_risks(entries: Entries, ledger: Ledger) -> Found:
-    """Integers that are not of the snapshot, and deletes that its version does not have.
+def deletes_in_version_1(live: LiveRows) -> Iterator[Breach]:
+    """Find deletes, which readers of version 1 do not know (R-120)."""
+    if live.metadata.format_version == 1:
+        what = "is a delete file in a table of version 1, whose readers know none"
+        yield from live.breaches(what, np.flatnonzero(live.is_live & ~live.is_data))
 
-    Rules: R-044, R-104, R-120; V4-064, V4-067 of version 4.
-    """
-    live, has_root = LiveRows(entries), ledger.layout is Layout.SFC_1
-    if ledger.format_version == 1:  # R-120
-        said = "is a delete file in a table of version 1, whose readers know none"
-        yield from live.broken("R-120", np.flatnonzero(live.is_live & ~live.is_data), said)
-    elif live.has("sequence_number"):
-        late = live.is_live & (live.numbers("sequence_number") > ledger.sequence_number)
-        rule = "V4-064" if has_root else "R-044"  # R-044, V4-064
-        said = f"has a sequence number above that of its snapshot, {ledger.sequence_number}"
-        yield from live.broken(rule, np.flatnonzero(late), said)
-    if ledger.next_row_id is not None and live.has("first_row_id", "record_count"):
+
+def late(live: LiveRows) -> Iterator[Breach]:
+    """Find sequence numbers above that of the snapshot (R-044, V4-064)."""
+    if live.metadata.format_version > 1 and live.has("sequence_number"):
+        last = live.snapshot.sequence_number
+        wrong = live.is_live & (live.numbers("sequence_number") > last)
+        what = f"has a sequence number above that of its snapshot, {last}"
+        yield from live.breaches(what, np.flatnonzero(wrong))
+
+
+def with_row_ids_above_next(live: LiveRows) -> Iterator[Breach]:
+    """Find row ids that new rows would get too (R-104, V4-067)."""
+    next_row_id = live.metadata.next_row_id
+    if next_row_id is not None and live.has("first_row_id", "record_count"):
         first = live.numbers("first_row_id")
         ends = first + live.numbers("record_count")
-        above = live.is_data & (first >= 0) & (ends > ledger.next_row_id)
-        rule = "V4-067" if has_root else "R-104"  # R-104, V4-067
-        said = f"has row ids above `next-row-id`, {ledger.next_row_id}"
-        yield from live.broken(rule, np.flatnonzero(above), said)
+        above = live.is_data & (first >= 0) & (ends > next_row_id)
+        what = f"has row ids above `next-row-id`, {next_row_id}"
+        yield from live.breaches(what, np.flatnonzero(above))
 
 
 def live_twice(files: Entries, rows: Sequence[int]) -> int:

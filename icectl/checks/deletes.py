@@ -1,0 +1,166 @@
+"""Rules of deletes: position deletes, equality deletes and deletion vectors."""
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.checks.columns import Columns
+from icectl.checks.objects import ManifestEntries, ManifestList, in_entries, in_live
+from icectl.checks.row_risks import LiveRows, deletes_in_version_1
+from icectl.checks.rule import Breach, Check, Rule
+from icectl.entries.columns.values import Mask, mask_of
+from icectl.format.manifest import Content, ManifestContent, Status
+from icectl.format.rule import (
+    OURS,
+    RESTORE,
+    ROLL_BACK,
+    WRITE_DELETES_AGAIN,
+    Severity,
+)
+from icectl.format.types import PrimitiveType, is_nested
+
+
+def has_equality_ids(entries: Columns) -> Mask:
+    """Find entries that name columns to compare."""
+    ids = entries.table["equality_ids"]
+    if ids.null_count == len(ids):
+        return np.zeros(len(ids), np.bool_)
+    lengths = pc.list_value_length(ids)
+    return mask_of(pc.greater(pc.fill_null(lengths, 0), 0))
+
+
+def _incomplete_vectors(entries: ManifestEntries) -> Mask:
+    """Deletion vectors that do not say which file they are for, or where they lie."""
+    names = ("referenced_data_file", "content_offset", "content_size_in_bytes")
+    lacking = np.logical_or.reduce([entries.absent(name) for name in names])
+    return np.asarray(entries.vectors() & lacking)
+
+
+def _misplaced_vectors(entries: ManifestEntries) -> Mask:
+    """Deletion vectors that lie before the start or behind the end of their file."""
+    start, size = entries.numbers("content_offset"), entries.numbers("content_size_in_bytes")
+    room = entries.numbers("file_size_in_bytes") - start
+    outside = (start < 0) | (size < 0) | (size > room)
+    return entries.vectors() & entries.present("content_offset") & outside
+
+
+def _new_position_deletes(entries: ManifestEntries) -> Mask | None:
+    if entries.header.format_version < 3:
+        return None
+    is_delete = entries.of("content", Content.POSITION_DELETES) & ~entries.vectors()
+    return is_delete & entries.of("status", Status.ADDED)
+
+
+def _equality_ids(entries: Columns) -> Collection[int]:
+    """Return every column that an equality delete file compares. Order: ascending."""
+    chosen = entries.table["equality_ids"].filter(
+        pa.array(entries.of("content", Content.EQUALITY_DELETES))
+    )
+    ids = pc.unique(pc.list_flatten(chosen)).to_pylist()
+    return sorted(id_ for id_ in ids if id_ is not None)
+
+
+def _with_equality_id(entries: Columns, field_id: int) -> Mask:
+    """Find equality delete files that compare a column."""
+    lists = entries.table["equality_ids"].combine_chunks()
+    named = np.asarray(pc.list_flatten(lists).to_numpy(zero_copy_only=False)) == field_id
+    chosen = np.zeros(len(entries.table), np.bool_)
+    chosen[pc.list_parent_indices(lists).to_numpy()[named]] = True
+    return chosen & entries.of("content", Content.EQUALITY_DELETES)
+
+
+def _incomparable_columns(entries: ManifestEntries) -> Iterator[Breach]:
+    """Columns to compare are in a schema, dropped ones in an old one, and are no floats."""
+    for id_ in _equality_ids(entries) if _holds_deletes(entries) else ():
+        fields = [schema.field(id_) for schema in entries.metadata.schemas]
+        types = [field.type for field in fields if field is not None]
+        severity: Severity | None = None
+        if not types:
+            why = "which no schema has"
+        elif any(is_nested(type_) for type_ in types):
+            why = "which is nested"
+        elif any(isinstance(t, PrimitiveType) and t.name in ("float", "double") for t in types):
+            why, severity = "which is floating-point", "warning"
+        else:
+            continue
+        what = f"column {id_} to compare, {why},"
+        yield from entries.breaches(what, _with_equality_id(entries, id_), severity)
+
+
+def _holds_deletes(entries: ManifestEntries) -> bool:
+    return entries.manifest.content is ManifestContent.DELETES
+
+
+def _delete_manifests(listed: ManifestList) -> Iterator[Breach]:
+    for one in listed.manifests if listed.metadata.format_version == 1 else ():
+        if one.content is ManifestContent.DELETES:
+            yield Breach("it holds deletes in a table of version 1", one.manifest_path)
+
+
+# fmt: off
+DELETE_RULES = (
+    Rule("R-111", "position deletes apply to files of their partition that are not newer",
+         "Scan Planning", "error", "no harm is done; compacting drops deletes that match no file"),
+    Rule("R-112", "equality deletes apply to older files of their partition, or to all",
+         "Scan Planning", "error", OURS),
+    Rule("R-113", "a deletion vector applies to one file, instead of position deletes",
+         "Scan Planning", "error", OURS),
+    Rule("R-114", "a data file has at most one deletion vector", "Deletion Vectors", "error",
+         RESTORE, (
+        in_live("is a further deletion vector for its data file",
+                lambda one: one.faults.repeated_vectors.in_snapshot(one.chosen)),
+    )),
+    Rule("R-115", "a new deletion vector contains the deletes it replaces", "Delete Formats",
+         "error", OURS),
+    Rule("R-116", "a deletion vector goes with its data file", "Delete Formats", "warning",
+         WRITE_DELETES_AGAIN, (
+        in_live("has a deletion vector, but is not live",
+                lambda one: one.faults.vectors.lost(one.chosen)),
+    )),
+    Rule("R-117", "filters are projected to partitions without losing files", "Scan Planning",
+         "error", OURS),
+    Rule("R-118", "entries of deletion vectors are complete and match the Puffin file",
+         "Data File Fields", "error", RESTORE, (
+        in_entries("a deletion vector without its place or data file",
+                   lambda one: _incomplete_vectors(one) if _holds_deletes(one) else None),
+        in_entries("a deletion vector that lies outside of its file",
+                   lambda one: _misplaced_vectors(one) if _holds_deletes(one) else None),
+        in_live("is a deletion vector that shares bytes with another",
+                lambda one: one.faults.overlapping_vectors.in_snapshot(one.chosen)),
+    )),
+    Rule("R-119", "a deletion vector has the layout and the checksum of its type",
+         "Puffin blob types", "error", ROLL_BACK),
+    Rule("R-120", "version 1 has no deletes", "Delete Formats", "error",
+         "`icectl migrate-v1-v2 TABLE` makes them valid", (
+        Check(ManifestList, _delete_manifests),
+        in_entries("deletes before version 2", lambda one: ~one.of("content", Content.DATA)
+                   if _holds_deletes(one) and one.metadata.format_version == 1 else None),
+        Check(LiveRows, deletes_in_version_1),
+    )),
+    Rule("R-121", "position deletes have path and position, in their order",
+         "Position Delete Files", "error", WRITE_DELETES_AGAIN),
+    Rule("R-122", "version 3 gets no new position delete files", "Delete Formats", "warning",
+         WRITE_DELETES_AGAIN, (
+        in_entries("position delete files added in version 3",
+                   lambda one: _new_position_deletes(one) if _holds_deletes(one) else None),
+    )),
+    Rule("R-123", "equality deletes have the columns of their equality ids",
+         "Equality Delete Files", "error", ROLL_BACK, (
+        in_entries("equality deletes without columns to compare",
+                   lambda one: one.of("content", Content.EQUALITY_DELETES) & ~has_equality_ids(one)
+                   if _holds_deletes(one) else None),
+        Check(ManifestEntries, _incomparable_columns),
+    )),
+    Rule("R-124", "an equality delete matches rows in all of its columns",
+         "Equality Delete Files", "error", OURS),
+    Rule("R-175", "position delete files stay valid in version 3", "Appendix E", "info",
+         "`icectl compact TABLE --deletes-only` turns them into deletion vectors"),
+    Rule("R-211", "a deletion vector lies in the partition of its data file", "Scan Planning",
+         "error", RESTORE, (
+        in_live("has a deletion vector of another partition",
+                lambda one: one.faults.vectors.elsewhere(one.chosen)),
+    )),
+)
+# fmt: on

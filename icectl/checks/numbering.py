@@ -1,0 +1,343 @@
+"""Rules of sequence numbers and row ids: where they come from, and what they may not exceed."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from icectl.checks.objects import (
+    CommitBase,
+    LiveSnapshot,
+    ManifestEntries,
+    ManifestList,
+    MetadataFile,
+    StoredManifest,
+    in_entries,
+    in_live,
+    put_back_id,
+)
+from icectl.checks.row_risks import LiveRows, late, with_row_ids_above_next
+from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.snapshots import is_own_ancestor
+from icectl.entries.columns.values import Integers, Mask
+from icectl.format.manifest import ManifestContent, ManifestFile, Status
+from icectl.format.rule import (
+    OURS,
+    REPAIR_LIST,
+    ROLL_BACK,
+    WRITER,
+)
+
+# -- counters of the metadata ---------------------------------------------------------------------
+
+
+def _above_counter(name: str, counter: int, used: Iterable[int]) -> Iterator[Breach]:
+    """Yield that an id above its counter is in use."""
+    highest = max(used, default=counter)
+    if highest > counter:
+        yield Breach(f"`{name}` is {counter}, but {highest} is in use")
+
+
+def sequence_numbers_above_counter(base: CommitBase) -> Iterator[Breach]:
+    """New rows below a number in use fall under older deletes."""
+    used = (snapshot.sequence_number for snapshot in base.metadata.snapshots)
+    yield from _above_counter("last-sequence-number", base.metadata.last_sequence_number, used)
+
+
+def column_ids_above_counter(file: MetadataFile) -> Iterator[Breach]:
+    """Find ids of columns and expressions above their counter."""
+    metadata = file.metadata
+    used = {id_ for schema in metadata.schemas for id_ in schema.all_fields}
+    used.update(one.expr_id for one in metadata.expressions)
+    yield from _above_counter("last-column-id", metadata.last_column_id, used)
+
+
+def partition_ids_above_counter(file: MetadataFile) -> Iterator[Breach]:
+    """Find ids of partition fields above their counter."""
+    metadata = file.metadata
+    used = (field.field_id for spec in metadata.partition_specs for field in spec.fields)
+    yield from _above_counter("last-partition-id", metadata.last_partition_id, used)
+
+
+def row_ids_above_counter(base: CommitBase) -> Iterator[Breach]:
+    """New rows below a row id in use get ids that others have."""
+    metadata = base.metadata
+    ends = (
+        snapshot.first_row_id + (snapshot.added_rows or 0)
+        for snapshot in metadata.snapshots
+        if snapshot.first_row_id is not None
+    )
+    highest = max(ends, default=0)
+    if metadata.next_row_id is not None and highest > metadata.next_row_id:
+        yield Breach(f"`next-row-id` is {metadata.next_row_id}, but row ids reach {highest}")
+
+
+# -- sequence numbers -----------------------------------------------------------------------------
+
+
+def falling_sequence_numbers(file: MetadataFile) -> Iterator[Breach]:
+    """Sequence numbers of snapshots are above that of the parent, and used once."""
+    metadata = file.metadata
+    numbered = [one for one in metadata.snapshots if one.sequence_number > 0]
+    if metadata.format_version == 1:
+        return
+    for snapshot in numbered:
+        parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
+        if (
+            parent is not None
+            and snapshot.sequence_number <= parent.sequence_number
+            and not is_own_ancestor(metadata, snapshot)
+        ):
+            message = (
+                f"its sequence number {snapshot.sequence_number} is not above that of its parent, "
+                f"{parent.sequence_number}"
+            )
+            yield Breach(message, f"snapshot {snapshot.snapshot_id}")
+    for number, times in Counter(one.sequence_number for one in numbered).items():
+        if times > 1:
+            yield Breach(f"{times} of them have the sequence number {number}", "snapshots")
+
+
+def _of_snapshot(listed: ManifestList) -> Iterator[Breach]:
+    """A manifest's number is not above the snapshot's, which the snapshot's own manifests have."""
+    snapshot = listed.snapshot
+    is_put_back = put_back_id(listed.metadata, snapshot, listed.properties) is not None
+    for one in listed.manifests if listed.metadata.format_version > 1 else ():
+        number = one.sequence_number
+        if number > snapshot.sequence_number:
+            message = (
+                f"its sequence number {number} is above that of snapshot {snapshot.snapshot_id}, "
+                f"{snapshot.sequence_number}"
+            )
+            yield Breach(message, one.manifest_path)
+        elif number < snapshot.sequence_number and one.added_snapshot_id == snapshot.snapshot_id:
+            message = (
+                f"snapshot {snapshot.snapshot_id} added it, but its sequence number is {number}, "
+                f"not {snapshot.sequence_number}"
+            )
+            yield Breach(message, one.manifest_path, "info" if is_put_back else None)
+
+
+def _numbers_in_version_1(listed: ManifestList) -> Iterator[Breach]:
+    for one in listed.manifests if listed.metadata.format_version == 1 else ():
+        if one.sequence_number or one.min_sequence_number:
+            message = f"it has the sequence number {one.sequence_number} in a table of version 1"
+            yield Breach(message, one.manifest_path, "warning")
+
+
+def _without_number(entries: ManifestEntries, status: Status) -> Mask | None:
+    if not entries.has_sequence_numbers:
+        return None
+    return entries.absent("sequence_number") & entries.of("status", status)
+
+
+def _without_file_number(entries: ManifestEntries) -> Mask | None:
+    # Early writers of version 2 left it out; only the detection of changes reads it.
+    if not entries.has_sequence_numbers:
+        return None
+    old = entries.of("status", Status.EXISTING, Status.DELETED)
+    return entries.absent("file_sequence_number") & old
+
+
+def _least_above_own(listed: ManifestList) -> Iterator[Breach]:
+    for one in listed.manifests if listed.metadata.format_version > 1 else ():
+        if one.min_sequence_number > one.sequence_number:
+            message = (
+                f"its least sequence number {one.min_sequence_number} is above its own, "
+                f"{one.sequence_number}"
+            )
+            yield Breach(message, one.manifest_path)
+
+
+def _live_numbers(stored: StoredManifest, row: ManifestFile) -> Integers:
+    """Return the data sequence numbers of live entries, as a row of a list lets them inherit."""
+    columns = stored.columns
+    own = columns.numbers("sequence_number")
+    numbers = np.where(columns.absent("sequence_number"), row.sequence_number, own)
+    return numbers[~columns.of("status", Status.DELETED)]
+
+
+def _least_of_entries(stored: StoredManifest) -> Iterator[Breach]:
+    """A least number below them all only costs time."""
+    for row in stored.described:
+        numbers = _live_numbers(stored, row)
+        if len(numbers) and row.min_sequence_number > numbers.min():
+            message = (
+                f"its least sequence number is {row.min_sequence_number} in the list, "
+                f"but an entry has {numbers.min()}"
+            )
+            yield Breach(message)
+
+
+def _changed_number(stored: StoredManifest) -> Iterator[Breach]:
+    for row in stored.described:
+        numbers = _live_numbers(stored, row)
+        if len(numbers) and numbers.max() > row.sequence_number > 0:  # none counts in version 1
+            message = (
+                f"an entry has sequence number {numbers.max()}, above its own, "
+                f"{row.sequence_number}"
+            )
+            yield Breach(message)
+    listed = sorted({row.sequence_number for row in stored.described})
+    if len(listed) > 1:
+        message = f"manifest lists give it different sequence numbers, {listed[0]} and {listed[-1]}"
+        yield Breach(message)
+
+
+def _number_of_the_future(snapshot: LiveSnapshot) -> Iterator[Breach]:
+    if snapshot.metadata.format_version > 1 and snapshot.chosen.any():
+        greatest = int(snapshot.faults.greatest_number[snapshot.chosen].max())
+        if greatest > snapshot.snapshot.sequence_number:
+            message = (
+                f"a file has sequence number {greatest}, above its own, "
+                f"{snapshot.snapshot.sequence_number}"
+            )
+            yield Breach(message)
+
+
+# -- row ids --------------------------------------------------------------------------------------
+
+
+def _snapshot_row_ids(file: MetadataFile) -> Iterator[Breach]:
+    """Row ids of a snapshot begin where those of its parent end, or later."""
+    for snapshot in file.metadata.snapshots:
+        if snapshot.first_row_id is None:
+            continue
+        subject = f"snapshot {snapshot.snapshot_id}"
+        if snapshot.added_rows is not None and min(snapshot.added_rows, snapshot.first_row_id) < 0:
+            yield Breach("its row ids are negative", subject)
+        parent = file.metadata.snapshot(snapshot.parent_snapshot_id or -1)
+        if parent is None or parent.first_row_id is None:
+            continue
+        end = parent.first_row_id + (parent.added_rows or 0)
+        if snapshot.first_row_id < end:
+            message = (
+                f"its row ids begin at {snapshot.first_row_id}, those of its parent end at {end}"
+            )
+            yield Breach(message, subject)
+
+
+def absent_added_rows(file: MetadataFile) -> Iterator[Breach]:
+    """Find snapshots with row ids that do not say how many."""
+    for snapshot in file.metadata.snapshots:
+        if snapshot.first_row_id is not None and snapshot.added_rows is None:
+            message = "has a first row id, but does not say how many it takes"
+            yield Breach(message, f"snapshot {snapshot.snapshot_id}")
+
+
+def _first_row_ids(listed: ManifestList) -> Iterator[Breach]:
+    """From version 3 on data manifests of a new snapshot have a first row id."""
+    metadata = listed.metadata
+    if metadata.format_version < 3 or listed.snapshot.first_row_id is None:
+        return
+    lacking = [
+        one.manifest_path
+        for one in listed.manifests
+        if one.content is ManifestContent.DATA and one.first_row_id is None
+    ]
+    if lacking:
+        yield Breach(
+            f"{len(lacking)} data manifests have no first row id; the first is `{lacking[0]}`"
+        )
+    for one in listed.manifests:
+        if one.first_row_id is None:
+            continue
+        if one.content is ManifestContent.DELETES:
+            message = "it holds deletes, but has a first row id"
+            yield Breach(message, one.manifest_path, "warning")
+        elif metadata.next_row_id is not None and one.first_row_id > metadata.next_row_id:
+            message = (
+                f"its first row id {one.first_row_id} is above `next-row-id`, "
+                f"{metadata.next_row_id}"
+            )
+            yield Breach(message, one.manifest_path)
+
+
+def _row_ids_above_next(snapshot: LiveSnapshot) -> Iterator[Breach]:
+    next_row_id = snapshot.metadata.next_row_id
+    if next_row_id is not None and snapshot.chosen.any():
+        reached = int(snapshot.faults.greatest_row_id[snapshot.chosen].max())
+        if reached > next_row_id:
+            yield Breach(f"row ids of its files reach {reached}, `next-row-id` is {next_row_id}")
+
+
+# fmt: off
+NUMBER_RULES = (
+    Rule("R-014", "counters of ids lie at or above every id in use", "Table Metadata Fields",
+         "error", "do not write to the table before the counter is corrected", (
+        Check(CommitBase, sequence_numbers_above_counter),
+        Check(MetadataFile, column_ids_above_counter),
+        Check(MetadataFile, partition_ids_above_counter),
+    )),
+    Rule("R-040", "sequence numbers grow with every commit", "Sequence Numbers", "error", WRITER, (
+        Check(MetadataFile, falling_sequence_numbers),
+    )),
+    Rule("R-041", "new manifests take the sequence number of their snapshot",
+         "Sequence Number Inheritance", "error", WRITER, (
+        Check(ManifestList, _of_snapshot),
+    )),
+    Rule("R-042", "only added entries inherit sequence numbers", "Manifest Entry Fields",
+         "error", WRITER, (
+        in_entries("no snapshot id, and none to inherit,",
+                   lambda one: one.absent("snapshot_id")
+                   if one.manifest.added_snapshot_id is None else None),
+    )),
+    Rule("R-043", "existing and deleted entries carry their sequence numbers",
+         "Sequence Number Inheritance", "error", ROLL_BACK, (
+        in_entries("status EXISTING without a data sequence number",
+                   lambda one: _without_number(one, Status.EXISTING)),
+        in_entries("status DELETED without a data sequence number",
+                   lambda one: _without_number(one, Status.DELETED), "warning"),
+        in_entries("no file sequence number", _without_file_number, "warning"),
+    )),
+    Rule("R-044", "the data sequence number of a file never changes", "Manifest Entry Fields",
+         "error", ROLL_BACK, (
+        Check(StoredManifest, _changed_number),
+        Check(LiveSnapshot, _number_of_the_future),
+        Check(LiveRows, late),
+    )),
+    Rule("R-045", "a compacted file keeps the data sequence number it started from",
+         "Sequence Number Inheritance", "error", OURS),
+    Rule("R-046", "manifests of version 1 have sequence number 0 and hold data", "Appendix E",
+         "info", OURS),
+    Rule("R-047", "the minimum sequence number of a manifest is that of its live entries",
+         "Manifest Lists", "error", REPAIR_LIST, (
+        Check(ManifestList, _least_above_own),
+        Check(StoredManifest, _least_of_entries),
+    )),
+    Rule("R-048", "version 1 has no sequence numbers and no deletes in manifests", "Appendix E",
+         "error", "`icectl migrate-v1-v2 TABLE` makes them valid", (
+        Check(ManifestList, _numbers_in_version_1),
+        in_entries("a sequence number of version 2",
+                   lambda one: one.present("sequence_number")
+                   if one.header.format_version == 1 else None, "warning"),
+    )),
+    Rule("R-100", "row ids are the stored ones, else counted from the file's first",
+         "Row Lineage", "error", OURS),
+    Rule("R-101", "the row ids of a snapshot start at the table's next row id",
+         "Snapshot Row IDs", "error", WRITER, (
+        Check(MetadataFile, _snapshot_row_ids),
+    )),
+    Rule("R-102", "data manifests get first row ids one after another",
+         "First Row ID Assignment", "error", WRITER, (
+        Check(ManifestList, _first_row_ids),
+    )),
+    Rule("R-103", "data files inherit first row ids from their manifest",
+         "First Row ID Inheritance", "error", WRITER, (
+        in_live("has row ids that another file has too",
+                lambda one: one.faults.row_ids.overlapping(one.chosen)),
+    )),
+    Rule("R-104", "the next row id grows by the rows that a snapshot adds", "Snapshot Row IDs",
+         "error", WRITER, (
+        Check(CommitBase, row_ids_above_counter),
+        Check(MetadataFile, absent_added_rows),
+        Check(LiveSnapshot, _row_ids_above_next),
+        Check(LiveRows, with_row_ids_above_next),
+    )),
+    Rule("R-105", "rewritten rows keep their row ids", "Row Lineage", "error", OURS),
+    Rule("R-106", "snapshots from before version 3 have no row ids",
+         "Row Lineage for Upgraded Tables", "info", OURS),
+    Rule("R-174", "row ids start at 0 when a table becomes version 3", "Appendix E", "error",
+         OURS),
+)
+# fmt: on

@@ -1,0 +1,97 @@
+"""A rule of the format as one entry: what holds, how bad a breach is, the next step, the search."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from icectl.format.rule import Severity
+
+
+class Subject(Protocol):
+    """An object that rules are checked on; `subject` names it in findings."""
+
+    @property
+    def subject(self) -> str:
+        """The name of the object in findings."""
+
+
+S = TypeVar("S", bound=Subject)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: which rule, where, what is wrong, what to do.
+
+    Severity: error = wrong rows, unreadable or unsafe to maintain; warning = wrong but harmless;
+    info = worth knowing.
+    """
+
+    rule: str
+    severity: Severity
+    subject: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A breach of a rule; None stands for the object checked, and for what the rule says."""
+
+    message: str
+    subject: str | None = None
+    severity: Severity | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Generic[S]):
+    """The search for breaches in objects of one kind."""
+
+    kind: type[S]
+    search: Callable[[S], Iterable[Breach]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the format.
+
+    `id` never changes its meaning. `fix` is the next step of whoever finds the rule broken. A rule
+    without `checks` is kept by code elsewhere, unless `not_enforced` says why there is none.
+    """
+
+    id: str
+    title: str
+    section: str
+    severity: Severity
+    fix: str
+    checks: tuple[Check[Any], ...] = ()
+    not_enforced: str | None = None
+
+    def finding(self, subject: str, breach: Breach) -> Finding:
+        """Return a breach as a finding on an object."""
+        return Finding(
+            self.id,
+            breach.severity or self.severity,
+            breach.subject or subject,
+            breach.message,
+            breach.hint or self.fix,
+        )
+
+
+class RuleSet:
+    """Rules in the order of their ids, and the one walk that checks an object against them."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.by_id = {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
+        self._checks: dict[type, list[tuple[Rule, Check[Any]]]] = defaultdict(list)
+        for rule in self.by_id.values():
+            for check in rule.checks:
+                self._checks[check.kind].append((rule, check))
+
+    def findings(self, of: Subject, only: Collection[str] | None = None) -> Iterator[Finding]:
+        """Check an object against every rule for its kind, or `only` some. Order: by rule."""
+        for rule, check in self._checks.get(type(of), ()):
+            if only is None or rule.id in only:
+                for breach in check.search(of):
+                    yield rule.finding(of.subject, breach)

@@ -1,4 +1,0 @@
-"""Searches for entries that break a rule: whole columns at a time.
-
-Start at entries.py.
-"""
