@@ -41,7 +41,7 @@ _icectl() {
             esac
             ;;
         maintain)
-            options="--policy --untrusted-policy --exclude --only --explain --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--policy --untrusted-policy --exclude --only --explain --strict --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --only) words="compact rewrite-manifests expire-snapshots remove-orphans" ;;
                 --format) words="text json github junit sarif" ;;

@@ -34,7 +34,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'maintain' {
-                $options = @('--policy', '--untrusted-policy', '--exclude', '--only', '--explain', '--jobs', '-j', '--json-lines', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--policy', '--untrusted-policy', '--exclude', '--only', '--explain', '--strict', '--jobs', '-j', '--json-lines', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--only'] = @('compact', 'rewrite-manifests', 'expire-snapshots', 'remove-orphans')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')

@@ -50,8 +50,16 @@ def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
 
 def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:
     """Print a document in a format of CI; `table` as the command line names it."""
-    told = [_shown(one) for one in _told(built, table)]
+    told = [_shown(one) for one in (*_told(built, table), *_missing(built, table))]
     return _WRITERS[wanted](told, built, inert(table))
+
+
+def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Told]:
+    """Say that a result is of a part of the one table that was looked at."""
+    if built["status"] == "incomplete" and "tables" not in (built["result"] or {"tables": ()}):
+        message = "part of the table could not be read"
+        hint = f"`icectl validate {quote(table)}` names what is missing"
+        yield _Told(table, "incomplete", "error", table, message, hint, is_error=True)
 
 
 def _shown(told: _Told) -> _Told:
@@ -221,9 +229,10 @@ def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str: 
     driver = {
         "name": "icectl", "version": __version__, "informationUri": _PROJECT, "rules": rules,
     }  # fmt: skip
+    is_whole = built["error"] is None and built["status"] != "incomplete"
     run = {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": built["error"] is None, "exitCode": built["exit"]}],
+        "invocations": [{"executionSuccessful": is_whole, "exitCode": built["exit"]}],
         "results": results,
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -13,7 +13,7 @@ _HELP = {
     "icectl_last_run_status": "1 for the status that the last run ended with",
     "icectl_last_run_count": "counts of the last run's result; for a list, its length",
     "icectl_last_run_bytes": "bytes of the last run's result",
-    "icectl_health_verdict": "health by check: 0 ok, 1 attention, 2 critical",
+    "icectl_health_verdict": "health by check: 0 ok, 1 attention, 2 critical, 3 unknown",
 }
 
 
@@ -21,6 +21,9 @@ def metrics_text(
     built: Mapping[str, Any], *, table: str | None, now_ms: int, duration_seconds: float
 ) -> str:
     """Print the metrics of a run from its JSON document; `table` as the command line names it."""
+    rows = (built["result"] or {}).get("tables", ())
+    if table in [row["table"] for row in rows]:
+        table = None  # its figures are those of its row, and the others are of all tables
     labels = {"command": built["command"] or "", "table": table or ""}
     samples: list[_Sample] = [
         ("icectl_last_run_timestamp_seconds", labels, now_ms / 1000),
@@ -30,7 +33,7 @@ def metrics_text(
         ("icectl_last_run_status", {**labels, "status": built["status"]}, 1),
     ]
     samples += _figures(built["result"] or {}, labels)
-    for row in (built["result"] or {}).get("tables", ()):
+    for row in rows:
         of_table = {**labels, "table": row["table"]}
         samples += _table_samples(row, of_table)
         for check, verdict in _verdicts(row.get("result") or {}):
@@ -72,7 +75,7 @@ def _verdicts(result: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Yield the verdict of each check of a table's health, and of all together."""
     if result.get("view") != "health":
         return
-    places = {"ok": 0, "attention": 1, "critical": 2}
+    places = {"ok": 0, "attention": 1, "critical": 2, "unknown": 3}
     yield "all", places[result["verdict"]]
     for name, check in result.items():
         if isinstance(check, Mapping) and "verdict" in check:

@@ -43,14 +43,14 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     Raises: UsageError, for what may be both; TableNotFound, for a catalog that is not configured.
     """
     if common.catalog is not None:
-        return NameInCatalog(common.catalog, parse_name(table), _configuration(common))
+        return NameInCatalog(common.catalog, parse_name(table), configuration_of(common))
     if "/" in without_quoted(table):
         return None
     is_path = Path(table).exists()
     if is_path and not _may_be_name(table):
         return None
     catalog, *parts = parse_name(table)
-    configuration = _configuration(common)
+    configuration = configuration_of(common)
     is_known = catalog in configuration or bool(common.catalog_option)
     if is_path and is_known:
         inside = dotted_name(tuple(parts)) or "NAME"
@@ -113,7 +113,8 @@ def _may_be_name(table: str) -> bool:
         return False
 
 
-def _configuration(common: Common) -> Configuration:
+def configuration_of(common: Common) -> Configuration:
+    """Return the catalogs that are configured."""
     return read_configuration(os.environ, common.shell.settings.catalogs, _folders)
 
 

@@ -36,5 +36,10 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
     return len(parts) in places
 
 
+def covers(pattern: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether a pattern stands for these parts, or names a namespace or folder of them."""
+    return matches(pattern, parts) or tuple(parts[: len(pattern)]) == tuple(pattern)
+
+
 def _is(pattern: str, part: str) -> bool:
     return fnmatchcase(part, pattern) if is_pattern(pattern) else part == pattern

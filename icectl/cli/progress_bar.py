@@ -28,9 +28,9 @@ class _Phase:
     done: int = 0
 
     def amount(self) -> str:
-        """Print how much is done, of how much."""
+        """Print how much is done, and of how much if that is known and was not too low."""
         shown = print_size if self.unit == "bytes" else str
-        if self.total is None:
+        if self.total is None or self.done > self.total:
             return shown(self.done) if self.done else ""
         return f"{shown(self.done)} of {shown(self.total)}"
 
@@ -44,9 +44,9 @@ class _Phase:
 
     def bar(self) -> str:
         """Draw the share that is done, in ASCII."""
-        if not self.total:
+        if not self.total or self.done > self.total:
             return ""
-        filled = min(_BAR_COLUMNS, _BAR_COLUMNS * self.done // self.total)
+        filled = _BAR_COLUMNS * self.done // self.total
         return f"[{'#' * filled}{'.' * (_BAR_COLUMNS - filled)}]"
 
 

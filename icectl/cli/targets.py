@@ -12,7 +12,7 @@ from icectl.catalog.versions import is_metadata_file_name
 from icectl.catalog.warehouse import Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
-from icectl.cli.patterns import fixed_part, is_pattern, matches
+from icectl.cli.patterns import covers, fixed_part, is_pattern, matches
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY
 from icectl.errors import IcectlError, TableNotFound, UsageError
@@ -32,10 +32,14 @@ _HINT = "`icectl inspect` of a catalog, a namespace or a folder lists the tables
 
 @dataclass(frozen=True, slots=True)
 class FoundTables:
-    """The tables that were found, as a command can call them, and targets that stand for none."""
+    """The tables of targets, as a command can call them.
+
+    `empty` are the targets that stand for none, `idle` the exclusions that leave none out.
+    """
 
     tables: tuple[str, ...]
     empty: tuple[str, ...]
+    idle: tuple[str, ...] = ()
 
 
 def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] = ()) -> FoundTables:
@@ -60,9 +64,14 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     if not found:
         shown = ", ".join(f"`{target}`" for target in targets)
         raise TableNotFound(f"there is no table at {shown}", hint=_HINT)
-    left_out = [parts_of(pattern) for pattern in exclude]
-    kept = [one for one in found if not any(matches(each, parts_of(one)) for each in left_out)]
-    return FoundTables(tuple(kept), tuple(empty))
+    excluded = {
+        pattern: {table for table in found if covers(parts_of(pattern), parts_of(table))}
+        for pattern in exclude
+    }
+    left_out = {table for tables in excluded.values() for table in tables}
+    kept = tuple(table for table in found if table not in left_out)
+    idle = tuple(pattern for pattern, tables in excluded.items() if not tables)
+    return FoundTables(kept, tuple(empty), idle)
 
 
 def _may_be_none(target: str) -> bool:
@@ -199,7 +208,9 @@ def _in_folders(common: Common, target: str) -> Iterator[str]:
         pattern = parts_of(target)
         base = "/".join(fixed_part(pattern)) or "/"
     found = (
-        _on_disk(Path(local_path(_absolute(base)))) if is_local(base) else _in_store(common, base)
+        _on_disk(Path(local_path(_absolute(base))), common.shell.console.warn)
+        if is_local(base)
+        else _in_store(common, base)
     )
     if pattern is not None:
         yield from (one for one in found if matches(pattern, parts_of(one)))
@@ -227,29 +238,28 @@ def _in_store(common: Common, base: str) -> Iterator[str]:
     yield from (entry.name for entry in tables_below(store, common.shell.env, base))
 
 
-def _on_disk(folder: Path) -> Iterator[str]:
+def _on_disk(folder: Path, warn: Callable[[str], None]) -> Iterator[str]:
     """The tables in and below a folder of this machine; what lies inside of a table is left out.
 
-    Order: by name.
+    A folder that cannot be read is left out with a warning. Order: by name.
     """
-    if is_metadata_file_name(folder.name) and folder.is_file():
-        yield str(folder)  # a command says what it thinks of one metadata file
-        return
-    metadata = folder / METADATA_FOLDER
-    if metadata.is_dir() and any(is_metadata_file_name(name) for name in _names(metadata)):
-        yield str(folder)
-        return
-    for name in sorted(_names(folder)):
-        inner = folder / name
-        if inner.is_dir() and not inner.is_symlink():
-            yield from _on_disk(inner)
-
-
-def _names(folder: Path) -> Sequence[str]:
     try:
-        return [entry.name for entry in folder.iterdir()]
-    except OSError:
-        return ()
+        if is_metadata_file_name(folder.name) and folder.is_file():
+            yield str(folder)  # a command says what it thinks of one metadata file
+            return
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        metadata = folder / METADATA_FOLDER
+        is_table = METADATA_FOLDER in names and metadata.is_dir()
+        if is_table and any(is_metadata_file_name(entry.name) for entry in metadata.iterdir()):
+            yield str(folder)
+            return
+        inner = [folder / name for name in names]
+        folders = [path for path in inner if path.is_dir() and not path.is_symlink()]
+    except OSError as error:
+        warn(f"{folder} is left out: {(error.strerror or str(error)).lower()}")
+        return
+    for path in folders:
+        yield from _on_disk(path, warn)
 
 
 def _absolute(location: str) -> str:

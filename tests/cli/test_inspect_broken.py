@@ -291,3 +291,26 @@ def test_no_member_of_the_metadata_can_end_it_with_a_bug(
         assert ended.code in (0, 3, 4, 15), (place, ended.err)
         assert bool(ended.err) >= (ended.code in (3, 15)), place
         assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("wanted", ["text", "json", "github", "junit", "sarif"])
+def test_the_health_of_a_table_that_is_not_whole_is_never_green(
+    run: Run, table: TableBuilder, wanted: str, tmp_path: Path
+) -> None:
+    newest = max(Path(table.location).glob("metadata/*-snap-*"))
+    newest.unlink()
+    metrics = str(tmp_path / "m.prom")
+    words = ("health", "--check", "--format", wanted, "--metrics-file", metrics)
+    ended = run(table.location, *words)
+    assert ended.code == 3
+    shown = {
+        "text": "small files: unknown",
+        "json": '"verdict": "unknown"',
+        "github": "::error title=incomplete",
+        "junit": 'tests="1" failures="0" errors="1"',
+        "sarif": '"executionSuccessful": false',
+    }
+    assert shown[wanted] in ended.out
+    assert ": ok" not in ended.out
+    assert "icectl_last_run_success" in (text := Path(metrics).read_text())
+    assert 'icectl_health_verdict{command="inspect"' not in text or '="all"} 3' in text

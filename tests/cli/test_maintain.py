@@ -418,6 +418,69 @@ def test_a_wrong_option_of_a_step_is_named_by_its_key_before_any_table_is_touche
     assert message in told
 
 
+@pytest.mark.parametrize(
+    ("rule", "words", "warning"),
+    [
+        ("sales.*", (), "`sales.*` names no configured catalog"),
+        ("main.audit.*", (), "`main.audit.*` matches none of 2 tables"),
+        ("MAIN.db.*", (), "`MAIN.db.*` matches none of 2 tables"),
+        (
+            "main.db",
+            ("--exclude", "main.nosuch.*"),
+            "`--exclude main.nosuch.*` leaves no table out",
+        ),
+    ],
+)
+def test_a_rule_and_an_exclusion_that_match_nothing_are_warned_of(
+    server: SqlServer,
+    maintain: Run,
+    tmp_path: Path,
+    rule: str,
+    words: tuple[str, ...],
+    warning: str,
+) -> None:
+    at_rest(server, "calm")
+    at_rest(server, "other")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(f"[[rule]]\ntables = ['{rule}']\nenabled = false\n")
+    words = ("main", "--policy", str(policy), "--dry-run", *words)
+    ended = maintain(*words, "--json")
+    [told] = ended.document["warnings"]
+    assert told.endswith(warning)
+    strict = maintain(*words, "--strict", "--json")
+    assert (strict.code, strict.document["error"]["message"]) == (2, told)
+
+
+def test_a_rule_for_other_tables_than_those_of_the_run_is_no_mistake(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    at_rest(server, "calm")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("[[rule]]\ntables = ['main.audit.*', 'main.db.inner.*']\nenabled = false\n")
+    ended = maintain("main.db.inner.calm", "--policy", str(policy), "--strict", "--json")
+    assert (ended.code, ended.document["warnings"]) == (0, [])
+
+
+def test_a_namespace_stands_for_its_tables_in_rules_and_exclusions(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    rotten(server, "small")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("[[rule]]\ntables = ['main.db']\nenabled = false\n")
+    ended = maintain("main", "--policy", str(policy), "--json")
+    assert statuses(ended) == {"small": ("skipped", 0)}
+    assert rows(maintain("main", "--exclude", "main.db", "--dry-run", "--json")) == {}
+
+
+def test_what_a_compaction_has_replaced_is_expired(server: SqlServer, maintain: Run) -> None:
+    rotten(server, "small")
+    first = rows(maintain("main", "--yes", "--only", "compact", "--json"))["small"]
+    assert steps(first)["compact"] == "done"
+    policy = ("--only", "expire-snapshots", "--dry-run", "--json")
+    [need] = rows(maintain("main", *policy))["small"]["needs"]
+    assert "to be freed" in need["reason"]
+
+
 def test_tables_are_found_by_globs_over_folders_and_by_what_a_shell_makes_of_them(
     server: SqlServer, maintain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

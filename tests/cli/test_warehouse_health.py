@@ -186,6 +186,7 @@ def test_one_page_has_the_whole_warehouse(server: SqlServer, inspect: Run, tmp_p
     place = tmp_path / "health.html"
     ended = inspect("main", "health", "--html", str(place))
     assert (ended.code, ended.out) == (3, f"wrote {place}\n")
+    assert ended.err.startswith("warning: main.db.inner.lost: ")
     text = place.read_text()
     page = Page()
     page.feed(text)

@@ -45,17 +45,20 @@ def health(
     snapshot = chosen_snapshot(reader.metadata, choice)
     manifests = reader.manifests(snapshot)
     listed = reader.context.store.list_directory(reader.loaded.metadata_folder)
+    entries = reader.load_to_match(manifests, HEALTH_SOURCES)
+    has_gaps = reader.gaps is not None and bool(reader.gaps.problems)
     return health_view(
         HealthSource(
             metadata=reader.metadata,
             snapshot=snapshot,
             manifests=manifests,
-            entries=reader.load_to_match(manifests, HEALTH_SOURCES),
+            entries=entries,
             targets=targets_of(reader.metadata),
             expirable=_expirable(reader, listed),
             metadata_files=metadata_files_in(listed),
             commands=commands,
             limits=limits or HealthLimits(),
+            is_whole=not has_gaps and not any(one.lost for one in reader.metadata.oddities),
         )
     )
 
@@ -106,11 +109,15 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
 
 
 def estimate_freed(metadata: TableMetadata, retention: Retention) -> Expirable:
-    """Return what expiring frees, as the summaries of the snapshots that go tell it."""
+    """Return what expiring frees, by the summaries of the snapshots."""
     expired_ids = {decision.snapshot_id for decision in retention.expired}
-    expired = [each for each in metadata.snapshots if each.snapshot_id in expired_ids]
-    removed = sum(_removed_bytes(snapshot) for snapshot in expired)
-    return Expirable(len(expired), removed, None, exact=False)
+    # A snapshot removes files of those before it: they are freed once its parent has gone.
+    removed = sum(
+        _removed_bytes(snapshot)
+        for snapshot in metadata.snapshots
+        if snapshot.parent_snapshot_id in expired_ids
+    )
+    return Expirable(len(expired_ids), removed, None, exact=False)
 
 
 def _removed_bytes(snapshot: Snapshot) -> int:

@@ -1,7 +1,7 @@
 """The health view: what maintenance a snapshot needs, with the threshold behind each verdict."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from icectl.commands.inspect.metadata_rows import id_text
@@ -30,6 +30,7 @@ class HealthVerdict(StrEnum):
     """The verdict on a measure: how much it matters."""
 
     OK = "ok"
+    UNKNOWN = "unknown"
     ATTENTION = "attention"
     CRITICAL = "critical"
 
@@ -108,6 +109,7 @@ class HealthSource:
     """The source that health is judged by; `entries` are those of all `manifests`.
 
     `commands` are those that this version of icectl has: advice may name others, and says so.
+    Where part of the table could not be read it is not `is_whole`, and nothing is known to be fine.
     """
 
     metadata: TableMetadata
@@ -119,6 +121,7 @@ class HealthSource:
     metadata_files: MetadataFiles
     commands: frozenset[str]
     limits: HealthLimits = HealthLimits()
+    is_whole: bool = True
 
 
 def health(source: HealthSource) -> Row:
@@ -137,6 +140,8 @@ def health(source: HealthSource) -> Row:
         "metadata_file_debt": _metadata_file_debt(source),
         "reclaimable": _reclaimable(source.expirable, totals, source.limits),
     }
+    if not source.is_whole:
+        checks = {name: check.of_a_part() for name, check in checks.items()}
     given = source.targets.file_size_given
     return {
         "snapshot_id": id_text(source.snapshot.snapshot_id) if source.snapshot else None,
@@ -160,9 +165,17 @@ class _Check:
     command: str
     figures: Mapping[str, object]
 
+    def of_a_part(self) -> "_Check":
+        """Return the check where part of the table could not be read: what is bad stays bad."""
+        if self.verdict is not HealthVerdict.OK:
+            return self
+        return replace(
+            self, verdict=HealthVerdict.UNKNOWN, found=f"of what is readable: {self.found}"
+        )
+
     def json(self, commands: frozenset[str]) -> Row:
         """Return the check for JSON; a command only where there is something for it to do."""
-        needed = self.verdict is not HealthVerdict.OK
+        needed = self.verdict in (HealthVerdict.ATTENTION, HealthVerdict.CRITICAL)
         return {
             "verdict": self.verdict.value,
             "found": self.found,

@@ -18,7 +18,12 @@ CHECKS: Mapping[str, str] = {
     "metadata_file_debt": "metadata files",
     "reclaimable": "reclaimable",
 }
-_STYLES: Mapping[str, Style] = {"ok": "green", "attention": "yellow", "critical": "red"}
+_STYLES: Mapping[str, Style] = {
+    "ok": "green",
+    "unknown": "yellow",
+    "attention": "yellow",
+    "critical": "red",
+}
 _BAR = 24
 _LEFT_OF_BAR = 42
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # which is imported where it is shown
 
 _HEALTH = "health"
 _DEFAULT_TREE_LIMIT = 20
-_VERDICTS = ("ok", "attention", "critical")
 _LAZY_TEXT = frozenset({"files", "entries"})
 """Views whose text form asks the manifests only for what it prints."""
 
@@ -67,7 +66,7 @@ class _ParsedRequest:
     format: str
     html: str | None
     engine: str
-    fails_from: int
+    failing: frozenset[str]
     limits: Mapping[str, tuple[float, float]]
 
 
@@ -136,7 +135,7 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
     chosen = row_output.print_chosen if columns else None
     request = warehouse.WarehouseRequest(
         limits=_health_limits(_limits(settings)),
-        fails_from=_fails_from(options),
+        failing=_failing(options),
         engine=choose_engine(settings.read(COMPACT_ENGINE)),
         printer=_ROW_PRINTERS.get(wanted, chosen),
         columns=columns,
@@ -213,13 +212,15 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
         reader = replace(reader, gaps=Gaps())
     shown = _SHOW.get(request.view.name, _show_rows)(reader, request)
 
+    is_read = request.format == "json" or not request.view.rows
+    incomplete = is_read and _lacks(reader, request)
+
     def render(console: Console) -> None:
         shown.render(console)
-        if _lacks(reader, request):  # files and entries are read while they are printed
+        if incomplete or (not is_read and _lacks(reader, request)):  # read while it was printed
             raise Incomplete("part of the view is missing, as the warnings above tell")
 
-    incomplete = request.format == "json" and _lacks(reader, request)
-    fails = _VERDICTS.index(shown.result.get("verdict", "ok")) >= request.fails_from
+    fails = shown.result.get("verdict") in request.failing
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **shown.result},
@@ -393,7 +394,7 @@ def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) ->
         format=wanted,
         html=options.html,
         engine=common.shell.settings.read(COMPACT_ENGINE),
-        fails_from=_fails_from(options),
+        failing=_failing(options),
         limits=_limits(common.shell.settings),
     )
 
@@ -414,14 +415,11 @@ def _health_limits(limits: Mapping[str, tuple[float, float]]) -> "HealthLimits":
     return HealthLimits(**{name: MeasureLimits(*pair) for name, pair in limits.items()})
 
 
-def _fails_from(options: ViewRequest) -> int:
-    """Return the place of the mildest verdict that ends with 4.
-
-    Behind all of them where none does.
-    """
-    if options.fail_on is not None:
-        return _VERDICTS.index(options.fail_on)
-    return _VERDICTS.index("attention") if options.check else len(_VERDICTS)
+def _failing(options: ViewRequest) -> frozenset[str]:
+    """Return the verdicts that end with 4."""
+    if options.fail_on == "critical":
+        return frozenset({"critical"})
+    return frozenset({"attention", "critical"} if options.check or options.fail_on else ())
 
 
 def _view(table: str, name: str) -> View:

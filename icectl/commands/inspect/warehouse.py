@@ -71,13 +71,13 @@ _NAMES = {"ok": "ok", "attention": "attention", "critical": "critical", "unread"
 
 @dataclass(frozen=True, slots=True)
 class WarehouseRequest:
-    """What is asked of many tables: limits, the verdict from which on it ends with 4, output.
+    """What is asked of many tables: limits, the verdicts that end with 4, output.
 
     `printer` prints rows of figures, None for text; `write` writes the page to `html`.
     """
 
     limits: HealthLimits
-    fails_from: int
+    failing: frozenset[str]
     engine: EngineChoice
     printer: Callable[[Console, RowSet], None] | None
     columns: tuple[str, ...] | None
@@ -93,7 +93,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     rows = by_need(figures_of(one.table, one.result, _error(one)) for one in ends.values())
     ordered = [ends[row["table"]] for row in rows]
     result = _result(ordered, rows)
-    code = _code(ordered, request.fails_from)
+    code = _code(ordered, request.failing)
     if request.html is not None:
         page = warehouse_page(targets, rows, ordered, common.shell.env.now_ms())
         request.write(request.html, page)
@@ -147,11 +147,10 @@ def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, An
     return {"view": "health", "verdict": worst, "tables": tables, "totals": totals(rows)}
 
 
-def _code(ends: Sequence[TableEnd], fails_from: int) -> int:
+def _code(ends: Sequence[TableEnd], failing: frozenset[str]) -> int:
     codes = [one.exit_code for one in ends]
-    verdicts = [one.result["verdict"] for one in ends if one.result is not None]
-    fails = any(VERDICTS.index(verdict) >= fails_from for verdict in verdicts)
-    codes += [ProblemsFound.exit_code] if fails else []
+    if any(one.result is not None and one.result["verdict"] in failing for one in ends):
+        codes.append(ProblemsFound.exit_code)
     return exit_code_of(codes, check=True)
 
 
@@ -167,6 +166,9 @@ def _printer(rows: Sequence[Row], request: WarehouseRequest) -> Callable[[Consol
     def render(console: Console) -> None:
         """Print it."""
         if request.html is not None:
+            for row in rows:
+                if row["error"]:
+                    console.warn(f"{row['table']}: {row['error']}")
             console.say(f"wrote {request.html}")
         elif request.printer is not None:
             request.printer(console, RowSet(columns, shown))

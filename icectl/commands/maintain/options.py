@@ -60,6 +60,9 @@ class MaintainRequest:
     explain: Annotated[
         bool, option("--explain", help="print the policy of a table, each value with its origin")
     ] = False
+    strict: Annotated[
+        bool, option("--strict", help="refuse a rule, `--exclude` or `--only` that matches nothing")
+    ] = False
     jobs: Annotated[
         str | None,
         option(

@@ -3,17 +3,18 @@
 import os
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from icectl.catalog.configured import flattened
-from icectl.cli.patterns import matches
+from icectl.cli.patterns import covers, fixed_part, is_pattern
 from icectl.cli.targets import parts_of
 from icectl.commands.maintain.policy_keys import KEYS, SPARK_KEYS, Key, instead_of
 from icectl.errors import Refused, UsageError
+from icectl.units import print_count
 
 _RULES, _TABLES = "rule", "tables"
 _BUILT_IN = "built-in"
@@ -62,7 +63,7 @@ class PolicyRule:
 
     def concerns(self, name: str) -> bool:
         """Return whether it is for a table of this name or location."""
-        return any(matches(parts_of(pattern), parts_of(name)) for pattern in self.patterns)
+        return any(covers(parts_of(pattern), parts_of(name)) for pattern in self.patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,41 @@ class MaintenancePolicy:
             if rule.concerns(name):
                 values |= {key: PolicyValue(text, rule.origin) for key, text in rule.values.items()}
         return TablePolicy(values)
+
+
+def idle_rules(
+    policy: MaintenancePolicy,
+    targets: Sequence[str],
+    tables: Sequence[str],
+    is_catalog: Callable[[str], bool],
+) -> Iterator[str]:
+    """Describe patterns of rules that match no table, though their tables are in the targets.
+
+    A policy may have rules for tables that this run is not for; one whose catalog is not configured
+    is for none. `tables` and `targets` are full names.
+    """
+    within = [parts_of(target) for target in targets if _is_whole(target)]
+    for rule in policy.rules[1:]:
+        for text in rule.patterns:
+            pattern = parts_of(text)
+            if any(covers(pattern, parts_of(table)) for table in tables):
+                continue
+            fixed = fixed_part(pattern)
+            if fixed and fixed[0] and not is_catalog(fixed[0]):
+                yield f"{rule.origin}: `{text}` names no configured catalog"
+            elif any(_begins(fixed, fixed_part(each)) for each in within):
+                yield f"{rule.origin}: `{text}` matches none of {print_count(len(tables), 'table')}"
+
+
+def _begins(parts: Sequence[str], with_: Sequence[str]) -> bool:
+    """Compare in lower case: a rule that matches nothing may be one in other letters."""
+    return [part.lower() for part in parts[: len(with_)]] == [part.lower() for part in with_]
+
+
+def _is_whole(target: str) -> bool:
+    """Return whether a target stands for all tables below its fixed part."""
+    parts = parts_of(target)
+    return not any(is_pattern(part) for part in parts) or parts[-1] == "**"
 
 
 def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:

@@ -7,7 +7,7 @@ from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, Status, json_line
-from icectl.cli.naming import name_in_hints
+from icectl.cli.naming import configuration_of, name_in_hints
 from icectl.cli.options import Common, SparkRun, read_options
 from icectl.cli.session import open_session
 from icectl.cli.settings import (
@@ -22,7 +22,12 @@ from icectl.commands.apply.options import ApplyRequest
 from icectl.commands.maintain.needs_plan import STEPS
 from icectl.commands.maintain.options import MaintainRequest
 from icectl.commands.maintain.plan_file import SavedMaintenance
-from icectl.commands.maintain.policy import MaintenancePolicy, TablePolicy, read_policy
+from icectl.commands.maintain.policy import (
+    MaintenancePolicy,
+    TablePolicy,
+    idle_rules,
+    read_policy,
+)
 from icectl.commands.maintain.policy_keys import KEYS, SPARK_KEYS
 from icectl.commands.maintain.report import (
     Maintained,
@@ -30,6 +35,7 @@ from icectl.commands.maintain.report import (
     print_maintained,
     print_policy,
     question,
+    reason_of,
     table_row,
     totals,
 )
@@ -165,6 +171,7 @@ def run(
     )
     if request.explain:
         return _explained(asked)
+    _check_matches(asked, targets, found, policy)
     tables = _looked_at(asked, found)
     work = [one for one in tables if one.left]
     if work and not (asked.planning or request.yes or request.policy):
@@ -206,6 +213,27 @@ def _check(common: Common, request: MaintainRequest) -> None:
         raise UsageError(f"`{other}` and `--json-lines` exclude each other")
     if common.path_map or common.path_map_file:
         raise UsageError("`--path-map` is for reading, and this command changes tables")
+
+
+def _check_matches(
+    asked: _Asked, targets: Sequence[str], found: FoundTables, policy: MaintenancePolicy
+) -> None:
+    """Warn of what matches nothing. Raises: UsageError, with `--strict`."""
+    common = asked.common
+    idle = [f"`--exclude {pattern}` leaves no table out" for pattern in found.idle]
+    idle += idle_rules(
+        policy,
+        [name_in_hints(common, target) for target in targets],
+        [name_in_hints(common, table) for table in found.tables],
+        configuration_of(common).__contains__,
+    )
+    steps = {step for table in asked.tables for step in asked.policies[table].read("steps")}
+    only = asked.only if asked.request.only is not None else ()
+    idle += [f"`--only {step}`: no policy has this step" for step in only if step not in steps]
+    for message in idle:
+        if asked.request.strict:
+            raise UsageError(message, hint="without `--strict` this is a warning")
+        common.shell.console.warn(message)
 
 
 def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
@@ -307,6 +335,9 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
             hint="`--yes` or a `--policy` confirms beforehand, `--dry-run` shows the plan",
             id="confirmation-needed",
         )
+    for table in tables:
+        steps = ", ".join(need.step for need in table.left) or reason_of(table) or "nothing to do"
+        console.note(f"{table.name}: {steps}")
     if not console.ask(question(tables)):
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
 

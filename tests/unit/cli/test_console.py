@@ -207,6 +207,11 @@ def test_the_time_left_goes_by_the_share_done() -> None:
     assert live._Phase("reading", None, "count", 0.0, 5).time_left(9.0) == ""
 
 
+def test_a_total_that_was_too_low_is_not_shown() -> None:
+    phase = live._Phase("reading manifests", 325, "count", 0.0, done=2190)
+    assert (phase.bar(), phase.amount(), phase.time_left(9.0)) == ("", "2190", "")
+
+
 def test_sentences_fit_a_terminal_and_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     text = "159 files of 372.8 KiB would become about 1 of 372.8 KiB"

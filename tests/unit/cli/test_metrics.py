@@ -53,3 +53,23 @@ def test_a_failed_run_has_no_counts() -> None:
     text = metrics_text(built, table="t", now_ms=0, duration_seconds=0.0)
     assert 'icectl_last_run_success{command="inspect",table="t"} 0\n' in text
     assert "icectl_last_run_count" not in text
+
+
+def test_no_series_stands_twice_for_a_table_that_is_the_whole_target() -> None:
+    row = {"table": "t", "status": "done", "exit": 3, "seconds": 1.0, "steps": [], "result": {}}
+    for command, result in (
+        ("maintain", {"tables": [row]}),
+        ("inspect", {"tables": [row, row | {"table": "u"}]}),
+    ):
+        built = {"command": command, "exit": 3, "status": "incomplete", "result": result}
+        lines = metrics_text(built, table="t", now_ms=0, duration_seconds=0.0).splitlines()
+        series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+        assert len(series) == len(set(series))
+        assert f'icectl_last_run_exit_code{{command="{command}",table="t"}}' in series
+
+
+def test_a_health_that_is_not_known_is_not_ok() -> None:
+    result = {"view": "health", "verdict": "unknown", "small_files": {"verdict": "unknown"}}
+    built = {"command": "inspect", "exit": 3, "status": "incomplete", "result": result}
+    text = metrics_text(built, table="t", now_ms=0, duration_seconds=0.0)
+    assert 'icectl_health_verdict{command="inspect",table="t",check="all"} 3\n' in text
