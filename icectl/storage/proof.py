@@ -1,9 +1,10 @@
-"""The test that storage honours conditions, before the first new object is trusted to them.
+"""New objects by conditional writes, and the test that storage honours the condition.
 
 A conditional write is only as good as the storage: one that ignores the condition overwrites what
 another writer committed. So each bucket is put to the test before its first new object (R-162).
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -11,8 +12,40 @@ from threading import Lock
 from icectl.env import Env
 from icectl.errors import Refused, StorageError
 from icectl.storage import location as locations
+from icectl.storage.failures import AnswerLost, error_code, was_refused
 from icectl.storage.store import FailedRemoval
 from icectl.storage.temporary import probe_name
+
+_TAKEN = {
+    "409",
+    "412",
+    "BlobAlreadyExists",
+    "ConditionNotMet",
+    "ConditionalRequestConflict",
+    "PreconditionFailed",
+    "UnauthorizedBlobOverwrite",
+}
+
+
+def put_once(
+    put: Callable[[], object], location: str, translated: Callable[[Exception], Exception]
+) -> None:
+    """Write a new object by one conditional request, which is never repeated.
+
+    Raises: FileExistsError, when the name is taken; AnswerLost, when no answer came; else the
+    translation of the error, when nothing was written.
+    """
+    try:
+        put()
+    except Exception as error:  # the seam: drivers raise what they like
+        if error_code(error) in _TAKEN:
+            raise FileExistsError(errno.EEXIST, "it is there already", location) from error
+        failure = translated(error)
+        if failure is error:
+            raise
+        if isinstance(failure, StorageError) and not was_refused(error):
+            raise AnswerLost(failure.message, hint=failure.hint) from error
+        raise failure from error
 
 
 @dataclass(slots=True)

@@ -23,17 +23,13 @@ from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
 from icectl.storage.proof import Proof
 from icectl.storage.retry import retry
-from icectl.storage.s3.store import (
-    Call,
+from icectl.storage.s3fs import (
+    S3Writer,
     list_objects,
-    list_ranges,
-    parse_pages,
     s3_options,
     server_time_ms,
-    split_objects,
     with_refreshing_credentials,
 )
-from icectl.storage.s3.write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
 from icectl.storage.streams import Tail, range_reader
 
@@ -148,17 +144,12 @@ class RemoteStore:
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """Yield all files below a location."""
-        if self.protocol == "s3":
-            yield from list_objects(
-                self.filesystem, location, self._listing_call(location), self.concurrency
-            )
-        else:
-            yield from run_steps([location.rstrip("/")], self._scan, self.concurrency)
+        return self.list_parts([ListingPart(location.rstrip("/"))])
 
     def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location; the parts are directories, or ranges of keys."""
+        """Begin to list a location; the parts are directories, of S3 all of it."""
         if self.protocol == "s3":
-            return split_objects(self.filesystem, location, self._listing_call(location), count)
+            return ListingSplit([], [ListingPart(location)])
         begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
         return ListingSplit(
             begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
@@ -167,8 +158,9 @@ class RemoteStore:
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
         if self.protocol == "s3":
-            call = self._listing_call(parts[0].location)
-            yield from list_ranges(self.filesystem, parts, call, self.concurrency)
+            for part in parts:
+                call = partial(self._call, "list", part.location)
+                yield from list_objects(self.filesystem, part, call)
         else:
             directories = [part.location for part in parts]
             yield from run_steps(directories, self._scan, self.concurrency)
@@ -245,12 +237,6 @@ class RemoteStore:
                 f"{locations.shown(location)} would be",
                 hint="leave out the storage options that only that driver knows",
             )
-
-    def _listing_call(self, location: str) -> Call:
-        """Choose how S3 is asked for pages of a listing."""
-        call = partial(self._call, "list", location)
-        call(partial(parse_pages, self.filesystem))
-        return call
 
     def _path(self, location: str) -> str:
         alias = f"{self.protocol}:{location.partition(':')[2]}"

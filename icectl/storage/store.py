@@ -1,6 +1,7 @@
 """Bytes at locations: the one seam to files and objects."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Protocol
@@ -111,3 +112,17 @@ def dating_clock_ms(store: Store, env: Env, location: str) -> int:
     """Return the time now by the clock that dates files there."""
     told = store.clock_ms(location)
     return env.now_ms() if told is None else told
+
+
+def remove_in_batches(
+    removed: Sequence[str],
+    remove: Callable[[Sequence[str]], Sequence[FailedRemoval]],
+    concurrency: int,
+    batch: int = 1000,
+) -> Sequence[FailedRemoval]:
+    """Remove files in batches, several at once. Raises: what removing a batch does."""
+    batches = [removed[start : start + batch] for start in range(0, len(removed), batch)]
+    if len(batches) < 2:
+        return [failed for each in batches for failed in remove(each)]
+    with ThreadPoolExecutor(concurrency, thread_name_prefix="remove") as pool:
+        return [failed for each in pool.map(remove, batches) for failed in each]

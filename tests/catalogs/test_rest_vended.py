@@ -20,7 +20,7 @@ from icectl.catalog.warehouse import CatalogAccess
 from icectl.errors import IcectlError
 from icectl.storage.credentials import Places
 from icectl.storage.open import SchemeStore, StorageOptions, open_store
-from icectl.storage.s3.store import with_refreshing_credentials
+from icectl.storage.s3fs import with_refreshing_credentials
 from tests.builders import rows
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from icectl.errors import Refused
+from icectl.storage import s3fs as s3_upload
 from icectl.storage.buckets import write as native_upload
 from icectl.storage.create import check_creatable
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.s3 import write as s3_upload
 from tests.stores.s3_servers import BY_S3FS
 
 NUMBERS = itertools.count()

@@ -15,7 +15,7 @@ from icectl.commands.compact import run as compact
 from icectl.errors import Refused
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.proof import Proof
-from icectl.storage.s3.write import S3Writer
+from icectl.storage.s3fs import S3Writer
 from tests.builders.commits import try_properties
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine

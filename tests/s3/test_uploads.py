@@ -3,8 +3,8 @@
 import pytest
 
 from icectl.errors import StorageError
+from icectl.storage import s3fs as s3_upload
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.s3 import write as s3_upload
 from tests.stores.s3_servers import BY_S3FS
 
 pytestmark = pytest.mark.s3

@@ -1,6 +1,5 @@
 """Writing by obstore: new objects by one conditional request, long ones in parts, and removal."""
 
-import errno
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from icectl.storage.buckets.calls import key_of
 from icectl.storage.buckets.errors import obstore_failures
 from icectl.storage.buckets.requests import Requests
 from icectl.storage.create import check_creatable
-from icectl.storage.failures import AnswerLost, error_code, was_refused
-from icectl.storage.proof import Prober, Proof
-from icectl.storage.store import FailedRemoval, Store
+from icectl.storage.failures import error_code
+from icectl.storage.proof import Prober, Proof, put_once
+from icectl.storage.store import FailedRemoval, Store, remove_in_batches
 from icectl.storage.streams import PartWriter, whole_or_none
 
 _PART_BYTES = 8 << 20
@@ -138,16 +137,7 @@ class _Uploaded(PartWriter):
         self._sender.join()
 
 
-_TAKEN = {
-    "412",
-    "BlobAlreadyExists",
-    "ConditionNotMet",
-    "ConditionalRequestConflict",
-    "PreconditionFailed",
-    "UnauthorizedBlobOverwrite",
-}
 _TOO_LARGE = {"EntityTooLarge", "InvalidRequest"}
-_BATCH = 1000
 _NO_VERSION = {None, "", "null"}
 
 
@@ -212,11 +202,7 @@ class NativeWriter:
             self._warn_of_versions(removed[0])
         if self.requests.client.kind == "gcs":  # it has no requests for many
             return self._remove_each(removed)
-        batches = [removed[start : start + _BATCH] for start in range(0, len(removed), _BATCH)]
-        if len(batches) < 2:
-            return [failed for batch in batches for failed in self._remove(batch)]
-        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
-            return [failed for found in pool.map(self._remove, batches) for failed in found]
+        return remove_in_batches(removed, self._remove, self.concurrency)
 
     @property
     def _condition(self) -> str:
@@ -225,17 +211,9 @@ class NativeWriter:
         return "x-goog-if-generation-match: 0" if of_gcs else "If-None-Match: *"
 
     def _put_new(self, location: str, content: bytes) -> None:
-        try:
-            self.requests.once(partial(calls.put, _key(location), content, "create"))
-        except Exception as error:  # the seam: drivers raise what they like
-            if error_code(error) in _TAKEN:
-                raise FileExistsError(errno.EEXIST, "it is there already", location) from error
-            failure = self.requests.failure("write", location, error)
-            if failure is error:
-                raise
-            if isinstance(failure, StorageError) and not was_refused(error):
-                raise AnswerLost(failure.message, hint=failure.hint) from error
-            raise failure from error
+        put = partial(calls.put, _key(location), content, "create")
+        failure = partial(self.requests.failure, "write", location)
+        put_once(partial(self.requests.once, put), location, failure)
 
     def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete one batch. Where something of it fails, what tells which ones does it again."""

@@ -5,7 +5,6 @@ import io
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +25,13 @@ from icectl.storage.local.scan import (
     regular,
     status_of,
 )
-from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
+from icectl.storage.store import (
+    FailedRemoval,
+    FileStatus,
+    ListingPart,
+    ListingSplit,
+    remove_in_batches,
+)
 
 _PART = 250
 """Files that one thread removes in a row."""
@@ -145,12 +150,7 @@ class LocalStore:
 
         No link is followed to them below the roots, and without one, none at all.
         """
-        every = tuple(removed)
-        parts = [every[start : start + _PART] for start in range(0, len(every), _PART)]
-        if len(parts) < 2:
-            return self._remove(every)
-        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
-            return [failed for part in pool.map(self._remove, parts) for failed in part]
+        return remove_in_batches(tuple(removed), self._remove, self.concurrency, _PART)
 
     def _remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
         failed = []

@@ -1,1 +1,0 @@
-"""Objects of S3 and of servers that speak its protocol."""

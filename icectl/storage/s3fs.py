@@ -1,0 +1,296 @@
+"""S3 by s3fs, for the options, buckets and names that obstore cannot express.
+
+Plain requests only: obstore is what lists and reads many objects at once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import IO, Any
+
+import pyarrow as pa
+
+from icectl.env import Env
+from icectl.errors import StorageError, UsageError
+from icectl.storage import location as locations
+from icectl.storage.failures import is_transient, remote_failure
+from icectl.storage.listing import ListingRows
+from icectl.storage.proof import Prober, Proof, put_once
+from icectl.storage.retry import retry
+from icectl.storage.store import FailedRemoval, ListingPart, remove_in_batches
+from icectl.storage.streams import PartWriter, whole_or_none
+
+Call = Callable[[Callable[[], Any]], Any]
+"""Makes a request, again where it fails for a passing reason; raises StorageError."""
+
+_PART_BYTES = 32 << 20
+"""An object has 10,000 parts at most."""
+
+_THROTTLED = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "503", "500"}
+_TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
+_CREDENTIALS = {"key", "secret", "token"}
+_BOOLEANS = {"true": True, "false": False}
+
+
+def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
+    """Options of s3fs from texts: `client_kwargs.region_name=…` nests, numbers and booleans count.
+
+    Raises: UsageError, when an option is both a value and a group.
+    """
+    defaults: dict[str, Any] = {
+        "use_listings_cache": False,
+        "max_concurrency": 1,  # more would look up a file's size before reading it
+        "config_kwargs": {
+            "retries": {"total_max_attempts": 1},
+            "max_pool_connections": max(10, 2 * concurrency),
+        },
+    }
+    for name, text in options.items():
+        *groups, last = name.split(".")
+        place = defaults
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise UsageError(f"storage option {name}: {group} has a value already")
+        place[last] = text if last in _TEXT_OPTIONS else _typed(text)
+    return defaults
+
+
+def with_refreshing_credentials(
+    arguments: dict[str, Any], renewed: Callable[[], Mapping[str, str]]
+) -> dict[str, Any]:
+    """Return the same arguments of s3fs, with credentials that are asked for with each request.
+
+    What was begun with those that end goes on with those that follow, an upload in parts too.
+    """
+    from aiobotocore.credentials import AioCredentials
+    from aiobotocore.session import AioSession
+    from botocore.credentials import ReadOnlyCredentials
+
+    class Renewed(AioCredentials):  # type: ignore[misc]
+        async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+            now = renewed()
+            return ReadOnlyCredentials(now["key"], now["secret"], now.get("token"))
+
+    session = AioSession()
+    session._credentials = Renewed("", "")  # noqa: SLF001 - no public way sets them
+    kept = {name: value for name, value in arguments.items() if name not in _CREDENTIALS}
+    return {**kept, "session": session}
+
+
+def _typed(text: str) -> str | int | bool:
+    return int(text) if text.isascii() and text.isdigit() else _BOOLEANS.get(text.lower(), text)
+
+
+def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.RecordBatch]:
+    """Yield the objects of a part of a listing, page after page."""
+    base = part.location.rstrip("/")
+    bucket, prefix = _bucket_and_prefix(base)
+    request = {"Bucket": bucket, "Prefix": prefix, **filesystem.req_kw}
+    place = {"StartAfter": part.after} if part.after else {}
+    rows = ListingRows()
+    while True:
+        answer = call(partial(filesystem.call_s3, "list_objects_v2", **request, **place))
+        for entry in answer.get("Contents", ()):
+            key = entry["Key"]
+            if part.until is not None and key >= part.until:
+                yield from rows.take_all()
+                return
+            if not key.endswith("/") and key > part.after:  # no marker of a directory
+                modified_ms = round(entry["LastModified"].timestamp() * 1000)
+                rows.add(f"{base}/{key[len(prefix) :]}", entry["Size"], modified_ms)
+        yield from rows.take_full()
+        if not answer.get("IsTruncated"):
+            yield from rows.take_all()
+            return
+        place = {"ContinuationToken": answer["NextContinuationToken"]}
+
+
+def server_time_ms(filesystem: Any, location: str, call: Call) -> int | None:
+    """Return the time that a server stamps its answers with; None where it leaves that out.
+
+    Units: milliseconds, in whole seconds.
+    """
+    bucket, prefix = _bucket_and_prefix(location.rstrip("/"))
+    arguments = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1, **filesystem.req_kw}
+    answer = call(partial(filesystem.call_s3, "list_objects_v2", **arguments))
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
+
+
+def _bucket_and_prefix(base: str) -> tuple[str, str]:
+    """Split a location into bucket and prefix of all keys below."""
+    root = locations.root(base)
+    key = base[len(root) :].strip("/")
+    return root.partition("//")[2], f"{key}/" if key else ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class S3Writer:
+    """The means to change objects; `filesystem` is s3fs's, which repeats nothing by itself."""
+
+    filesystem: Any
+    env: Env
+    concurrency: int
+    secrets: tuple[str, ...]
+    proof: Proof
+    warn: Callable[[str], None]
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a new object, by one request that is never repeated.
+
+        Raises: FileExistsError, when the name is taken; Refused, where the endpoint ignores
+        conditions; AnswerLost, when no answer came; StorageError, when nothing was written.
+        """
+        prober = Prober(self._put_new, self.remove, self.env, self.warn)
+        prober.prove(self.proof, location)
+        self._put_new(location, content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite an object. Raises: StorageError."""
+        self.call("write", location, "put_object", Body=content, **self.settings)
+
+    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
+        """Return an object to write that is not there yet, in parts where it is large.
+
+        Raises: StorageError, when the object is not there; its parts are gone then.
+        Cost: memory for one part.
+        """
+        return whole_or_none(_Uploaded(self, location))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings that new objects are made with, such as their encryption."""
+        found: Mapping[str, Any] = self.filesystem.s3_additional_kwargs
+        return found
+
+    def call(self, doing: str, location: str, method: str, **arguments: Any) -> Any:
+        """Return the answer to a request about an object, which may be repeated.
+
+        Raises: StorageError; FileNotFoundError.
+        """
+        return retry(
+            partial(self._request, method, location, **arguments),
+            self.env,
+            is_transient=is_transient,
+            translated=partial(remote_failure, doing, location, secrets=self.secrets),
+        )
+
+    def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
+        """Delete objects, a thousand a request; those already gone count as removed.
+
+        Raises: StorageError, when a whole request fails.
+        """
+        return remove_in_batches(removed, self._remove, self.concurrency)
+
+    def _put_new(self, location: str, content: bytes) -> None:
+        condition = {"IfNoneMatch": "*", **self.settings}
+        put = partial(self._request, "put_object", location, Body=content, **condition)
+        put_once(put, location, partial(remote_failure, "write", location, secrets=self.secrets))
+
+    def _request(self, method: str, location: str, **arguments: Any) -> Any:
+        bucket, key = _bucket_and_key(location)
+        place = {"Bucket": bucket, "Key": key, **self.filesystem.req_kw}
+        return self.filesystem.call_s3(method, **place, **arguments)
+
+    def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
+        """Delete one batch; keys that were throttled are tried again with pauses."""
+        bucket = _bucket_and_key(batch[0])[0]
+        return list(self._remove_keys(bucket, {_bucket_and_key(one)[1]: one for one in batch}))
+
+    def _remove_keys(self, bucket: str, keys: dict[str, str]) -> Iterator[FailedRemoval]:
+        left = dict(keys)
+        reasons: dict[str, str] = {}
+        for pause_seconds in (0.2, 0.8, 3.2, 0.0):
+            first = next(iter(left.values()))
+            answer = retry(
+                partial(self._delete_objects, bucket, tuple(left)),
+                self.env,
+                is_transient=is_transient,
+                translated=partial(remote_failure, "delete", first, secrets=self.secrets),
+            )
+            if any(item.get("DeleteMarker") for item in answer.get("Deleted", ())):
+                self.warn(
+                    f"bucket {bucket} keeps old versions: deleting frees no bytes before they "
+                    "expire too"
+                )
+            errors = [item for item in answer.get("Errors", ()) if item["Code"] != "NoSuchKey"]
+            reasons = {
+                item["Key"]: f"{item.get('Message', '')} ({item['Code']})" for item in errors
+            }
+            throttled = {item["Key"] for item in errors if item["Code"] in _THROTTLED}
+            for key in reasons.keys() - throttled:
+                yield FailedRemoval(keys[key], reasons[key])
+            left = {key: place for key, place in left.items() if key in throttled}
+            if not left:
+                return
+            self.env.sleep(pause_seconds)
+        for key, place in left.items():
+            yield FailedRemoval(place, reasons[key])
+
+    def _delete_objects(self, bucket: str, keys: Sequence[str]) -> Any:
+        return self.filesystem.call_s3(
+            "delete_objects",
+            Bucket=bucket,
+            Delete={"Objects": [{"Key": key} for key in keys]},
+            **self.filesystem.req_kw,
+        )
+
+
+class _Uploaded(PartWriter):
+    """An object in the making, of which each part is sent where it becomes full."""
+
+    def __init__(self, writer: S3Writer, location: str) -> None:
+        super().__init__(_PART_BYTES)
+        self._writer, self._location = writer, location
+        self._upload_id: str | None = None
+        self._parts: list[Mapping[str, Any]] = []
+
+    def send_part(self, content: bytes) -> None:
+        """Send a part; the first begins the upload."""
+        if self._upload_id is None:
+            made = self._request("create_multipart_upload", **self._writer.settings)
+            self._upload_id = made["UploadId"]
+        number = len(self._parts) + 1
+        place = {"UploadId": self._upload_id, "PartNumber": number}
+        answer = self._request("upload_part", **place, Body=content)
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+
+    def end(self) -> None:
+        """Make the object of what was written. Raises: StorageError."""
+        content = self.last_part()
+        if self._upload_id is None:
+            self._request("put_object", Body=content, **self._writer.settings)
+            return
+        if content:
+            self.send_part(content)
+        place = {"UploadId": self._upload_id, "MultipartUpload": {"Parts": self._parts}}
+        try:
+            self._request("complete_multipart_upload", **place)
+        except (StorageError, FileNotFoundError):
+            # An answer that was lost leaves no upload to complete again, but the whole object.
+            if self._stored_bytes() != self.size_bytes:
+                raise
+
+    def _stored_bytes(self) -> int | None:
+        try:
+            return int(self._request("head_object")["ContentLength"])
+        except (StorageError, FileNotFoundError):
+            return None
+
+    def abandon(self) -> None:
+        """Free the parts; the storage forgets them in time where it can't now."""
+        if self._upload_id is not None:
+            with suppress(StorageError, FileNotFoundError):
+                self._request("abort_multipart_upload", UploadId=self._upload_id)
+
+    def _request(self, method: str, **arguments: Any) -> Any:
+        return self._writer.call("write", self._location, method, **arguments)
+
+
+def _bucket_and_key(location: str) -> tuple[str, str]:
+    """Split a location into bucket and key."""
+    root = locations.root(location)
+    return root.partition("//")[2], location[len(root) :].lstrip("/")
