@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from icectl.env import Deadline
 from icectl.progress import Progress
-from icectl.storage.spool import Spool
+from icectl.storage.listing import Spool
 from icectl.table.known_locations import KnownLocations
 from icectl.table.orphan_verdicts import OrphanRule
 from icectl.table.unreached import metadata_files, symbolic_links, unreached

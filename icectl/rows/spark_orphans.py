@@ -24,9 +24,8 @@ from icectl.progress import Progress
 from icectl.rows.orphan_search import Listing, LocalListing
 from icectl.rows.spark import Answer, Answers, Spark, batch_payload, payload_batch, spark_failures
 from icectl.rows.spark_start import SparkOptions, spark_session
-from icectl.storage.listing import LISTING_SCHEMA
+from icectl.storage.listing import LISTING_SCHEMA, Spool
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.spool import Spool
 from icectl.storage.store import ListingPart, Store
 from icectl.table.known_locations import KnownLocations
 from icectl.table.orphan_verdicts import OrphanRule

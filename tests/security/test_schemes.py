@@ -8,7 +8,7 @@ import fsspec
 import pytest
 
 from icectl.errors import Unsupported
-from icectl.storage import bucket
+from icectl.storage.buckets import store as bucket
 from icectl.storage.open import StorageOptions, home_of, open_store, set_home
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata

@@ -19,7 +19,7 @@ from icectl.env import Deadline, SystemEnv
 from icectl.errors import StorageError
 from icectl.storage.buckets import requests
 from icectl.storage.buckets.client import BucketClient, ClientSource
-from icectl.storage.buckets.in_flight import InFlight
+from icectl.storage.buckets.requests import InFlight
 from icectl.storage.open import StorageOptions
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder

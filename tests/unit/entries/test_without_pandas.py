@@ -110,7 +110,7 @@ def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path: 
         "icectl.rows",
         "icectl.cli.ci",
         "icectl.commands.remove_orphans",
-        "icectl.storage.bucket",
+        "icectl.storage.buckets.store",
         "icectl.table.reachable",
     }
     assert imported & (drivers | standard | others | own) == set()

@@ -6,7 +6,7 @@ import pytest
 
 from icectl.errors import StorageError, Unsupported
 from icectl.storage.failures import is_transient, remote_failure
-from icectl.storage.hdfs.calls import NameNodeAnswer, NoNameNode, driver_result, path_of
+from icectl.storage.hdfs import NameNodeAnswer, NoNameNode, driver_result, path_of
 from icectl.storage.open import StorageOptions, open_store
 
 JAVA = "org.apache.hadoop"

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from icectl.storage.buckets.in_flight import InFlight
+from icectl.storage.buckets.requests import InFlight
 from icectl.storage.open import requests_at_once
 
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage.listing import LISTING_SCHEMA
-from icectl.storage.spool import Spool
+from icectl.storage.listing import LISTING_SCHEMA, Spool
 
 
 def batch(*rows: tuple[str, int, int | None]) -> pa.RecordBatch:
