@@ -1,4 +1,4 @@
-"""Tables whose current metadata is found by listing their directory.
+"""Tables without a catalog's word: by listing their directory, or by one metadata file.
 
 The format calls file-system tables deprecated and drops them in version 4; no fencing holds against
 an engine that commits by renaming over a file. Directories that belong to a catalog are read only,
@@ -18,6 +18,7 @@ from icectl.catalog.metadata_files import (
     commit_file,
     loaded_from,
     newer_than,
+    no_metadata_file,
     read_file,
     wants_gzip,
 )
@@ -28,15 +29,18 @@ from icectl.catalog.protocol import (
     Conflict,
     LoadedTable,
 )
-from icectl.catalog.under_way import busy, left_over, uncommitted_files, wait_for_end
 from icectl.catalog.versions import (
     MetadataVersion,
+    busy,
     doubled_versions,
     is_file_system_table,
     is_metadata_file_name,
+    left_over,
     list_versions,
     metadata_version,
     newest,
+    uncommitted_files,
+    wait_for_end,
     without_uncommitted,
 )
 from icectl.env import Env
@@ -44,7 +48,12 @@ from icectl.errors import CommitConflict, Refused, TableNotFound
 from icectl.files.metadata_file import read_version_hint
 from icectl.format import properties
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import VERSION_HINT, lost_versions, metadata_file_name
+from icectl.format.names import (
+    VERSION_HINT,
+    catalog_metadata_file_name,
+    lost_versions,
+    metadata_file_name,
+)
 from icectl.format.requirements import Requirement
 from icectl.format.updates import Update
 from icectl.storage import location as locations
@@ -289,4 +298,124 @@ def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
         + "name the table through its catalog, as CATALOG.NAMESPACE.TABLE; or name the current "
         "metadata file with `--metadata-file FILE`: the next one is written beside it, for the "
         "catalog to be pointed at",
+    )
+
+
+NAMED_FILE = Capabilities(
+    is_certain=True, publishes=False, numbers_versions=False, cleans_metadata=False
+)
+"""The caller's word is that the file is current, and the caller publishes the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFileCatalog:
+    """A table of another catalog by the metadata file that is current there.
+
+    `metadata_file` is the caller's word for it. A commit writes the next file beside that one, and
+    pointing the catalog at it is left to the caller.
+    """
+
+    store: Store
+    table_location: str
+    env: Env
+    metadata_file: str
+
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """Read the file.
+
+        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+        """
+        return load_file(self.store, self.metadata_file, to_show=to_show)
+
+    def check_writable(self, loaded: LoadedTable) -> None:
+        """Do nothing where the next file may be written beside the given one.
+
+        Raises: Refused, with the way out.
+        """
+        check_place(self.store, self.table_location, loaded)
+        name = locations.name(loaded.metadata_location)
+        if loaded.version is None:
+            raise Refused(
+                f"the name {name} carries no version number, so that of the next file is unknown",
+                hint="commit through the catalog that keeps the table",
+            )
+        ahead = newer_than(loaded, list_versions(self.store, loaded.metadata_folder))
+        if ahead:
+            raise Refused(
+                f"{ahead[-1].name} lies beside {name} and is newer",
+                hint="ask the catalog which file is current; move files of failed commits away",
+            )
+
+    def settle(self) -> None:
+        """Do nothing: the file that was named is current until the caller says otherwise."""
+
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        """Write the next metadata file.
+
+        Raises: Refused, where that would not be safe; StorageError; both before the write.
+        """
+        self.check_writable(base)
+        assert base.version is not None
+        is_gzip_name = wants_gzip(base, otherwise=".gz" in locations.name(base.metadata_location))
+        uuid = self.env.new_uuid()
+        name = catalog_metadata_file_name(base.version + 1, uuid, gzip=is_gzip_name)  # R-160
+        return commit_file(self.store, self.env, base, requirements, updates, name)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleFileCatalog:
+    """One metadata file, for reading: nothing says that it is current."""
+
+    store: Store
+    metadata_file: str
+
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """Read the file.
+
+        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+        """
+        return load_file(self.store, self.metadata_file, to_show=to_show)
+
+    def check_writable(self, loaded: LoadedTable) -> None:
+        """Refuse: a single file is for reading.
+
+        Raises: Refused.
+        """
+        raise _read_only(loaded)
+
+    def settle(self) -> None:
+        """Do nothing: nothing is committed here."""
+
+    def commit(
+        self,
+        base: LoadedTable,
+        requirements: Sequence[Requirement],  # noqa: ARG002
+        updates: Sequence[Update],  # noqa: ARG002
+    ) -> CommitOutcome:
+        """Refuse, like `check_writable`.
+
+        Raises: Refused.
+        """
+        raise _read_only(base)
+
+
+def load_file(store: Store, location: str, *, to_show: bool = False) -> LoadedTable:
+    """Read the metadata file that the caller named.
+
+    Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+    """
+    try:
+        metadata = read_file(store, location, to_show=to_show)
+    except FileNotFoundError as error:
+        raise no_metadata_file(location) from error
+    return loaded_from(metadata, location, NAMED_FILE)
+
+
+def _read_only(loaded: LoadedTable) -> Refused:
+    return Refused(
+        f"{locations.shown(loaded.metadata_location)} is one metadata file, and nothing says that "
+        "it is current",
+        hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
     )

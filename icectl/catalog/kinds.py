@@ -18,7 +18,7 @@ def open_warehouse(means: CatalogAccess) -> Warehouse:
 
             return rest.connect(means)
         case "glue":
-            from icectl.catalog.glue import warehouse as glue
+            from icectl.catalog import glue
 
             return glue.connect(means)
         case _:

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from icectl.catalog.files import FileSystemCatalog, silent
-from icectl.catalog.given_file import GivenFileCatalog, SingleFileCatalog
+from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog, SingleFileCatalog, silent
 from icectl.catalog.metadata_files import no_metadata_file
 from icectl.catalog.protocol import Catalog
 from icectl.env import Env
@@ -43,7 +42,7 @@ def resolve(
         given = locations.join(location, "metadata", metadata_file)
     else:
         given = located(metadata_file)
-    return GivenFileCatalog(store, location, env, given)
+    return NamedFileCatalog(store, location, env, given)
 
 
 def _single_file(

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.catalog.under_way import uncommitted_files
-from icectl.catalog.versions import is_metadata_file_name, metadata_version
+from icectl.catalog.versions import is_metadata_file_name, metadata_version, uncommitted_files
 from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
 from icectl.storage.failures import ACCESS_DENIED

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.catalog.given_file import GIVEN
+from icectl.catalog.files import NAMED_FILE
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.files.manifest.manifest import write_manifest
@@ -288,7 +288,7 @@ def reader_of(files: Files, snapshots: Sequence[Snapshot]) -> Reader:
         current_snapshot_id=snapshots[-1].snapshot_id,
         last_sequence_number=snapshots[-1].sequence_number,
     )
-    loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, GIVEN)
+    loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, NAMED_FILE)
     context = context_of(store=files, env=FixedEnv(), concurrency=2)  # type: ignore[arg-type]
     return Reader(context, loaded)
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.catalog.files import FILE_SYSTEM, OF_A_CATALOG, FileSystemCatalog
-from icectl.catalog.given_file import GIVEN
+from icectl.catalog.files import FILE_SYSTEM, NAMED_FILE, OF_A_CATALOG, FileSystemCatalog
 from icectl.catalog.resolve import resolve
 from icectl.env import SystemEnv
 from icectl.errors import Refused, TableNotFound
@@ -48,7 +47,7 @@ def test_every_table_opens_by_its_metadata_file(table):
     catalog = resolve(file, LocalStore(), SystemEnv(), read_only=True)
     loaded = open_table(catalog)
     check(loaded, expected)
-    assert (loaded.metadata_location, loaded.capabilities) == (file, GIVEN)
+    assert (loaded.metadata_location, loaded.capabilities) == (file, NAMED_FILE)
 
 
 @pytest.mark.parametrize("name", IN_METADATA)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from icectl.catalog.given_file import load_file
+from icectl.catalog.files import load_file
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.output_journal import running
 from icectl.entries.listed import ListedFiles, below, but, listed_together

@@ -14,8 +14,8 @@ from icectl.catalog.metadata_files import (
 )
 from icectl.catalog.pinned import unpinned_catalog
 from icectl.catalog.protocol import LoadedTable
-from icectl.catalog.under_way import COMMIT_TAKES_MS
 from icectl.catalog.versions import (
+    COMMIT_TAKES_MS,
     MetadataVersion,
     doubled_versions,
     is_file_system_table,

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from icectl.catalog.files import FILE_SYSTEM, OF_A_CATALOG, FileSystemCatalog
-from icectl.catalog.given_file import GIVEN, GivenFileCatalog
+from icectl.catalog.files import (
+    FILE_SYSTEM,
+    NAMED_FILE,
+    OF_A_CATALOG,
+    FileSystemCatalog,
+    NamedFileCatalog,
+)
 from icectl.catalog.protocol import Committed, Conflict, Unknown
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound, Unsupported
 from icectl.format.requirements import AssertRefSnapshotId
@@ -50,7 +55,7 @@ def catalog(table, env, store=None, metadata_file=None):
     store = store or LocalStore()
     if metadata_file is None:
         return FileSystemCatalog(store, str(table), env)
-    return GivenFileCatalog(store, str(table), env, metadata_file)
+    return NamedFileCatalog(store, str(table), env, metadata_file)
 
 
 def hint(table, content):
@@ -564,7 +569,7 @@ def test_r160_the_next_file_is_written_beside_the_given_one(tmp_path, fixed_env,
     put(tmp_path, name, 7)
     files = catalog(tmp_path, fixed_env, metadata_file=f"{tmp_path}/metadata/{name}")
     loaded = files.load()
-    assert (loaded.version, loaded.capabilities) == (7, GIVEN)
+    assert (loaded.version, loaded.capabilities) == (7, NAMED_FILE)
     outcome = files.commit(loaded, (), OWNED)
     expected = written.format(uuid="00000000-0000-4000-8000-000000000001")
     assert outcome == Committed(next_table(loaded, fixed_env, f"{tmp_path}/metadata/{expected}"))

@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.given_file import GIVEN, GivenFileCatalog, SingleFileCatalog
+from icectl.catalog.files import NAMED_FILE, FileSystemCatalog, NamedFileCatalog, SingleFileCatalog
 from icectl.catalog.resolve import resolve
 from icectl.errors import Refused, TableNotFound, UsageError
 from icectl.storage.local.store import LocalStore
@@ -79,7 +78,7 @@ def test_a_single_file_refuses_every_commit(fixed_env, fixtures_dir, tmp_path):
     file = shutil.copy(source, tmp_path / "v2.metadata.json")
     catalog = open_(str(file), fixed_env)
     loaded = catalog.load()
-    assert (loaded.version, loaded.capabilities) == (2, GIVEN)
+    assert (loaded.version, loaded.capabilities) == (2, NAMED_FILE)
     with pytest.raises(Refused, match="is one metadata file"):
         catalog.check_writable(loaded)
     with pytest.raises(Refused, match="is one metadata file"):
@@ -96,7 +95,7 @@ def test_a_single_file_refuses_every_commit(fixed_env, fixtures_dir, tmp_path):
 )
 def test_the_given_metadata_file_is_a_location_or_a_name(fixed_env, given, location):
     catalog = open_("/wh/t", fixed_env, read_only=False, metadata_file=given)
-    assert catalog == GivenFileCatalog(STORE, "/wh/t", fixed_env, location)
+    assert catalog == NamedFileCatalog(STORE, "/wh/t", fixed_env, location)
 
 
 def test_a_relative_metadata_file_becomes_absolute(fixed_env, tmp_path, monkeypatch):

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.given_file import GivenFileCatalog
+from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.output_journal import DataPlaces, Leftovers, is_output
 from icectl.commit.outputs import Outputs, outputs_of
@@ -279,7 +278,7 @@ def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(
 ) -> None:
     outputs = dead(started(table))
     named = current_metadata(table.directory)
-    catalog = GivenFileCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
+    catalog = NamedFileCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
     given = catalog.load()
     with leftovers(table).removed_after(given):
         table.set_properties({"rerun": "yes"})

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from icectl.catalog.given_file import SingleFileCatalog
+from icectl.catalog.files import SingleFileCatalog
 from icectl.errors import Unsupported
 from icectl.storage.local.store import LocalStore
 from icectl.table.open import open_table

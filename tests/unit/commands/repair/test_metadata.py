@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.catalog.given_file import GivenFileCatalog
+from icectl.catalog.files import NamedFileCatalog
 from icectl.catalog.pinned import PinnedCatalog
 from icectl.commands.repair.metadata import WholeTable, find, restore
 from icectl.errors import CommitConflict, CorruptTable, Refused, StorageError
@@ -144,7 +144,7 @@ def test_a_file_that_says_something_wrong_is_not_moved_aside(table: TableBuilder
 def test_the_file_that_the_caller_named_is_not_moved_aside(table: TableBuilder) -> None:
     path = cut(table)
     context = context_of(table.directory)
-    given = GivenFileCatalog(context.store, str(table.directory), context.env, str(path))
+    given = NamedFileCatalog(context.store, str(table.directory), context.env, str(path))
     assert is_left(table, replace(context, catalog=given)).rule == "R-005"
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from icectl.catalog.files import FILE_SYSTEM
-from icectl.catalog.given_file import GIVEN
+from icectl.catalog.files import FILE_SYSTEM, NAMED_FILE
 from icectl.catalog.pointer import POINTED
 from icectl.commands.upgrade_to_v4.plan import UpgradeOptions
 from icectl.commands.upgrade_to_v4.report import version_4_notes
@@ -24,7 +23,7 @@ NONE = ("this cannot be undone",)
 
 @pytest.mark.parametrize(
     ("catalog", "told"),
-    [(FILE_SYSTEM, BY_HAND), (POINTED, AGAIN), (GIVEN, AGAIN), (SERVED, NONE)],
+    [(FILE_SYSTEM, BY_HAND), (POINTED, AGAIN), (NAMED_FILE, AGAIN), (SERVED, NONE)],
     ids=["folder", "pointer", "given file", "server"],
 )
 def test_the_way_back_is_one_that_the_catalog_of_the_table_has(catalog, told) -> None:

@@ -1,1 +1,0 @@
-"""Tables in AWS Glue; `warehouse` is where reading starts."""
