@@ -25,16 +25,6 @@ _UNSIGNED = {"user-agent", "expect", "transfer-encoding", "connection"}
 _PORTS = {"http": ":80", "https": ":443"}
 """Ports that requests do not name."""
 
-_DOMAINS = {
-    "cn": "amazonaws.com.cn",
-    "eusc": "amazonaws.eu",
-    "us-iso": "c2s.ic.gov",
-    "us-isob": "sc2s.sgov.gov",
-    "us-isof": "csp.hci.ic.gov",
-    "eu-isoe": "cloud.adc-e.uk",
-}
-"""Of regions whose names begin like that; all others are of amazonaws.com."""
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -92,12 +82,6 @@ def signed_headers(
         mac = hmac.digest(mac, part.encode(), "sha256")
     proof = f"Credential={keys.key}/{scope}, SignedHeaders={names}, Signature={mac.hex()}"
     return {**headers, "Authorization": f"{_ALGORITHM} {proof}"}
-
-
-def endpoint_of(service: str, region: str) -> str:
-    """Return the address of a service in a region."""
-    found = [domain for start, domain in _DOMAINS.items() if region.startswith(f"{start}-")]
-    return f"https://{service}.{region}.{found[0] if found else 'amazonaws.com'}/"
 
 
 def _canonical(request: Request) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from icectl.catalog.aws import Identity, endpoint_of, identity_of, signed_headers
+from icectl.catalog.aws import Identity, identity_of, signed_headers
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request
 from icectl.catalog.identifier import (
@@ -33,6 +33,7 @@ from icectl.env import Deadline, Env
 from icectl.errors import IcectlError, Refused, StorageError, TableNotFound, UsageError
 from icectl.format.json_members import parse_json
 from icectl.format.metadata import TableMetadata
+from icectl.storage.credentials import endpoint_of
 from icectl.storage.open import open_store
 from icectl.storage.store import Store
 
@@ -215,7 +216,7 @@ def _endpoint(catalog: str, properties: Mapping[str, str], region: str) -> str:
     variables = ("AWS_ENDPOINT_URL_GLUE", "AWS_ENDPOINT_URL")
     given = properties.get("glue.endpoint") or _first(os.environ, *variables)
     if given is None:
-        return endpoint_of("glue", region)
+        return f"{endpoint_of('glue', region)}/"
     if not given.lower().startswith(("http://", "https://")):
         raise UsageError(
             f"catalog `{catalog}`: `glue.endpoint` begins with https://, not `{given}`"

@@ -60,6 +60,23 @@ class AwsKeys:
     token: str | None = field(default=None, repr=False)
 
 
+_DOMAINS = {
+    "cn": "amazonaws.com.cn",
+    "eusc": "amazonaws.eu",
+    "us-iso": "c2s.ic.gov",
+    "us-isob": "sc2s.sgov.gov",
+    "us-isof": "csp.hci.ic.gov",
+    "eu-isoe": "cloud.adc-e.uk",
+}
+"""Of regions whose names begin like that; all others are of amazonaws.com."""
+
+
+def endpoint_of(service: str, region: str) -> str:
+    """Return the address of one of AWS's services in a region."""
+    found = [domain for start, domain in _DOMAINS.items() if region.startswith(f"{start}-")]
+    return f"https://{service}.{region}.{found[0] if found else 'amazonaws.com'}"
+
+
 class AwsSession:
     """Credentials and settings as AWS's own tools find them, by botocore.
 

@@ -4,7 +4,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -39,6 +39,7 @@ class BucketAccess:
     keys: Mapping[str, Any]
     region: str = ""
     authorities: str | None = None
+    timeouts: Mapping[str, str] = field(default_factory=dict)
 
 
 def client_options(access: BucketAccess) -> Any:
@@ -52,6 +53,7 @@ def client_options(access: BucketAccess) -> Any:
         "read_timeout": f"{ANSWER_SECONDS}s",
         "timeout": "1day",
         "pool_max_idle_per_host": "256",
+        **access.timeouts,
     }
     if access.authorities is not None and not options["allow_http"]:
         options["root_certificate"] = Path(access.authorities).read_bytes()

@@ -8,7 +8,7 @@ from typing import Any
 
 from icectl.errors import StorageError
 from icectl.storage.buckets.client import BucketAccess, ClientSource, client_options
-from icectl.storage.credentials import AwsKeys, AwsSession, Renewed
+from icectl.storage.credentials import AwsKeys, AwsSession, Renewed, endpoint_of
 
 _EXPRESSED = {
     "key",
@@ -21,6 +21,8 @@ _EXPRESSED = {
     "client_kwargs.region_name",
     "client_kwargs.endpoint_url",
     "config_kwargs.s3.addressing_style",
+    "config_kwargs.connect_timeout",
+    "config_kwargs.read_timeout",
     "s3_additional_kwargs.ServerSideEncryption",
     "s3_additional_kwargs.SSEKMSKeyId",
     "s3_additional_kwargs.BucketKeyEnabled",
@@ -30,6 +32,13 @@ _ENCRYPTION = {
     "s3_additional_kwargs.SSEKMSKeyId": "sse_kms_key_id",
     "s3_additional_kwargs.BucketKeyEnabled": "sse_bucket_key_enabled",
 }
+_TIMEOUTS = {
+    "config_kwargs.connect_timeout": "connect_timeout",
+    "config_kwargs.read_timeout": "read_timeout",
+}
+"""Options in seconds, and what obstore calls them."""
+
+_SECONDS = re.compile(r"[1-9][0-9]{0,4}")
 _BOOLEANS = {"true", "false"}
 _OTHER_WAYS_IN = {"use_fips_endpoint", "use_dualstack_endpoint", "services"}
 """What a profile can say that only botocore understands."""
@@ -45,7 +54,6 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HOST = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
 _UNORDERED_BUCKETS = "--x-s3"
-_OTHER_PARTITIONS = ("cn-", "us-iso", "eu-iso")
 
 
 def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
@@ -60,8 +68,6 @@ def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
     if session is not None and _has_other_ways(session.profile):
         return None
     region = _region(options, session)
-    if region.startswith(_OTHER_PARTITIONS):
-        return None
 
     def access(other_region: str | None) -> BucketAccess:
         current = renewed.current()
@@ -74,6 +80,7 @@ def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
             _keys(current, session),
             other_region or region,
             _authorities(session),
+            {ours: f"{current[name]}s" for name, ours in _TIMEOUTS.items() if name in current},
         )
 
     def renew() -> bool:
@@ -120,6 +127,7 @@ def _is_expressed(bucket: str, options: Mapping[str, str]) -> bool:
         and all(
             options.get(name, "true").lower() in _BOOLEANS for name in ("anon", "requester_pays")
         )
+        and all(_SECONDS.fullmatch(options.get(name, "1")) for name in _TIMEOUTS)
         and options.get("config_kwargs.s3.addressing_style", "auto") in {"auto", "path", "virtual"}
         and _BUCKET.fullmatch(bucket) is not None
         and not bucket.endswith(_UNORDERED_BUCKETS)
@@ -230,7 +238,7 @@ def _endpoint(
     given = _given_endpoint(options, session)
     if not _REGION.fullmatch(region):
         raise StorageError(f"`{region}` is no region of AWS")
-    base = (given or f"https://s3.{region}.amazonaws.com").rstrip("/")
+    base = (given or endpoint_of("s3", region)).rstrip("/")
     if not _is_virtual(bucket, options, session, given):
         return base
     scheme, _, host = base.partition("://")

@@ -8,11 +8,10 @@ import botocore.auth
 import pytest
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from botocore.loaders import Loader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.catalog.aws import endpoint_of, identity_of, signed_headers
+from icectl.catalog.aws import identity_of, signed_headers
 from icectl.catalog.http import Request
 from icectl.errors import StorageError, UsageError
 from icectl.storage.credentials import AwsKeys
@@ -58,15 +57,6 @@ def test_signatures_are_those_of_botocore(
     assert found["Authorization"] == of_botocore(request, keys, "glue", "eu-west-1")
     assert found.get("X-Amz-Security-Token") == token
     assert headers.items() <= found.items()
-
-
-def test_a_service_is_where_botocore_looks_for_it() -> None:
-    for partition in Loader().load_data("partitions")["partitions"]:
-        domain = partition["outputs"]["dnsSuffix"]
-        for region in partition["regions"]:
-            if region.endswith("-global"):  # stands for no place
-                continue
-            assert endpoint_of("glue", region) == f"https://glue.{region}.{domain}/"
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from botocore.loaders import Loader
 
 from icectl.errors import StorageError
-from icectl.storage.credentials import Renewed
+from icectl.storage.credentials import Renewed, endpoint_of
 from icectl.storage.open import StorageOptions, open_store
 
 
@@ -80,3 +81,12 @@ def test_options_with_a_vendor_cross_to_other_processes_and_show_no_secrets(fixe
     options = pickle.loads(pickle.dumps(replace(StorageOptions(), renewed=Vendor())))
     assert options.now().of("s3://b/t/a")["key"] == "vEnDeD-1"
     assert "vEnDeD" not in repr(options) + repr(open_store(options, fixed_env))
+
+
+def test_a_service_is_where_botocore_looks_for_it() -> None:
+    for partition in Loader().load_data("partitions")["partitions"]:
+        domain = partition["outputs"]["dnsSuffix"]
+        for region in partition["regions"]:
+            if region.endswith("-global"):  # stands for no place
+                continue
+            assert endpoint_of("glue", region) == f"https://glue.{region}.{domain}"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from icectl.storage.buckets.client import client_options
 from icectl.storage.buckets.s3 import s3_source
 from icectl.storage.credentials import Renewed
 
@@ -40,6 +41,16 @@ def access(options, bucket="lake", region=None):
             "lake",
             "https://s3.us-east-1.amazonaws.com/lake",
         ),
+        (
+            {"client_kwargs.region_name": "cn-north-1"},
+            "lake",
+            "https://lake.s3.cn-north-1.amazonaws.com.cn",
+        ),
+        (
+            {"client_kwargs.region_name": "us-iso-east-1"},
+            "lake",
+            "https://lake.s3.us-iso-east-1.c2s.ic.gov",
+        ),
     ],
 )  # fmt: skip
 def test_a_bucket_is_where_botocore_looks_for_it(options, bucket, url):
@@ -53,7 +64,7 @@ def test_a_bucket_is_where_botocore_looks_for_it(options, bucket, url):
         {"config_kwargs.signature_version": "s3"},
         {"s3_additional_kwargs.StorageClass": "STANDARD_IA"},
         {"anon": "perhaps"},
-        {"client_kwargs.region_name": "cn-north-1"},
+        {"config_kwargs.read_timeout": "soon"},
     ],
 )
 def test_what_obstore_cannot_express_is_left_to_s3fs(options):
@@ -108,3 +119,11 @@ def test_encryption_and_who_pays_are_passed_on():
     ).settings
     assert found["request_payer"] is True
     assert (found["server_side_encryption"], found["sse_kms_key_id"]) == ("aws:kms", "arn:key")
+
+
+def test_time_outs_are_passed_on_in_seconds():
+    options = {"config_kwargs.connect_timeout": "5", "config_kwargs.read_timeout": "600"}
+    found = client_options(access(KEYS | options))
+    assert (found["connect_timeout"], found["read_timeout"]) == ("5s", "600s")
+    found = client_options(access(KEYS))
+    assert (found["connect_timeout"], found["read_timeout"]) == ("60s", "60s")
