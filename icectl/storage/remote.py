@@ -25,6 +25,7 @@ from icectl.storage.proof import Proof
 from icectl.storage.retry import retry
 from icectl.storage.s3fs import (
     S3Writer,
+    has_objects,
     list_objects,
     s3_options,
     server_time_ms,
@@ -149,7 +150,9 @@ class RemoteStore:
     def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location; the parts are directories, of S3 all of it."""
         if self.protocol == "s3":
-            return ListingSplit([], [ListingPart(location)])
+            call = partial(self._call, "list", location)
+            found = has_objects(self.filesystem, location, call)
+            return ListingSplit([], [ListingPart(location)] if found else [])
         begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
         return ListingSplit(
             begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]

@@ -108,16 +108,25 @@ def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.
         place = {"ContinuationToken": answer["NextContinuationToken"]}
 
 
+def has_objects(filesystem: Any, location: str, call: Call) -> bool:
+    """Return whether there is an object below a location."""
+    return bool(_shortest_page(filesystem, location, call).get("Contents"))
+
+
 def server_time_ms(filesystem: Any, location: str, call: Call) -> int | None:
     """Return the time that a server stamps its answers with; None where it leaves that out.
 
     Units: milliseconds, in whole seconds.
     """
-    bucket, prefix = _bucket_and_prefix(location.rstrip("/"))
-    arguments = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1, **filesystem.req_kw}
-    answer = call(partial(filesystem.call_s3, "list_objects_v2", **arguments))
+    answer = _shortest_page(filesystem, location, call)
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
+
+
+def _shortest_page(filesystem: Any, location: str, call: Call) -> Any:
+    bucket, prefix = _bucket_and_prefix(location.rstrip("/"))
+    arguments = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1, **filesystem.req_kw}
+    return call(partial(filesystem.call_s3, "list_objects_v2", **arguments))
 
 
 def _bucket_and_prefix(base: str) -> tuple[str, str]:

@@ -113,6 +113,7 @@ def test_other_commands_commit_to_s3_and_validate_finds_nothing(
     after = bucket.rows("t", monkeypatch)
     assert {id_: after[id_] for id_ in before} == before
     code, checked = run("validate", "t", "--level", "data", "--all-snapshots")
+    assert checked["result"], checked
     assert (code, checked["result"]["findings"]) == (0, [])
     options = [option for option in options if option != "--rewrite-all"]
     assert run(command, "t", *options, "--check")[0] == 0
