@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import IO
+from typing import IO, Literal
 
 import pyarrow as pa
 
@@ -193,11 +193,14 @@ class SchemeStore:
     local: LocalStore
     home: Home
     deadline: Deadline
-    remote: dict[str, Callable[[], Store]] = field(default_factory=dict, repr=False)
+    remote: dict[str, Callable[[str | None], Store]] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def of(self, location: str) -> Store:
-        """Return the store that keeps a location. Raises: Unsupported; Refused, as Home.check."""
+    def of(self, location: str, what: Literal["file", "folder", "bucket"] = "file") -> Store:
+        """Return the store for a file, for a folder, or for all of the bucket that it lies in.
+
+        Raises: Unsupported; Refused, as Home.check.
+        """
         self.home.check(location)
         if locations.is_local(location):
             return self.local
@@ -228,7 +231,13 @@ class SchemeStore:
                     )
                 )
             opened = self.remote[key]
-        return opened()
+        match what:
+            case "file":
+                return opened(location)
+            case "folder":
+                return opened(location.rstrip("/"))
+            case "bucket":
+                return opened(None)
 
     def read(self, location: str) -> bytes:
         """Return all bytes of one file."""
@@ -248,19 +257,19 @@ class SchemeStore:
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """Yield all files below a location."""
-        return self._of("list", location).list(location)
+        return self._of("list", location, "folder").list(location)
 
     def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location, until at least `count` parts are left."""
-        return self._of("split", location).split(location, count)
+        return self._of("split", location, "folder").split(location, count)
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
-        return self._of("list_parts", parts[0].location).list_parts(parts)
+        return self._of("list_parts", parts[0].location, "folder").list_parts(parts)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """Return the files directly in one directory; empty where there is none."""
-        return self._of("list_directory", location).list_directory(location)
+        return self._of("list_directory", location, "folder").list_directory(location)
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
@@ -280,7 +289,7 @@ class SchemeStore:
 
     def clock_ms(self, location: str) -> int | None:
         """Return the time by which the storage dates new files."""
-        return self._of("clock_ms", location).clock_ms(location)
+        return self._of("clock_ms", location, "bucket").clock_ms(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
@@ -291,15 +300,17 @@ class SchemeStore:
         return [
             failed
             for group in by_store.values()
-            for failed in self._of("remove", group[0]).remove(group)
+            for failed in self._of("remove", group[0], "bucket").remove(group)
         ]
 
     def _now_of(self, location: str) -> Mapping[str, str]:
         return self.options.now().of(location)
 
-    def _of(self, call: str, location: str) -> Store:
+    def _of(
+        self, call: str, location: str, what: Literal["file", "folder", "bucket"] = "file"
+    ) -> Store:
         _LOGGER.debug("%s %s", call, locations.shown(location))
-        return self.of(location)
+        return self.of(location, what)
 
 
 def _key(options: StorageOptions, location: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.buckets import calls
-from icectl.storage.buckets.calls import prefix_of
+from icectl.storage.buckets.calls import key_of
 from icectl.storage.buckets.requests import Requests
 from icectl.storage.listing import ListingRows, ListingStep, run_steps
 from icectl.storage.store import FileStatus, ListingPart, ListingSplit, Store
@@ -41,58 +41,37 @@ class _Page:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class NativeListing:
-    """Listings of one bucket; `other` gives a store for keys that obstore cannot express."""
+class KeysBelow:
+    """The keys below one location, listed in so many ranges.
 
-    requests: Requests
-    concurrency: int
-    other: Callable[[], Store]
-
-    def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all objects below a location, key ranges in parallel. Order: none."""
-        below = self._below(location, 4 * self.concurrency)
-        if below is None:
-            return self.other().list(location)
-        return run_steps([_Page()], below.step, self.concurrency)
-
-    def split(self, location: str, count: int) -> ListingSplit:
-        """Return the first page below a location, and ranges of the keys behind it."""
-        below = self._below(location, count)
-        if below is None:
-            return self.other().split(location, count)
-        first = below.step(_Page())
-        parts = [ListingPart(below.base, page.after, page.until) for page in first.next]
-        return ListingSplit(first.rows.take_all(), parts)
-
-    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        """Yield all objects in ranges of the keys below one location. Order: none."""
-        below = self._below(parts[0].location, 4 * self.concurrency)
-        if below is None:
-            return self.other().list_parts(parts)
-        pages = [_Page(part.after, part.until) for part in parts]
-        return run_steps(pages, below.step, self.concurrency)
-
-    def directory(self, location: str) -> Sequence[FileStatus]:
-        """Return the objects directly in one directory; empty where there is none."""
-        below = self._below(location, 1)
-        return self.other().list_directory(location) if below is None else below.directory()
-
-    def _below(self, location: str, ranges: int) -> "_Below | None":
-        prefix = prefix_of(location)
-        if prefix is None:
-            return None
-        return _Below(self.requests, location.rstrip("/"), prefix, ranges, self.other)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Below:
-    """The keys below one location."""
+    `other` gives a store for keys that obstore cannot express.
+    """
 
     requests: Requests
     base: str
-    prefix: str
     ranges: int
     other: Callable[[], Store]
+
+    @property
+    def prefix(self) -> str:
+        """What all of the keys begin with."""
+        return f"{key_of(self.base)}/"
+
+    def list_all(self, concurrency: int) -> Iterator[pa.RecordBatch]:
+        """Yield all objects, key ranges in parallel, in no order."""
+        return run_steps([_Page()], self.step, concurrency)
+
+    def split(self) -> ListingSplit:
+        """Return the first page, and ranges of the keys behind it."""
+        first = self.step(_Page())
+        parts = [ListingPart(self.base, page.after, page.until) for page in first.next]
+        return ListingSplit(first.rows.take_all(), parts)
+
+    def list_parts(
+        self, parts: Sequence[ListingPart], concurrency: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all objects in some ranges, in no order."""
+        return run_steps([_Page(part.after, part.until) for part in parts], self.step, concurrency)
 
     def step(self, page: _Page) -> ListingStep[_Page]:
         """Fetch one page; the first of many is followed by one page of every range."""

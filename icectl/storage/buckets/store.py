@@ -5,7 +5,7 @@ What it cannot express, such as names with an empty part, an fsspec driver does 
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -17,10 +17,10 @@ from icectl.env import Deadline, Env
 from icectl.storage import location as locations
 from icectl.storage.buckets import calls
 from icectl.storage.buckets.azure import azure_source, check_account
-from icectl.storage.buckets.calls import key_of
+from icectl.storage.buckets.calls import is_expressed, key_of
 from icectl.storage.buckets.client import BucketClient, ClientSource
 from icectl.storage.buckets.gcs import gcs_source
-from icectl.storage.buckets.listing import NativeListing
+from icectl.storage.buckets.listing import KeysBelow
 from icectl.storage.buckets.requests import InFlight, Requests, is_throttled
 from icectl.storage.buckets.s3 import s3_source
 from icectl.storage.buckets.write import NativeWriter
@@ -38,50 +38,43 @@ _TAIL_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NativeStore:
-    """A Store over one bucket; `other` gives what serves names that obstore cannot express."""
+    """A Store over one bucket, for names that obstore can express.
+
+    `other` gives the store for the other names, which a listing may meet.
+    """
 
     requests: Requests
     writer: NativeWriter
-    listing: NativeListing
+    concurrency: int
     other: Callable[[], Store]
 
     def read(self, location: str) -> bytes:
         """Return all bytes of one file, by one request."""
-        key = key_of(location)
-        if key is None:
-            return self.other().read(location)
-        return self.requests.make("read", location, partial(calls.whole, key))
+        return self.requests.make("read", location, partial(calls.whole, key_of(location)))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
-        key = key_of(location)
-        if key is None:
-            return self.other().read_range(location, offset, length)
+        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         if offset < 0:
-            tail = self._tail(location, key, -offset)
+            tail = self._tail(location, -offset)
             return tail.content[:length]
         if not length:
             return b""
-        return self.requests.make("read", location, partial(calls.part, key, offset, length))
+        call = partial(calls.part, key_of(location), offset, length)
+        return self.requests.make("read", location, call)
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader, which has the end of the file, where a footer is, from the first."""
-        key = key_of(location)
-        if key is None:
-            return self.other().open(location)
+        """Return a seekable reader, which has the end of the file, where a footer is, at once."""
 
         def read(offset: int, length: int) -> bytes:
-            return self.requests.make("read", location, partial(calls.inside, key, offset, length))
+            call = partial(calls.inside, key_of(location), offset, length)
+            return self.requests.make("read", location, call)
 
-        return range_reader(self._tail(location, key, _TAIL_BYTES), read)
+        return range_reader(self._tail(location, _TAIL_BYTES), read)
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
-        key = key_of(location)
-        if key is None:
-            return self.other().stat(location)
         try:
-            found = self.requests.make("look up", location, partial(calls.head, key))
+            found = self.requests.make("look up", location, partial(calls.head, key_of(location)))
         except FileNotFoundError:
             return None
         modified_ms = round(found["last_modified"].timestamp() * 1000)
@@ -89,51 +82,40 @@ class NativeStore:
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """Yield all files below a location."""
-        return self.listing.list(location)
+        return self._below(location, 4 * self.concurrency).list_all(self.concurrency)
 
     def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location; the parts are ranges of keys."""
-        return self.listing.split(location, count)
+        return self._below(location, count).split()
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
-        return self.listing.list_parts(parts)
+        below = self._below(parts[0].location, 4 * self.concurrency)
+        return below.list_parts(parts, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """Return the files directly in one directory; empty where there is none."""
-        return self.listing.directory(location)
+        return self._below(location, 1).directory()
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there."""
-        if key_of(location) is None:
-            self.other().create(location, content)
-        else:
-            self.writer.create(location, content)
+        self.writer.create(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
-        if key_of(location) is None:
-            self.other().replace(location, content)
-        else:
-            self.writer.replace(location, content)
+        self.writer.replace(location, content)
 
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
         """A file to write, which is there, whole, once this is left without an error."""
-        made: AbstractContextManager[IO[bytes]]
-        if key_of(location) is None:
-            made = self.other().open_new(location)
-        elif self.stat(location) is not None:
+        if self.stat(location) is not None:
             raise FileExistsError(errno.EEXIST, "it is there already", location)
-        else:
-            made = self.writer.open_new(location)
-        with made as file:
+        with self.writer.open_new(location) as file:
             yield file
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here."""
-        is_expressed = key_of(source) is not None and key_of(target) is not None
-        if is_expressed and locations.root(source) == locations.root(target):
+        if is_expressed(target) and locations.root(source) == locations.root(target):
             self.writer.copy(source, target)
         else:
             self.other().copy(source, target)
@@ -144,12 +126,17 @@ class NativeStore:
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
-        doomed = list(removed)
-        failed = self.writer.remove([one for one in doomed if key_of(one) is not None])
-        inexpressible = [one for one in doomed if key_of(one) is None]
-        return [*failed, *(self.other().remove(inexpressible) if inexpressible else ())]
+        expressed: list[str] = []
+        others: list[str] = []
+        for location in removed:
+            (expressed if is_expressed(location) else others).append(location)
+        failed = self.writer.remove(expressed)
+        return [*failed, *(self.other().remove(others) if others else ())]
 
-    def _tail(self, location: str, key: str, length: int) -> Tail:
+    def _below(self, location: str, ranges: int) -> KeysBelow:
+        return KeysBelow(self.requests, location.rstrip("/"), ranges, self.other)
+
+    def _tail(self, location: str, length: int) -> Tail:
         """The size of a file and its last bytes, by one request where the storage has that."""
         if self.requests.client.kind == "azure":  # it serves no ranges from the end
             status = self.stat(location)
@@ -157,7 +144,7 @@ class NativeStore:
                 raise FileNotFoundError(location)
             start = max(0, status.size_bytes - length)
             return Tail(status.size_bytes, self.read_range(location, start, length))
-        return self.requests.make("read", location, partial(calls.end, key, length))
+        return self.requests.make("read", location, partial(calls.end, key_of(location), length))
 
 
 @dataclass(slots=True, repr=False)
@@ -194,17 +181,20 @@ def check_owner(location: str, options: Mapping[str, str], own: Sequence[str]) -
         check_account(location, options, own)
 
 
-def bucket_store(driver: Driver) -> Callable[[], Store]:
-    """Return how to have the store of a bucket; nothing is connected to before it is used.
+def bucket_store(driver: Driver) -> Callable[[str | None], Store]:
+    """Return how to have the store for a location in a bucket, or (None) for all of the bucket.
 
+    Nothing is connected to before it is used.
     Raises: StorageError, where its credentials are not what they should be.
     """
     scheme = locations.scheme(driver.location)
     if scheme == "hdfs":
-        return _cluster(driver)
+        options = driver.renewed.current()
+        cluster = open_hdfs(driver.location, options, driver.env, driver.concurrency, driver.warn)
+        return lambda _: cluster
     find = _SOURCES.get(scheme)
     if find is None:
-        return driver.store
+        return lambda _: driver.store()
     try:
         source = find(locations.root(driver.location).partition("//")[2], driver.renewed)
     except Exception as error:  # the seam: botocore raises what it likes
@@ -214,15 +204,9 @@ def bucket_store(driver: Driver) -> Callable[[], Store]:
             raise
         raise failure from error
     if source is None:
-        return driver.store
-    store = _native(source, driver)
-    return lambda: store
-
-
-def _cluster(driver: Driver) -> Callable[[], Store]:
-    options = driver.renewed.current()
-    store = open_hdfs(driver.location, options, driver.env, driver.concurrency, driver.warn)
-    return lambda: store
+        return lambda _: driver.store()
+    native = _native(source, driver)
+    return lambda name: native if name is None or is_expressed(name) else driver.store()
 
 
 def _native(source: ClientSource, driver: Driver) -> NativeStore:
@@ -236,8 +220,7 @@ def _native(source: ClientSource, driver: Driver) -> NativeStore:
     writer = NativeWriter(
         requests, driver.env, driver.concurrency, Proof(), driver.warn, driver.store
     )
-    listing = NativeListing(requests, driver.concurrency, driver.store)
-    return NativeStore(requests, writer, listing, driver.store)
+    return NativeStore(requests, writer, driver.concurrency, driver.store)
 
 
 _SOURCES: Mapping[str, Callable[[str, Renewed], ClientSource | None]] = {

@@ -168,7 +168,7 @@ class NativeWriter:
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite an object. Raises: StorageError."""
         check_creatable(location)
-        put = partial(calls.put, _key(location), content, "overwrite")
+        put = partial(calls.put, key_of(location), content, "overwrite")
         self.requests.make("write", location, put)
 
     @contextmanager
@@ -178,14 +178,14 @@ class NativeWriter:
         Raises: StorageError, when the object is not there; its parts are gone then.
         """
         check_creatable(location)
-        with upload(self.requests, location, _key(location)) as file:
+        with upload(self.requests, location, key_of(location)) as file:
             yield file
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the bucket. Raises: StorageError; FileNotFoundError."""
         check_creatable(target)
         try:
-            self.requests.make("copy", source, partial(calls.copy, _key(source), _key(target)))
+            self.requests.make("copy", source, partial(calls.copy, key_of(source), key_of(target)))
         except StorageError as error:
             if error_code(error) not in _TOO_LARGE:
                 raise
@@ -211,14 +211,14 @@ class NativeWriter:
         return "x-goog-if-generation-match: 0" if of_gcs else "If-None-Match: *"
 
     def _put_new(self, location: str, content: bytes) -> None:
-        put = partial(calls.put, _key(location), content, "create")
+        put = partial(calls.put, key_of(location), content, "create")
         failure = partial(self.requests.failure, "write", location)
         put_once(partial(self.requests.once, put), location, failure)
 
     def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete one batch. Where something of it fails, what tells which ones does it again."""
         try:
-            self.requests.once(partial(calls.delete, [_key(location) for location in batch]))
+            self.requests.once(partial(calls.delete, [key_of(location) for location in batch]))
         except Exception:  # noqa: BLE001 - whatever it is, it comes again, and is told of then
             is_s3 = self.requests.client.kind == "s3"
             return self.other().remove(batch) if is_s3 else self._remove_each(batch)
@@ -231,7 +231,7 @@ class NativeWriter:
     def _remove_one(self, location: str) -> FailedRemoval | None:
         """Delete an object. Raises: StorageError, where it could not be asked to."""
         try:
-            self.requests.make("delete", location, partial(calls.delete, [_key(location)]))
+            self.requests.make("delete", location, partial(calls.delete, [key_of(location)]))
         except FileNotFoundError:
             return None
         except StorageError as error:
@@ -247,7 +247,7 @@ class NativeWriter:
             if bucket in self.warned or self.requests.client.kind == "gcs":
                 return
             try:
-                found = self.requests.once(partial(calls.head, _key(location)))
+                found = self.requests.once(partial(calls.head, key_of(location)))
             except Exception:  # noqa: BLE001 - one that may not be looked up may be deleted
                 return
             self.warned.add(bucket)
@@ -256,9 +256,3 @@ class NativeWriter:
                     f"bucket {bucket.partition('//')[2]} keeps old versions: deleting frees no "
                     "bytes before they expire too"
                 )
-
-
-def _key(location: str) -> str:
-    key = key_of(location)
-    assert key is not None, location
-    return key
