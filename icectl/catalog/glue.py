@@ -354,7 +354,6 @@ class GlueWarehouse:
                 yield TableName(namespace, table["Name"])
 
     def table(self, name: TableName) -> TableInCatalog:
-        """Return one table."""
         settings = self.means.settings
         shown = dotted_name((settings.name, *name.namespace, name.name))
         return behind_pointer(self.means, self.store, GluePointer(self, name), shown)

@@ -41,11 +41,9 @@ class PinnedCatalog:
         return loaded
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """As Catalog."""
         self.catalog.check_writable(loaded)
 
     def settle(self) -> None:
-        """As Catalog."""
         self.catalog.settle()
 
     def commit(

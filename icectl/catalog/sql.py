@@ -234,7 +234,6 @@ class SqlWarehouse:
         yield from (TableName(namespace, row.name) for row in found)
 
     def table(self, name: TableName) -> TableInCatalog:
-        """Return one table."""
         shown = dotted_name((self.means.settings.name, *name.namespace, name.name))
         return behind_pointer(self.means, self.store, SqlPointer(self, name), shown)
 

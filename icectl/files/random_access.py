@@ -18,11 +18,9 @@ class RandomAccessFile(io.RawIOBase):
         """Return `length` bytes from an offset or fewer, but one at least: all lie in the file."""
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def tell(self) -> int:

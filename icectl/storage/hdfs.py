@@ -182,11 +182,9 @@ class HdfsStore:
     lock: Lock = field(default_factory=Lock)
 
     def read(self, location: str) -> bytes:
-        """Return all bytes of one file."""
         return self._make("read", location, lambda: bytes(self._opened(location).read()))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
 
         def action() -> bytes:
             return range_of(self._opened(location), offset, length)
@@ -203,7 +201,6 @@ class HdfsStore:
         return range_reader(Tail(len(opened)), read)
 
     def stat(self, location: str) -> FileStatus | None:
-        """Size and time of one file; None where there is none."""
         try:
             found = self._make(
                 "look up", location, partial(self.client.get_file_info, path_of(location))
@@ -224,11 +221,9 @@ class HdfsStore:
         )
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        """Yield all files of some parts of one split."""
         return run_steps([part.location for part in parts], self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """Return the files directly in one directory; empty where there is none."""
         found = [_status(path, one) for path, one in self._entries(location) if not one.isdir]
         return sorted(found, key=lambda file: file.location)
 
@@ -243,7 +238,6 @@ class HdfsStore:
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite a whole file, atomically."""
 
         def action() -> None:
             with self._temporary(location) as (temporary, file):
@@ -255,7 +249,6 @@ class HdfsStore:
 
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
-        """A file to write, which is there, whole, once this is left without an error."""
         if self.stat(location) is not None:
             raise FileExistsError(location)
         with self._temporary(location) as (temporary, file):
@@ -274,7 +267,6 @@ class HdfsStore:
         return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Delete files; those already gone count as removed."""
         doomed = list(removed)
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
             return [one for one in pool.map(self._remove_one, doomed) if one is not None]

@@ -38,7 +38,6 @@ class ListingRows:
     """Files that are in no full batch."""
 
     def add(self, location: str, size_bytes: int, modified_ms: int | None) -> None:
-        """Append one file."""
         self.locations.append(location)
         self.sizes.append(size_bytes)
         self.times.append(modified_ms)

@@ -240,59 +240,45 @@ class SchemeStore:
                 return opened(None)
 
     def read(self, location: str) -> bytes:
-        """Return all bytes of one file."""
         return self._of("read", location).read(location)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         return self._of("read_range", location).read_range(location, offset, length)
 
     def open(self, location: str) -> IO[bytes]:
-        """Open a file for reading, at any place."""
         return self._of("open", location).open(location)
 
     def stat(self, location: str) -> FileStatus | None:
-        """Size and time of one file; None where there is none."""
         return self._of("stat", location).stat(location)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all files below a location."""
         return self._of("list", location, "folder").list(location)
 
     def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location, until at least `count` parts are left."""
         return self._of("split", location, "folder").split(location, count)
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        """Yield all files of some parts of one split."""
         return self._of("list_parts", parts[0].location, "folder").list_parts(parts)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """Return the files directly in one directory; empty where there is none."""
         return self._of("list_directory", location, "folder").list_directory(location)
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
         self._of("create", location).create(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite a whole file, atomically."""
         self._of("replace", location).replace(location, content)
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
-        """Return a file to write, which is there, whole, once this is left without an error."""
         return self._of("open_new", location).open_new(location)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file within one kind of storage."""
         self._of("copy", source).copy(source, target)
 
     def clock_ms(self, location: str) -> int | None:
-        """Return the time by which the storage dates new files."""
         return self._of("clock_ms", location, "bucket").clock_ms(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Delete files; those already gone count as removed."""
         now = self.options.now()
         by_store: dict[str, list[str]] = {}
         for location in removed:

@@ -39,19 +39,15 @@ class PathMapStore:
         return location if best is None else best[1]
 
     def read(self, location: str) -> bytes:
-        """Return all bytes of one file."""
         return self.store.read(self.mapped(location))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         return self.store.read_range(self.mapped(location), offset, length)
 
     def open(self, location: str) -> IO[bytes]:
-        """Open a file for reading, at any place."""
         return self.store.open(self.mapped(location))
 
     def stat(self, location: str) -> FileStatus | None:
-        """Size and time of one file; None where there is none."""
         status = self.store.stat(self.mapped(location))
         return None if status is None else replace(status, location=location)
 
@@ -74,14 +70,12 @@ class PathMapStore:
         )
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        """Yield all files of some parts of one split."""
         for part in parts:
             mapped = self.mapped(part.location)
             for batch in self.store.list_parts([replace(part, location=mapped)]):
                 yield _respelled_rows(batch, mapped, part.location)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """Return the files directly in one directory; empty where there is none."""
         mapped = self.mapped(location)
         return [
             replace(file, location=_respelled(file.location, mapped, location))
@@ -89,23 +83,18 @@ class PathMapStore:
         ]
 
     def create(self, location: str, content: bytes) -> None:  # noqa: ARG002
-        """Refuse."""
         raise _refused(location)
 
     def replace(self, location: str, content: bytes) -> None:  # noqa: ARG002
-        """Refuse."""
         raise _refused(location)
 
     def copy(self, source: str, target: str) -> None:  # noqa: ARG002
-        """Refuse."""
         raise _refused(target)
 
     def clock_ms(self, location: str) -> int | None:
-        """Return the time by which the storage dates new files."""
         return self.store.clock_ms(self.mapped(location))
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
-        """Refuse."""
         raise _refused(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:

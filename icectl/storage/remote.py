@@ -110,13 +110,11 @@ class RemoteStore:
     renews: bool = False
 
     def read(self, location: str) -> bytes:
-        """Return all bytes of one file."""
         path = self._path(location)
         content: bytes = self._call("read", location, partial(self.filesystem.cat_file, path))
         return content
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         if offset < 0:
             status = self.stat(location)
             if status is None:
@@ -135,7 +133,6 @@ class RemoteStore:
         return range_reader(Tail(status.size_bytes), partial(self.read_range, location))
 
     def stat(self, location: str) -> FileStatus | None:
-        """Size and time of one file; None where there is none."""
         action = partial(self.filesystem.info, self._path(location))
         try:
             found = self._call("look up", location, action)
@@ -144,7 +141,6 @@ class RemoteStore:
         return None if found["type"] == "directory" else _status(location, found)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all files below a location."""
         return self.list_parts([ListingPart(location.rstrip("/"))])
 
     def split(self, location: str, count: int) -> ListingSplit:
@@ -159,7 +155,6 @@ class RemoteStore:
         )
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        """Yield all files of some parts of one split."""
         if self.protocol == "s3":
             for part in parts:
                 call = partial(self._call, "list", part.location)
@@ -169,7 +164,6 @@ class RemoteStore:
             yield from run_steps(directories, self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """Return the files directly in one directory; empty where there is none."""
         found = [
             _status(path, entry)
             for path, entry in self._entries(location)
@@ -178,7 +172,6 @@ class RemoteStore:
         return sorted(found, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a whole new file, atomically; FileExistsError where one is there."""
         self._check_creatable(location)
         if self.writer is not None:
             self.writer.create(location, content)
@@ -186,7 +179,6 @@ class RemoteStore:
             create_in_memory(self.filesystem, self._path(location), content)
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite a whole file, atomically."""
         self._check_creatable(location)
         if self.writer is not None:
             self.writer.replace(location, content)
@@ -195,7 +187,6 @@ class RemoteStore:
 
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
-        """A file to write, which is there, whole, once this is left without an error."""
         self._check_creatable(location)
         if self.stat(location) is not None:
             raise FileExistsError(errno.EEXIST, "it is there already", location)
@@ -220,7 +211,6 @@ class RemoteStore:
         return server_time_ms(self.filesystem, location, partial(self._call, "list", location))
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Delete files; those already gone count as removed."""
         doomed = list(removed)
         for location in doomed:
             self._check_creatable(location)

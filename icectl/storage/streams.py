@@ -55,7 +55,6 @@ class PartWriter(io.RawIOBase, BinaryIO):
         self.size_bytes = 0
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
     def tell(self) -> int:

@@ -49,7 +49,6 @@ class FixedHeader:
     authorization: str | None = field(default=None, repr=False)
 
     def headers(self, _: Request) -> Mapping[str, str]:
-        """Return the header."""
         return {} if self.authorization is None else {"Authorization": self.authorization}
 
     def renew(self) -> bool:

@@ -53,7 +53,6 @@ class NativeStore:
         return self.requests.make("read", location, partial(calls.whole, key_of(location)))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         if offset < 0:
             tail = self._tail(location, -offset)
             return tail.content[:length]
@@ -72,7 +71,6 @@ class NativeStore:
         return range_reader(self._tail(location, _TAIL_BYTES), read)
 
     def stat(self, location: str) -> FileStatus | None:
-        """Size and time of one file; None where there is none."""
         try:
             found = self.requests.make("look up", location, partial(calls.head, key_of(location)))
         except FileNotFoundError:
@@ -81,7 +79,6 @@ class NativeStore:
         return FileStatus(location, int(found["size"]), modified_ms)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all files below a location."""
         return self._below(location, 4 * self.concurrency).list_all(self.concurrency)
 
     def split(self, location: str, count: int) -> ListingSplit:
@@ -89,25 +86,20 @@ class NativeStore:
         return self._below(location, count).split()
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        """Yield all files of some parts of one split."""
         below = self._below(parts[0].location, 4 * self.concurrency)
         return below.list_parts(parts, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """Return the files directly in one directory; empty where there is none."""
         return self._below(location, 1).directory()
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a whole new file, atomically; FileExistsError where one is there."""
         self.writer.create(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite a whole file, atomically."""
         self.writer.replace(location, content)
 
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
-        """A file to write, which is there, whole, once this is left without an error."""
         if self.stat(location) is not None:
             raise FileExistsError(errno.EEXIST, "it is there already", location)
         with self.writer.open_new(location) as file:
@@ -125,7 +117,6 @@ class NativeStore:
         return self.requests.time_ms(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Delete files; those already gone count as removed."""
         expressed: list[str] = []
         others: list[str] = []
         for location in removed:

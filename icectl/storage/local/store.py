@@ -47,12 +47,10 @@ class LocalStore:
     roots: Roots = field(default_factory=Roots, compare=False, repr=False)
 
     def read(self, location: str) -> bytes:
-        """Return all bytes of one file."""
         with path_used_to("read", location) as path, open(path, "rb", opener=regular) as file:
             return file.read(os.fstat(file.fileno()).st_size)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         with path_used_to("read", location) as path, io.FileIO(path, opener=regular) as file:
             size_bytes = os.fstat(file.fileno()).st_size
             if offset < 0:
@@ -60,7 +58,6 @@ class LocalStore:
             return os.pread(file.fileno(), max(0, min(length, size_bytes - offset)), offset)
 
     def open(self, location: str) -> IO[bytes]:
-        """Open a file for reading, at any place."""
         with path_used_to("read", location) as path:
             return open(path, "rb", opener=regular)
 
@@ -94,7 +91,6 @@ class LocalStore:
         return _below([part.location for part in parts], self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """Return the files directly in one directory; empty where there is none."""
         found = []
         try:
             with path_used_to("list", location) as path, os.scandir(path) as entries:
@@ -109,12 +105,10 @@ class LocalStore:
         return sorted(found, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
         with path_used_to("write", location) as path, self.roots.new(path, location) as new:
             create_local(*new[:2], content)
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite a whole file, atomically."""
         with path_used_to("write", location) as path, self.roots.new(path, location) as new:
             replace_local(*new[:2], content)
 
