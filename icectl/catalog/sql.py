@@ -105,7 +105,7 @@ class CatalogRows:
 
     def catalogs(self) -> Sequence[str]:
         """Return the names of all catalogs in the database. Raises: as `all`."""
-        with self._cursor() as cursor, self._told():
+        with self._cursor() as cursor, self._translated():
             cursor.execute(_CATALOGS)
             return [str(row[0]) for row in cursor.fetchall()]
 
@@ -161,7 +161,7 @@ class CatalogRows:
 
     @contextmanager
     def _reading(self) -> Iterator[Callable[[str, tuple[str, ...]], list[Row]]]:
-        with self._cursor() as cursor, self._told():
+        with self._cursor() as cursor, self._translated():
 
             def ask(statement: str, parameters: tuple[str, ...]) -> list[Row]:
                 cursor.execute(self.database.sql(statement), parameters)
@@ -176,7 +176,7 @@ class CatalogRows:
             yield self.database.cursor(connection)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except self.database.errors as error:

@@ -185,7 +185,9 @@ def remote_failure(
         return FileNotFoundError(location)
     kind = _HINTS_OF.get(locations.scheme(location), "")
     endpoint_hint = _CLUSTER_HINT if kind == "hdfs" else _ENDPOINT_HINT
-    reason, hint = _told(error, _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT), endpoint_hint)
+    reason, hint = _reason_and_hint(
+        error, _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT), endpoint_hint
+    )
     for secret in secrets:
         reason = reason.replace(secret, "***")
     message = f"cannot {doing} {locations.shown(location)}: {reason}"
@@ -210,7 +212,9 @@ def error_code(error: Exception) -> str | None:
     return None
 
 
-def _told(error: Exception, credentials_hint: str, endpoint_hint: str) -> tuple[str, str | None]:
+def _reason_and_hint(
+    error: Exception, credentials_hint: str, endpoint_hint: str
+) -> tuple[str, str | None]:
     """Tell the reason of an error, and a hint where there is one."""
     code = error_code(error) or ""
     names = {name for cause in _causes(error) for name in _class_names(cause)}
@@ -223,8 +227,8 @@ def _told(error: Exception, credentials_hint: str, endpoint_hint: str) -> tuple[
         ("UnknownCluster" in names, _first_line(error), endpoint_hint),
         (names & _UNREACHABLE, f"no answer: {_first_line(error)}", endpoint_hint),
     )
-    told = (_first_line(error), None)
-    return next(((reason, hint) for applies, reason, hint in known if applies), told)
+    plain = (_first_line(error), None)
+    return next(((reason, hint) for applies, reason, hint in known if applies), plain)
 
 
 def _first_line(error: Exception) -> str:
@@ -233,8 +237,8 @@ def _first_line(error: Exception) -> str:
         answer = getattr(cause, "response", None)
         if isinstance(answer, dict) and (message := answer.get("Error", {}).get("Message")):
             return f"{message} ({_code(cause)})"
-    told = (error.strerror if isinstance(error, OSError) else None) or str(error).strip()
-    return (told.splitlines() or [type(error).__name__])[0]
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error).strip()
+    return (text.splitlines() or [type(error).__name__])[0]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

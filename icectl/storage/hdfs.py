@@ -73,7 +73,7 @@ def driver_result(action: Callable[[], Result]) -> Result:
 def _translation(error: RuntimeError) -> Exception:
     text = str(error)
     found = _ANSWER.search(text)
-    if any(told in text for told in _UNKNOWN_CLUSTER):
+    if any(known in text for known in _UNKNOWN_CLUSTER):
         return UnknownCluster("Hadoop's configuration does not say where its name nodes are")
     if found is None:
         return NoNameNode(_first_line(error))
@@ -267,9 +267,9 @@ class HdfsStore:
         return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        doomed = list(removed)
+        files = list(removed)
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
-            return [one for one in pool.map(self._remove_one, doomed) if one is not None]
+            return [one for one in pool.map(self._remove_one, files) if one is not None]
 
     def _remove_one(self, location: str) -> FailedRemoval | None:
         try:

@@ -211,12 +211,12 @@ class RemoteStore:
         return server_time_ms(self.filesystem, location, partial(self._call, "list", location))
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        doomed = list(removed)
-        for location in doomed:
+        files = list(removed)
+        for location in files:
             self._check_creatable(location)
         if self.writer is not None:
-            return self.writer.remove(doomed)
-        for location in doomed:
+            return self.writer.remove(files)
+        for location in files:
             if self.stat(location) is not None:
                 self.filesystem.rm_file(self._path(location))
         return ()

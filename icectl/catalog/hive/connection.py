@@ -79,7 +79,7 @@ class Servers:
             try:
                 opened = self._opened(host.strip("[]"), port)
             except OSError as error:
-                failures.append(f"{_joined(host, port)}: {_told(error)}")
+                failures.append(f"{_joined(host, port)}: {_reason(error)}")
                 continue
             with opened, opened.makefile("rb") as reader:
                 server = _joined(host, port)
@@ -171,7 +171,7 @@ class Connection:
             read = self._frame() if self.is_framed else self.reader
             return read_reply(lambda size: _exactly(read, size), name)
         except OSError as error:
-            raise HiveAnswerLost(_told(error)) from error
+            raise HiveAnswerLost(_reason(error)) from error
         except EOFError as error:
             raise HiveAnswerLost("the connection was closed") from error
         except NotThrift as error:
@@ -244,7 +244,7 @@ def _exactly(reader: IO[bytes], size: int) -> bytes:
     return found
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -90,7 +90,7 @@ class RestAttempt:
                     raise
                 reason = error.message
             else:
-                found = self._told(answer)
+                found = self._answered(answer)
                 if not isinstance(found, str):
                     return found
                 reason = found
@@ -100,7 +100,7 @@ class RestAttempt:
             self.table.client.env.sleep(pause)
         return self._seen(reason, 1) or self._unknown(reason)
 
-    def _told(self, answer: Answer) -> CommitOutcome | str:
+    def _answered(self, answer: Answer) -> CommitOutcome | str:
         """Return what an answer means; why it means nothing, where it does. Raises: as outcome."""
         client = self.table.client
         if answer.status == 200:

@@ -102,11 +102,11 @@ def _endpoint(account: str, host: str, options: Mapping[str, str]) -> str:
     """Return the address of the account's blobs, which ADLS Gen2 has under another name too."""
     if "endpoint" in options:
         return options["endpoint"].rstrip("/")
-    told = options.get("account_host") or host
-    if not told and not _ACCOUNT.fullmatch(account):
+    blobs = options.get("account_host") or host
+    if not blobs and not _ACCOUNT.fullmatch(account):
         raise StorageError(f"`{account}` is no name of an account")
-    told = told or f"{account}.blob.core.windows.net"
-    return f"https://{told.replace('.dfs.', '.blob.', 1)}"
+    blobs = blobs or f"{account}.blob.core.windows.net"
+    return f"https://{blobs.replace('.dfs.', '.blob.', 1)}"
 
 
 def _keys(options: Mapping[str, str]) -> Mapping[str, Any]:

@@ -92,8 +92,8 @@ def _answered(status: int, body: str) -> Exception:
     name = unescape(code[1]).strip() if code else ""
     if status == 404 and name in _MISSING:
         return FileNotFoundError(name)
-    told = " ".join(unescape(message[1]).split()) if message else ""
-    return Answered(status, _NO_BUCKET.get(name, name), told)
+    text = " ".join(unescape(message[1]).split()) if message else ""
+    return Answered(status, _NO_BUCKET.get(name, name), text)
 
 
 def _without_token(text: str) -> Exception:

@@ -51,16 +51,16 @@ def _endpoint(options: Mapping[str, str]) -> str:
 
     Emulators are named as Google's own libraries have them named.
     """
-    told = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT
-    return (told if "://" in told else f"http://{told}").rstrip("/")
+    value = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT
+    return (value if "://" in value else f"http://{value}").rstrip("/")
 
 
 def _paying(options: Mapping[str, str]) -> str | None:
     """Return the project that pays for requests in place of the bucket's owner."""
-    told = options.get("requester_pays", "")
-    if told.lower() in {"", "false"}:
+    value = options.get("requester_pays", "")
+    if value.lower() in {"", "false"}:
         return None
-    return options.get("project") if told.lower() == "true" else told
+    return options.get("project") if value.lower() == "true" else value
 
 
 def _keys(options: Mapping[str, str], login: Callable[[str], str]) -> Mapping[str, Any]:
@@ -68,31 +68,31 @@ def _keys(options: Mapping[str, str], login: Callable[[str], str]) -> Mapping[st
 
     Raises: StorageError; Unsupported, where only Google's own library knows their kind.
     """
-    told = options.get("token", "google_default")
+    value = options.get("token", "google_default")
     has_emulator = "endpoint_url" not in options and "STORAGE_EMULATOR_HOST" in os.environ
-    if options.get("anon", "").lower() == "true" or told == "anon":
+    if options.get("anon", "").lower() == "true" or value == "anon":
         return _UNSIGNED
     if "bearer_token" in options:
         return {"bearer_token": options["bearer_token"]}
-    if told == "cloud":
+    if value == "cloud":
         return {}
-    if told.lstrip().startswith("{"):
-        return {"service_account_key": told}
-    if told == "google_default":
+    if value.lstrip().startswith("{"):
+        return {"service_account_key": value}
+    if value == "google_default":
         if has_emulator:
             return _UNSIGNED
         file = default_credentials()
         return {} if file is None else _from_file(file, login)
-    if os.path.exists(told) or told.endswith(".json"):
-        return _from_file(told, login)
-    return {"bearer_token": told}
+    if os.path.exists(value) or value.endswith(".json"):
+        return _from_file(value, login)
+    return {"bearer_token": value}
 
 
 def default_credentials() -> str | None:
     """Return the file of application default credentials, where there is one."""
-    told = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    if told:
-        return told
+    value = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    if value:
+        return value
     folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
     known = os.path.join(folder, "application_default_credentials.json")
     return known if os.path.exists(known) else None

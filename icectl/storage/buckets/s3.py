@@ -98,7 +98,7 @@ def _connect(access: BucketAccess, attempts: Any) -> Any:
     keys = access.keys
     signed = {"skip_signature": True} if not keys else {}
 
-    def given() -> Any:
+    def credentials() -> Any:
         return {**keys, "expires_at": None}
 
     config: Any = {
@@ -114,7 +114,7 @@ def _connect(access: BucketAccess, attempts: Any) -> Any:
         config=config,
         client_options=client_options(access),
         retry_config=attempts,
-        credential_provider=given if keys else None,
+        credential_provider=credentials if keys else None,
     )
 
 
@@ -189,45 +189,45 @@ def _keys(options: Mapping[str, str], session: AwsSession | None) -> Mapping[str
 
 def _region(options: Mapping[str, str], session: AwsSession | None) -> str:
     """Return the region that is asked; botocore's default is the oldest one."""
-    told = options.get("client_kwargs.region_name") or os.environ.get("AWS_DEFAULT_REGION")
-    if not told and session is not None:
-        told = session.profile.get("region")
-    return told or "us-east-1"
+    value = options.get("client_kwargs.region_name") or os.environ.get("AWS_DEFAULT_REGION")
+    if not value and session is not None:
+        value = session.profile.get("region")
+    return value or "us-east-1"
 
 
 def _authorities(session: AwsSession | None) -> str | None:
     """Return the file of certificates that servers are trusted by, beside the machine's own."""
-    told = os.environ.get("AWS_CA_BUNDLE")
-    if not told and session is not None:
-        told = session.profile.get("ca_bundle")
-    return told or None
+    value = os.environ.get("AWS_CA_BUNDLE")
+    if not value and session is not None:
+        value = session.profile.get("ca_bundle")
+    return value or None
 
 
 def _style(options: Mapping[str, str], session: AwsSession | None) -> str:
-    told = options.get("config_kwargs.s3.addressing_style")
-    if told is None and session is not None:
+    value = options.get("config_kwargs.s3.addressing_style")
+    if value is None and session is not None:
         of_s3 = session.profile.get("s3")
-        told = of_s3.get("addressing_style") if isinstance(of_s3, dict) else None
-    return told or "auto"
+        value = of_s3.get("addressing_style") if isinstance(of_s3, dict) else None
+    return value or "auto"
 
 
-def _given_endpoint(options: Mapping[str, str], session: AwsSession | None) -> str | None:
+def _configured_endpoint(options: Mapping[str, str], session: AwsSession | None) -> str | None:
     """Return the address that someone names, by options, environment or profile."""
-    told = options.get("endpoint_url") or options.get("client_kwargs.endpoint_url")
-    if told or os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
-        return told
-    told = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if not told and session is not None:
-        told = session.profile.get("endpoint_url")
-    return told
+    value = options.get("endpoint_url") or options.get("client_kwargs.endpoint_url")
+    if value or os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return value
+    value = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not value and session is not None:
+        value = session.profile.get("endpoint_url")
+    return value
 
 
 def _is_virtual(
-    bucket: str, options: Mapping[str, str], session: AwsSession | None, given: str | None
+    bucket: str, options: Mapping[str, str], session: AwsSession | None, configured: str | None
 ) -> bool:
     """Return whether the bucket's name is part of the host, as botocore decides."""
     style = _style(options, session)
-    if given is not None:
+    if configured is not None:
         return style == "virtual"
     return style != "path" and _HOST.fullmatch(bucket) is not None
 
@@ -235,11 +235,11 @@ def _is_virtual(
 def _endpoint(
     bucket: str, options: Mapping[str, str], session: AwsSession | None, region: str
 ) -> str:
-    given = _given_endpoint(options, session)
+    configured = _configured_endpoint(options, session)
     if not _REGION.fullmatch(region):
         raise StorageError(f"`{region}` is no region of AWS")
-    base = (given or endpoint_of("s3", region)).rstrip("/")
-    if not _is_virtual(bucket, options, session, given):
+    base = (configured or endpoint_of("s3", region)).rstrip("/")
+    if not _is_virtual(bucket, options, session, configured):
         return base
     scheme, _, host = base.partition("://")
     return f"{scheme}://{bucket}.{host}"
@@ -251,7 +251,7 @@ def _settings(
     found: dict[str, Any] = {
         ours: options[theirs] for theirs, ours in _ENCRYPTION.items() if theirs in options
     }
-    given = _given_endpoint(options, session)
-    found["virtual_hosted_style_request"] = _is_virtual(bucket, options, session, given)
+    configured = _configured_endpoint(options, session)
+    found["virtual_hosted_style_request"] = _is_virtual(bucket, options, session, configured)
     found["request_payer"] = options.get("requester_pays", "").lower() == "true"
     return found
