@@ -34,12 +34,12 @@ from icectl.rows.check_delete_file import (
 )
 from icectl.rows.spark import SparkWorkers
 from icectl.rows.workers import Ask, Kernel, KernelCrashed, WorkerPool
-from icectl.storage.counting import CountingReader
 from icectl.storage.local.scan import regular
 from icectl.storage.location import comparison_key, is_local, loosest_key
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
+from icectl.storage.streams import CountingReader
 from icectl.table.manifests import try_manifests
 from icectl.table.reader import Reader, every_column, name_mapping
 from icectl.table.reading import in_threads, of_one_file

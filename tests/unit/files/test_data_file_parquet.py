@@ -14,7 +14,7 @@ from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, batch_rows, id
 from icectl.files.parquet import data_file as data_file_parquet
 from icectl.format.schema import Schema
 from icectl.format.types import NestedField, PrimitiveType
-from icectl.storage.counting import CountingReader
+from icectl.storage.streams import CountingReader
 
 
 def with_id(name, kind, number):
