@@ -51,7 +51,7 @@ def listed(folder: str, many: int) -> list[dict[str, object]] | str:
 
 
 @example([([b"a"], "pipe", b"b"), ([b"a"], "file", b"b")])
-@pytest.mark.skipif(local_scan.kernel() is None, reason="the loop is for Linux")
+@pytest.mark.skipif(not local_scan.has_loop(), reason="the loop is for Linux")
 @settings(max_examples=60, deadline=None)
 @given(TREES)
 def test_the_loop_lists_what_python_lists(tree):

@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from icectl.entries.columns.packed import not_text
 from icectl.errors import StorageError
+from icectl.files.compiled import address, loops
 from icectl.storage import location as locations
 from icectl.storage.failures import local_failure
 from icectl.storage.listing import LISTING_SCHEMA, ListingRows, ListingStep
-from icectl.storage.local import kernel as local_kernel
 
 _LOGGER = logging.getLogger(__name__)
 _NO_TEXT = "a name below %s is no UTF-8, so no metadata names it"
@@ -35,10 +35,43 @@ _ENTRIES, _NAME_BYTES = 1 << 14, 1 << 23
 
 _Array = npt.NDArray[Any]
 
+_DIRECTORY, _OTHER = -1, -2
+"""Sizes of entries that are no files; of the others (links, say) only the name is known."""
 
-def kernel() -> Any:
-    """Return the module of the compiled loop; None where that is not there."""
-    return local_kernel if local_kernel.has_loop() else None
+_MORE = 1
+"""Says that the loop ended because its arrays are full; below 0 is a failure's errno."""
+
+
+def has_loop() -> bool:
+    """Return whether the loop is there: it was built, on a system that has the calls."""
+    return hasattr(loops(), "read_entries")
+
+
+def _read_entries(
+    directory: int,
+    prefix: _Array,
+    names: _Array,
+    ends: _Array,
+    sizes: _Array,
+    times: _Array,
+) -> tuple[int, int]:
+    """Read entries of an open directory, and return (_MORE, 0 or a failure, how many entries).
+
+    The name of each follows the prefix, and its row n is names[ends[n] : ends[n + 1]]. It asks for
+    32 KiB of entries at once, and ends with _MORE where the arrays may have no room for those.
+    Units: bytes; milliseconds since 1970.
+    """
+    found = np.zeros(1, np.int64)
+    outcome: int = loops().read_entries(
+        directory,
+        *(address(prefix, np.uint8), len(prefix)),
+        *(address(names, np.uint8), len(names)),
+        address(ends, np.int32),
+        address(sizes, np.int64),
+        *(address(times, np.int64), len(sizes)),
+        address(found, np.int64),
+    )
+    return outcome, int(found[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +120,10 @@ class LocalScan:
             return ListingStep(ListingRows())
 
     def _begin(self, location: str, path: str) -> ListingStep[str | OpenDirectory]:
-        if self._seen < _MANY or kernel() is None:
+        if self._seen < _MANY or not has_loop():
             with os.scandir(path) as entries:
                 some = list(islice(entries, _MANY))
-                if len(some) < _MANY or kernel() is None:
+                if len(some) < _MANY or not has_loop():
                     return self._scanned(location, chain(some, entries))
             self._seen += _MANY
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -115,23 +148,21 @@ class LocalScan:
 
     def _read_on(self, opened: OpenDirectory) -> ListingStep[str | OpenDirectory]:
         """Read more of an open directory, by the compiled loop."""
-        loop, arrays = kernel(), self._buffers.arrays
+        arrays = self._buffers.arrays
         prefix = np.array(memoryview(locations.join(opened.location, "").encode()))
-        outcome, count = loop.read_entries(opened.descriptor, prefix, *arrays)
-        if outcome != loop.MORE:
+        outcome, count = _read_entries(opened.descriptor, prefix, *arrays)
+        if outcome != _MORE:
             self._descriptors.remove(opened.descriptor)
             os.close(opened.descriptor)
         if outcome < 0:
             raise OSError(-outcome, os.strerror(-outcome))
-        rows, below, others = _sorted(loop, arrays, count)
+        rows, below, others = _sorted(arrays, count)
         for location in others:
             _look_up(location, rows, below)
-        return ListingStep(rows, (*below, opened) if outcome == loop.MORE else tuple(below))
+        return ListingStep(rows, (*below, opened) if outcome == _MORE else tuple(below))
 
 
-def _sorted(
-    loop: Any, arrays: tuple[_Array, ...], count: int
-) -> tuple[ListingRows, list[str], list[str]]:
+def _sorted(arrays: tuple[_Array, ...], count: int) -> tuple[ListingRows, list[str], list[str]]:
     """Return files, directories and others among the entries that the loop has read."""
     names, ends, sizes, times = arrays
     ends = ends[: count + 1].copy()
@@ -150,7 +181,7 @@ def _sorted(
         return places.filter(pa.array(chosen & text))
 
     rows.add_batch(_batch(those(found), sizes[found], times[found]))
-    directories, others = (those(sizes == kind) for kind in (loop.DIRECTORY, loop.OTHER))
+    directories, others = (those(sizes == kind) for kind in (_DIRECTORY, _OTHER))
     return rows, _texts(directories), _texts(others)
 
 

@@ -97,7 +97,7 @@ def many_files(folder: Path, count: int) -> list[str]:
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    if local_scan.kernel() is None:
+    if not local_scan.has_loop():
         pytest.skip("the loop is for Linux")
     monkeypatch.setattr(local_scan, "_MANY", LOOP)
     monkeypatch.setattr(local_scan, "_ENTRIES", 1500)
@@ -165,6 +165,6 @@ def test_many_files_change_to_the_loop(tmp_path, monkeypatch):
 
 def test_systems_without_the_calls_are_read_by_python(tmp_path, monkeypatch):
     monkeypatch.setattr(local_scan, "_MANY", 0)
-    monkeypatch.setattr(local_scan, "kernel", lambda: None)
+    monkeypatch.setattr(local_scan, "has_loop", lambda: False)
     paths = many_files(tmp_path / "d", 20)
     assert [path for path, _, _ in listed(str(tmp_path))] == paths
