@@ -183,8 +183,8 @@ class FileSystemCatalog:
         if doubled := doubled_versions(versions):
             names = [version.name for version in versions if version.version == doubled[0]]
             raise Refused(
-                f"{' and '.join(names)} in {locations.shown(self.table_location)} are one version, "
-                "so which of them is current cannot be told",
+                f"{' and '.join(names)} in {locations.redacted(self.table_location)} are one "
+                "version, so which of them is current cannot be told",
                 hint="move the one that is not current out of the directory",
             )
         if self._relocated_directory(loaded.metadata) is not None:
@@ -194,7 +194,7 @@ class FileSystemCatalog:
             )
         if not loaded.capabilities.is_certain:  # it was not, a moment ago
             raise CommitConflict(
-                f"the metadata files of {locations.shown(self.table_location)} have changed "
+                f"the metadata files of {locations.redacted(self.table_location)} have changed "
                 "meanwhile"
             )
         _check_hint(hint, versions, loaded.metadata.location)
@@ -231,7 +231,7 @@ class FileSystemCatalog:
         return None if locations.loosest_key(path.rstrip("/")) in usual else path.rstrip("/")
 
     def _not_found(self) -> TableNotFound:
-        shown = locations.shown(self.table_location)
+        shown = locations.redacted(self.table_location)
         here = self.store.list_directory(self.table_location)
         if any(is_metadata_file_name(locations.name(file.location)) for file in here):
             hint = "its metadata files lie in the directory itself: name its parent, or one of them"
@@ -415,7 +415,7 @@ def load_file(store: Store, location: str, *, to_show: bool = False) -> LoadedTa
 
 def _read_only(loaded: LoadedTable) -> Refused:
     return Refused(
-        f"{locations.shown(loaded.metadata_location)} is one metadata file, and nothing says that "
-        "it is current",
+        f"{locations.redacted(loaded.metadata_location)} is one metadata file, and nothing says "
+        "that it is current",
         hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
     )

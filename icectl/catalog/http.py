@@ -157,7 +157,7 @@ class Http:
             given_up.set()
 
     def _answer(self, request: Request, given_up: Event) -> Answer:
-        shown = shown_url(request.url)
+        shown = redacted_url(request.url)
         try:
             answer = self._pool.request(
                 request.method,
@@ -222,7 +222,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             )
 
 
-def shown_url(url: str) -> str:
+def redacted_url(url: str) -> str:
     """Return a URL without what may be secret: user, password, query."""
     try:
         parts = urlsplit(url)

@@ -62,14 +62,14 @@ def read_file(store: Store, location: str, *, to_show: bool = False) -> TableMet
     except CorruptTable as error:
         what = error.message.removesuffix(f" ({error.rule})")
         raise CorruptTable(
-            f"{locations.shown(location)}: {what}", rule=error.rule, hint=error.hint
+            f"{locations.redacted(location)}: {what}", rule=error.rule, hint=error.hint
         ) from error
 
 
 def no_metadata_file(location: str) -> TableNotFound:
     """Make the error for a metadata file that is not there."""
     return TableNotFound(
-        f"no metadata file {locations.shown(location)}",
+        f"no metadata file {locations.redacted(location)}",
         hint="a table's metadata files lie in its metadata/ directory",
     )
 
@@ -103,8 +103,8 @@ def check_place(store: Store, table_location: str, loaded: LoadedTable) -> None:
     check_creatable(table_location)
     if _place(table_location) != _place(loaded.metadata.location):
         raise Refused(
-            f"the table in {locations.shown(table_location)} says that it lies in "
-            f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
+            f"the table in {locations.redacted(table_location)} says that it lies in "
+            f"{locations.redacted(loaded.metadata.location)}: it is a copy, or was moved, and the "
             "files it names are those of the original",
             hint="name the table by the location in its metadata",
         )
@@ -154,9 +154,9 @@ def check_original(store: Store, loaded: LoadedTable) -> None:
         return
     if _place(locations.parent(folder)) != _place(own):
         raise Refused(
-            f"the catalog's metadata file lies in {locations.shown(folder)}, and says that the "
-            f"table lies in {locations.shown(own)}: it is a copy, or was moved, and the files it "
-            "names are those of the original",
+            f"the catalog's metadata file lies in {locations.redacted(folder)}, and says that the "
+            f"table lies in {locations.redacted(own)}: it is a copy, or was moved, and the files "
+            "it names are those of the original",
             hint="register the metadata file that lies with the table; a copy needs metadata that "
             "name its own files",
         )

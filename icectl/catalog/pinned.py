@@ -6,7 +6,7 @@ from icectl.catalog.protocol import Catalog, CommitOutcome, Conflict, LoadedTabl
 from icectl.errors import CommitConflict
 from icectl.format.requirements import Requirement
 from icectl.format.updates import Update
-from icectl.storage.location import shown
+from icectl.storage.location import redacted
 
 
 class PinnedCatalog:
@@ -26,14 +26,14 @@ class PinnedCatalog:
         loaded = self.catalog.load(to_show=to_show)
         if self._uuid is not None and loaded.metadata.table_uuid != self._uuid:
             raise CommitConflict(
-                f"another table is at {shown(loaded.metadata_location)} than the plan is of: its "
-                f"table-uuid is {loaded.metadata.table_uuid}, the plan says {self._uuid}",
+                f"another table is at {redacted(loaded.metadata_location)} than the plan is of: "
+                f"its table-uuid is {loaded.metadata.table_uuid}, the plan says {self._uuid}",
                 hint="nothing was changed; make a new plan",
             )
         if self._location not in (None, loaded.metadata_location):
             raise CommitConflict(
-                f"the table has moved on since the plan was made, from {shown(self._location)} to "
-                f"{shown(loaded.metadata_location)}",
+                f"the table has moved on since the plan was made, from {redacted(self._location)} "
+                f"to {redacted(loaded.metadata_location)}",
                 hint="nothing was changed; make a new plan, or do what of this one still holds "
                 "with `--allow-newer`",
                 id="plan-outdated",

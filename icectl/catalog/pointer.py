@@ -135,7 +135,7 @@ class PointerCatalog:
                 if pointed.metadata_location == before.metadata_location:
                     break
         raise CorruptTable(
-            f"the catalog says that {locations.shown(pointed.metadata_location)} is the current "
+            f"the catalog says that {locations.redacted(pointed.metadata_location)} is the current "
             f"metadata file of {self.name}, and that file is missing",
             rule="R-034",
             hint="bring it back, or register the table anew with the newest metadata file there is",

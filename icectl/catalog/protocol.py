@@ -9,7 +9,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import NEWEST_VERSION
 from icectl.format.requirements import Requirement
 from icectl.format.updates import ALL_UPDATES, Update
-from icectl.storage.location import shown
+from icectl.storage.location import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
     expected = loaded.metadata.table_uuid
     if now.table_uuid != expected:
         raise Refused(
-            f"another table is at {shown(loaded.metadata_location)} now: its table-uuid is "
+            f"another table is at {redacted(loaded.metadata_location)} now: its table-uuid is "
             f"{now.table_uuid}, that of the table read before is {expected}",
             hint="run the command again if that table is meant",
         )

@@ -50,7 +50,7 @@ def _single_file(
 ) -> Catalog:
     if metadata_file is not None:
         raise UsageError(
-            f"TABLE names the metadata file {locations.shown(location)} already",
+            f"TABLE names the metadata file {locations.redacted(location)} already",
             hint="with `--metadata-file`, TABLE is the table's directory",
         )
     catalog = SingleFileCatalog(store, location)
@@ -59,7 +59,7 @@ def _single_file(
     if store.stat(location) is None:
         raise no_metadata_file(location)
     raise Refused(
-        f"{locations.shown(location)} is one metadata file, and nothing says that it is current",
+        f"{locations.redacted(location)} is one metadata file, and nothing says that it is current",
         hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
     )
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from icectl.env import Deadline
 from icectl.errors import StorageError, TableNotFound, Unsupported, UsageError
-from icectl.storage.location import shown
+from icectl.storage.location import redacted
 
 _WAIT_SECONDS = 30
 """How long another writer of the same rows is waited for."""
@@ -187,7 +187,7 @@ def _server(
     def connect(seconds: Mapping[str, int]) -> Any:
         return module.connect(**{**arguments, **_LOST[family], **seconds, **own})
 
-    return Database(family, shown(_plain(uri)), "%s", module.Error, connect, deadline)
+    return Database(family, redacted(_plain(uri)), "%s", module.Error, connect, deadline)
 
 
 def _plain(uri: str) -> str:

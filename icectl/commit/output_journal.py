@@ -35,7 +35,7 @@ from icectl.entries.files import containing
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.format.json_members import parse_json
-from icectl.storage.location import loosest_key, name, parent, shown
+from icectl.storage.location import loosest_key, name, parent, redacted
 from icectl.storage.store import FileStatus, Store
 from icectl.storage.temporary import old_temporaries
 from icectl.table.context import TableContext
@@ -260,8 +260,8 @@ class Leftovers:
         for place in (*data.folders, *data.trees):
             if not own.holds(place):
                 self.context.progress.warn(
-                    f"the journal {name(journal.location)} names {shown(place)}, which is not in "
-                    "the table's own places: what a killed run has left there stays"
+                    f"the journal {name(journal.location)} names {redacted(place)}, which is not "
+                    "in the table's own places: what a killed run has left there stays"
                 )
         return DataPlaces(
             tuple(filter(own.holds, data.folders)), tuple(filter(own.holds, data.trees))
@@ -281,7 +281,7 @@ def remove_own(
     if not places:
         return True
     if not all(map(own.holds, places)):
-        raise Refused(f"{shown(places[0])} is not in the table's own places")
+        raise Refused(f"{redacted(places[0])} is not in the table's own places")
     if not context.leftovers.allows(len(places)):
         raise Refused(
             f"{print_count(len(places), 'file')} would be deleted, and the budget allows for "
@@ -296,7 +296,7 @@ def remove_own(
     context.leftovers.removed += gone
     if gone:
         more = f" and {len(gone) - 1:,} more" if len(gone) > 1 else ""
-        context.progress.warn(f"removed {shown(gone[0])}{more}: a killed run had left that")
+        context.progress.warn(f"removed {redacted(gone[0])}{more}: a killed run had left that")
     return not failed
 
 

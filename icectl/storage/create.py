@@ -39,7 +39,7 @@ def check_creatable(location: str) -> None:
     if scheme not in CREATABLE:
         raise Refused(
             f"committing to {scheme}: storage is not offered, and "
-            f"{locations.shown(location)} would be changed",
+            f"{locations.redacted(location)} would be changed",
             hint="commands that only read work there",
         )
 

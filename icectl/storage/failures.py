@@ -147,7 +147,7 @@ def local_failure(doing: str, location: str, error: OSError) -> StorageError:
 
     `doing` says for what, as in `read`.
     """
-    reason, shown = error.strerror or str(error), locations.shown(location)
+    reason, shown = error.strerror or str(error), locations.redacted(location)
     hint = _LOCAL_HINTS.get(error.errno or 0)
     if error.errno == errno.ENAMETOOLONG:
         shown = "/".join(map(_abbreviated, shown.split("/")))
@@ -190,7 +190,7 @@ def remote_failure(
     )
     for secret in secrets:
         reason = reason.replace(secret, "***")
-    message = f"cannot {doing} {locations.shown(location)}: {reason}"
+    message = f"cannot {doing} {locations.redacted(location)}: {reason}"
     return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
 
 

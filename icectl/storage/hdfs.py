@@ -303,7 +303,7 @@ class HdfsStore:
             if isinstance(error, NameNodeAnswer):
                 raise failure from error
             raise AnswerLost(
-                f"cannot write {locations.shown(location)}: no answer came",
+                f"cannot write {locations.redacted(location)}: no answer came",
                 hint=getattr(failure, "hint", None),
             ) from error
 

@@ -71,10 +71,10 @@ def _named(location: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        message = f"the inventory file `{locations.shown(location)}` is missing"
+        message = f"the inventory file `{locations.redacted(location)}` is missing"
         raise StorageError(message) from error
     except (UsageError, Unsupported) as error:
-        message = f"inventory `{locations.shown(location)}`: {error.message}"
+        message = f"inventory `{locations.redacted(location)}`: {error.message}"
         raise type(error)(message, hint=error.hint) from error
 
 
@@ -98,7 +98,7 @@ class InventoryFiles:
             yield found
         if not count:
             raise UsageError(
-                f"the inventory names no file below {locations.shown(location)}",
+                f"the inventory names no file below {locations.redacted(location)}",
                 hint="give an inventory of the bucket that holds the table",
             )
 

@@ -212,6 +212,6 @@ def check_sum(location: str) -> str:
     return join(parent(location), f".{name(location)}.crc")
 
 
-def shown(location: str) -> str:
+def redacted(location: str) -> str:
     """Return the location as messages print it: without a password it may carry."""
     return _PASSWORD.sub(r"\1:***@", location)

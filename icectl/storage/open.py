@@ -42,7 +42,7 @@ class Home:
         home = None if self.location is None else locations.scheme(self.location)
         if scheme in _WRAPPERS or (scheme not in SCHEMES and scheme != home):
             raise Unsupported(
-                f"nothing is asked for at {locations.shown(location)}: {scheme}: is none of the "
+                f"nothing is asked for at {locations.redacted(location)}: {scheme}: is none of the "
                 "schemes that a table may name",
                 hint="a table that lies there is read where TABLE is its location; of a copy "
                 "elsewhere, `--path-map FROM=TO` says where the files are",
@@ -50,8 +50,8 @@ class Home:
         if scheme in LOCAL and home not in (None, *LOCAL):
             assert self.location is not None
             raise Refused(
-                f"{locations.shown(location)} is on this machine, and the table that names it is "
-                f"not: it lies in {locations.root(locations.shown(self.location))}",
+                f"{locations.redacted(location)} is on this machine, and the table that names it "
+                f"is not: it lies in {locations.root(locations.redacted(self.location))}",
                 hint="of a copy on this machine, `--path-map FROM=TO` says where the files are",
                 id="local-file-of-a-bucket",
             )
@@ -295,7 +295,7 @@ class SchemeStore:
     def _of(
         self, call: str, location: str, what: Literal["file", "folder", "bucket"] = "file"
     ) -> Store:
-        _LOGGER.debug("%s %s", call, locations.shown(location))
+        _LOGGER.debug("%s %s", call, locations.redacted(location))
         return self.of(location, what)
 
 

@@ -143,6 +143,6 @@ def _respelled(found: str, mapped: str, location: str) -> str:
 
 def _refused(location: str) -> Refused:
     return Refused(
-        f"nothing is written under `--path-map`, and {locations.shown(location)} would be",
+        f"nothing is written under `--path-map`, and {locations.redacted(location)} would be",
         hint="run without `--path-map`, on the table where its metadata says it is",
     )

@@ -83,8 +83,8 @@ class Prober:
                 proof.buckets.add(bucket)
             else:
                 raise Refused(
-                    f"the storage behind {locations.shown(location)} ignores conditions: a second "
-                    "writer would overwrite what the first has committed",
+                    f"the storage behind {locations.redacted(location)} ignores conditions: a "
+                    "second writer would overwrite what the first has committed",
                     hint=f"use storage that honours `{self.condition}`, or a catalog",
                     id="conditional-put-ignored",
                 )
@@ -99,5 +99,5 @@ class Prober:
             failed = [error.message]
         for reason in failed:
             self.warn(
-                f"{locations.shown(probe)}, which holds nothing, could not be removed: {reason}"
+                f"{locations.redacted(probe)}, which holds nothing, could not be removed: {reason}"
             )

@@ -66,7 +66,7 @@ def open_remote(
         driver = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
         raise Unsupported(
-            f"no storage driver knows the scheme {scheme}: in {locations.shown(location)}",
+            f"no storage driver knows the scheme {scheme}: in {locations.redacted(location)}",
             hint="for a copy elsewhere, `--path-map FROM=TO` says where the files are",
         ) from error
     except ImportError as error:
@@ -227,7 +227,7 @@ class RemoteStore:
         if self.writer is None and self.protocol != "memory":
             raise Refused(
                 f"nothing is written through the fsspec driver for {self.protocol}:, and "
-                f"{locations.shown(location)} would be",
+                f"{locations.redacted(location)} would be",
                 hint="leave out the storage options that only that driver knows",
             )
 

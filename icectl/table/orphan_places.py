@@ -8,7 +8,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.errors import Refused
 from icectl.format.data_paths import named_folders
 from icectl.format.metadata import TableMetadata
-from icectl.storage.location import is_within, shown
+from icectl.storage.location import is_within, redacted
 from icectl.storage.real_paths import place_key
 from icectl.storage.same_store import SameStore
 from icectl.table.own_places import own_places
@@ -57,8 +57,8 @@ def places_of(loaded: LoadedTable, asked: Sequence[str], same_store: SameStore) 
     table = metadata.location.rstrip("/")
     if not asked and not owns_table:
         raise Refused(
-            f"the table's location, {shown(table)}, does not hold its current metadata file, "
-            f"{shown(loaded.metadata_location)}: whose files lie there is not known",
+            f"the table's location, {redacted(table)}, does not hold its current metadata file, "
+            f"{redacted(loaded.metadata_location)}: whose files lie there is not known",
             hint=f"`--location {quote(table)} --delete-outside` says that all of it is the table's",
             id="location-not-own",
         )
@@ -87,8 +87,8 @@ def _named_folder(metadata: TableMetadata, location: str, same_store: SameStore)
         f"of {', '.join(f'`{name}`' for name in named)}" if named else "that its properties name"
     )
     raise Refused(
-        f"{shown(location)} is neither at nor below the table's location, "
-        f"{shown(metadata.location)}, nor a folder {others}",
+        f"{redacted(location)} is neither at nor below the table's location, "
+        f"{redacted(metadata.location)}, nor a folder {others}",
         hint="files that lie elsewhere may belong to other tables",
         id="location-outside",
     )
@@ -102,15 +102,15 @@ def check_quarantine(quarantine: str, places: SearchedPlaces) -> None:
     for place in (places.table, *places.listed):
         if not SameStore().same_scheme(quarantine, place):
             raise Refused(
-                f"the quarantine {shown(quarantine)} is on other storage than {shown(place)}, and "
-                "files are moved within one",
+                f"the quarantine {redacted(quarantine)} is on other storage than "
+                f"{redacted(place)}, and files are moved within one",
                 hint="name a quarantine on the storage of the table",
                 id="quarantine-place",
             )
         first, second = place_key(quarantine), place_key(place)
         if first.startswith(second) or second.startswith(first):
             raise Refused(
-                f"the quarantine {shown(quarantine)} lies at, above or below {shown(place)}",
+                f"the quarantine {redacted(quarantine)} lies at, above or below {redacted(place)}",
                 hint="name a quarantine beside the tables",
                 id="quarantine-place",
             )

@@ -9,7 +9,7 @@ from icectl.catalog.versions import is_metadata_file_name, metadata_version, unc
 from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
 from icectl.storage.failures import ACCESS_DENIED
-from icectl.storage.location import is_within, join, loosest_key, name, parent, shown
+from icectl.storage.location import is_within, join, loosest_key, name, parent, redacted
 from icectl.storage.real_paths import place_key, real_location
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
@@ -109,7 +109,7 @@ class OtherTables:
                 if not skips_denied or above in places or error.error_id != ACCESS_DENIED:
                     raise
                 self.context.progress.warn(
-                    f"{shown(above)} may not be listed: that no other table lies there is known "
+                    f"{redacted(above)} may not be listed: that no other table lies there is known "
                     "only from the catalog"
                 )
         found += [
@@ -192,7 +192,7 @@ class OtherTables:
                     how = "has files" if place.is_named else "lies"
                     raise Refused(
                         f"`{table}`, another table of the catalog, {how} in "
-                        f"{shown(place.folder)}: its files could be deleted",
+                        f"{redacted(place.folder)}: its files could be deleted",
                         hint="give each table a location of its own, and folders of its own",
                         id="other-table",
                     )
@@ -221,8 +221,8 @@ class OtherTables:
             is_recounted = not loaded.capabilities.numbers_versions and ahead < 0 and is_later
             if ahead > 0 or (ahead == 0 and not is_beside) or is_recounted:
                 raise Refused(
-                    f"{shown(location)} is not older than {shown(loaded.metadata_location)}: if it "
-                    "is current, its files would be taken for orphans",
+                    f"{redacted(location)} is not older than {redacted(loaded.metadata_location)}: "
+                    "if it is current, its files would be taken for orphans",
                     hint="ask the catalog which is current and name that one; move files of failed "
                     "commits away",
                     id="newer-metadata",
@@ -311,7 +311,8 @@ def _is_left_over(loaded: LoadedTable, location: str) -> bool:
 
 def _other_table(location: str, why: str) -> Refused:
     return Refused(
-        f"{shown(location)} may be metadata of another table, whose files could be deleted: {why}",
+        f"{redacted(location)} may be metadata of another table, whose files could be deleted: "
+        f"{why}",
         hint="give each table a location of its own; move that file away if it is left over",
         id="other-table",
     )

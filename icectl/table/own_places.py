@@ -28,8 +28,8 @@ from icectl.storage.location import (
     join,
     name,
     parent,
+    redacted,
     root,
-    shown,
 )
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
@@ -89,7 +89,7 @@ def check_metadata_folder(context: TableContext, loaded: LoadedTable) -> None:
         OtherTables(context).check_in_and_above(loaded, [folder])
     except Refused as refused:
         raise Refused(
-            f"new metadata would lie in {shown(folder)}, among files of another table: "
+            f"new metadata would lie in {redacted(folder)}, among files of another table: "
             f"{refused.message}",
             hint="let `write.metadata.path` name a folder of the table's own",
             id=refused.error_id,

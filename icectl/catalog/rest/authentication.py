@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from icectl.catalog.aws import Identity, identity_of, signed_headers
-from icectl.catalog.http import Http, NoAnswerError, NotReachedError, Request, shown_url
+from icectl.catalog.http import Http, NoAnswerError, NotReachedError, Request, redacted_url
 from icectl.env import Env
 from icectl.errors import StorageError, Unsupported, UsageError
 from icectl.format.json_members import parse_json
@@ -249,7 +249,7 @@ def _sigv4(properties: Mapping[str, str], env: Env) -> SigV4:
 
 def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
     """Fetch a token. Raises: StorageError, which names the client and what the server said."""
-    shown = shown_url(asked.url)
+    shown = redacted_url(asked.url)
     try:
         answer = http.send(asked.request())
     except (NotReachedError, NoAnswerError) as error:

@@ -17,7 +17,7 @@ from icectl.catalog.http import (
     NoAnswerError,
     NotReachedError,
     Request,
-    shown_url,
+    redacted_url,
 )
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.addresses import Addresses, endpoints_of
@@ -204,7 +204,7 @@ class RestClient:
         shown = "the request" if self._authentication is None else self._authentication.named
         does_not = "accept" if refusal.status in _LOGGED_OUT else "allow this to"
         return StorageError(
-            f"catalog `{self.name}` at {shown_url(url)} does not {does_not} {shown}: {refusal}",
+            f"catalog `{self.name}` at {redacted_url(url)} does not {does_not} {shown}: {refusal}",
             hint="the catalog's properties `token`, `credential` and `auth.*` say who asks; "
             "`-v` shows where each comes from",
             id="access-denied",
@@ -213,8 +213,8 @@ class RestClient:
     def odd(self, url: str, what: str) -> StorageError:
         """Return the error for an answer that is none of the protocol."""
         return StorageError(
-            f"catalog `{self.name}`: {shown_url(url)} does not answer as an Iceberg REST catalog "
-            f"does: {what}",
+            f"catalog `{self.name}`: {redacted_url(url)} does not answer as an Iceberg REST "
+            f"catalog does: {what}",
             hint="the catalog property `uri` is what stands before `/v1` in the server's addresses",
         )
 
@@ -229,14 +229,14 @@ class RestClient:
         if not refusal.is_told and refusal.status < 500:
             return self.odd(url, f"it says {refusal}")
         return StorageError(
-            f"catalog `{self.name}` at {shown_url(url)} failed: {refusal}",
+            f"catalog `{self.name}` at {redacted_url(url)} failed: {refusal}",
             hint="look at the server, then run the command again",
         )
 
     def unreachable(self, url: str, error: Exception) -> StorageError:
         """Return the error where no answer came."""
         return StorageError(
-            f"cannot reach catalog `{self.name}` at {shown_url(url)}: {error}",
+            f"cannot reach catalog `{self.name}` at {redacted_url(url)}: {error}",
             hint="the catalog property `uri` is its address; proxies come from HTTPS_PROXY and "
             "NO_PROXY",
         )
@@ -328,7 +328,7 @@ class RestClient:
         uri = self.given.get("uri", "").rstrip("/")
         if _origin(uri) is None:
             raise UsageError(
-                f"catalog `{self.name}`: its property `uri` is `{shown_url(uri)}`, which is no "
+                f"catalog `{self.name}`: its property `uri` is `{redacted_url(uri)}`, which is no "
                 "address of a REST catalog",
                 hint="it is like https://catalog.example.com",
             )
@@ -357,8 +357,9 @@ class RestClient:
         now_uri = overrides.get("uri", uri).rstrip("/")
         if now_uri != uri and (_origin(now_uri) != _origin(uri) or not _is_plain(now_uri)):
             raise Refused(
-                f"the server of catalog `{self.name}` sends its clients to {shown_url(now_uri)}, "
-                f"and what was given for {shown_url(uri)} goes to no other address",
+                f"the server of catalog `{self.name}` sends its clients to "
+                f"{redacted_url(now_uri)}, and what was given for {redacted_url(uri)} goes to no "
+                "other address",
                 hint="if that address is right, set it as the catalog's property `uri`",
             )
         return Config(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from icectl.errors import Refused
 from icectl.format.data_paths import named_folders
 from icectl.progress import Progress
-from icectl.storage.location import is_within, shown
+from icectl.storage.location import is_within, redacted
 from icectl.storage.real_paths import is_kept_from_owner
 from icectl.table.rewrite_task import Task
 from icectl.units import print_count
@@ -25,8 +25,9 @@ def check_foreign_files(
     for file in inputs:
         if is_kept_from_owner(file, location):
             raise Refused(
-                f"the data file {shown(file)} lies outside the table's location, and not everybody "
-                "may read it: compacting would copy its rows to where the table's readers are",
+                f"the data file {redacted(file)} lies outside the table's location, and not "
+                "everybody may read it: compacting would copy its rows to where the "
+                "table's readers are",
                 hint="let everybody read it, or give it to the owner of the table's folder",
                 id="foreign-file",
             )
@@ -35,5 +36,5 @@ def check_foreign_files(
     if foreign:
         progress.warn(
             f"rows of {print_count(len(foreign), 'data file')} outside the table's folders come "
-            f"into its own files, as those of {shown(foreign[0])}"
+            f"into its own files, as those of {redacted(foreign[0])}"
         )

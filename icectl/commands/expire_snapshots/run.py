@@ -61,7 +61,7 @@ from icectl.format import properties
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, TableProperty
 from icectl.format.updates import Update, with_log
-from icectl.storage.location import is_local, join, loosest_key, shown
+from icectl.storage.location import is_local, join, loosest_key, redacted
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
@@ -288,8 +288,8 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         OtherTables(context).check_around(loaded, own.folders, folders_of(inside))
     if deletes and len(outside) and not own.has_location:
         context.progress.warn(
-            f"the table's location, {shown(metadata.location)}, does not hold its current metadata "
-            "file: no file there is deleted"
+            f"the table's location, {redacted(metadata.location)}, does not hold its current "
+            "metadata file: no file there is deleted"
         )
     if planned.unlogged:
         context.progress.warn(_log_warning(planned.unlogged))

@@ -9,7 +9,7 @@ from icectl.commit.output_journal import running
 from icectl.entries.listed import ListedFiles, below, but, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.rows.orphan_search import Listing, OrphanSearch
-from icectl.storage.location import is_relative, shown
+from icectl.storage.location import is_relative, redacted
 from icectl.storage.open import add_root
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
@@ -83,8 +83,8 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
     places = places_of(before, options.locations, options.same_store)
     for name, folder in places.left_out(before.metadata).items():
         context.progress.warn(
-            f"`{name}` is {shown(folder)}, outside the table's location: orphans there are looked "
-            "for only where `--location` names it"
+            f"`{name}` is {redacted(folder)}, outside the table's location: orphans there are "
+            "looked for only where `--location` names it"
         )
     older_than_ms = _limit(context, options, places)
     if options.quarantine is not None:
@@ -177,8 +177,8 @@ def _add_forks(context: TableContext, references: References, forks: Sequence[st
     if forks:
         more = f" and {len(forks) - 1:,} more are" if len(forks) > 1 else " is"
         context.progress.warn(
-            f"{shown(forks[-1])}{more} no version of this table: what they name stays; move them "
-            "away if they are left over from failed commits"
+            f"{redacted(forks[-1])}{more} no version of this table: what they name stays; move "
+            "them away if they are left over from failed commits"
         )
 
 
@@ -201,8 +201,8 @@ def _is_added(references: References, loaded: LoadedTable) -> bool:
 
 def _doubtful(location: str, places: SearchedPlaces) -> Refused:
     return Refused(
-        f"the metadata names {shown(location)}, which may or may not be a file in "
-        f"{shown(places.listed[0])}: {_why_doubtful(location)}",
+        f"the metadata names {redacted(location)}, which may or may not be a file in "
+        f"{redacted(places.listed[0])}: {_why_doubtful(location)}",
         hint="`--equal-scheme A=B` or `--equal-authority A=B` says that both are one store; "
         "`--prefix-mismatch ignore` goes on, and keeps every file whose path is named",
         id="prefix-mismatch",

@@ -49,7 +49,7 @@ def check_account(location: str, options: Mapping[str, str], own: Sequence[str])
     is_known = host.partition(".")[0] == account if account else not own
     if not is_known or not is_clouds_own(host):
         raise Refused(
-            f"{locations.shown(location)} names another account than the table's own, and "
+            f"{locations.redacted(location)} names another account than the table's own, and "
             "credentials for storage go to no other",
             hint="if that account is right, name it: `--storage-option account_name=...`, or "
             "`account_host=...` for one that is not in Azure's own domain",

@@ -136,7 +136,7 @@ class Requests:
             return in_time(whole, min(seconds, TIMEOUT_MAX))
         except TimeoutError:
             raise StorageError(
-                f"cannot {doing} {locations.shown(location)}: its storage did not answer as a "
+                f"cannot {doing} {locations.redacted(location)}: its storage did not answer as a "
                 "whole within the time limit",
                 hint="run again to continue, or give a longer `--time-limit`",
                 id="time-limit",

@@ -146,7 +146,7 @@ def _is_link(name: str, folder: int) -> bool:
 def behind_a_link(location: str, link: str) -> StorageError:
     """Make the error for a file that only a link leads to."""
     return StorageError(
-        f"{locations.shown(location)} lies behind a link, {link}, which is not followed",
+        f"{locations.redacted(location)} lies behind a link, {link}, which is not followed",
         hint="icectl writes and deletes nothing through a link below a table's location",
         id=BEHIND_A_LINK,
     )

@@ -257,7 +257,7 @@ def path_used_to(doing: str, location: str) -> Iterator[str]:
         path = locations.local_path(location)
     except ValueError as error:
         raise StorageError(
-            f"cannot {doing} {locations.shown(location)}: it is not on this machine",
+            f"cannot {doing} {locations.redacted(location)}: it is not on this machine",
             hint="local locations are spelled /path or file:///path",
         ) from error
     try:

@@ -148,5 +148,5 @@ def test_root_is_scheme_and_authority(location, root):
 
 
 def test_messages_show_no_password():
-    assert locations.shown("ftp://me:s3cret@host/p") == "ftp://me:***@host/p"
-    assert locations.shown("abfss://box@account/p") == "abfss://box@account/p"
+    assert locations.redacted("ftp://me:s3cret@host/p") == "ftp://me:***@host/p"
+    assert locations.redacted("abfss://box@account/p") == "abfss://box@account/p"
