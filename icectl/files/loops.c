@@ -364,6 +364,211 @@ LOOP i64 splice(
     return at;
 }
 
+/* -- members of Thrift's compact structs: footers, indexes and page headers of Parquet ---------- */
+
+enum { TRUE_ = 1, FALSE_, OCTET, SHORT, INTEGER, LONG, REAL, BINARY, LIST_, SET_, MAP_, STRUCT_, UUID_ };
+enum { WANTED = 3, FOUND = 4, MAX_DEPTH = 32, PAGE = 6, PAGE_MEMBERS = 8 };
+
+typedef struct {
+    const u8 *content;
+    u64 end;
+    const i64 *wanted; /* [node - 1] parent, field id (0: elements, below 0: this and above), kind */
+    i64 wanted_count;
+    i64 *found; /* [row] node, first byte, end, value */
+    i64 room, rows;
+    int is_full;
+} members;
+
+/* Lengths and counts are numbers without a sign. */
+static inline number read_count(const members *all, u64 at) {
+    number doubled = {0, NOWHERE};
+    u64 value = 0;
+    for (unsigned shift = 0; at < all->end && shift < 35; shift += 7) {
+        u64 byte = all->content[at++];
+        value |= (byte & 127) << shift;
+        if (byte < 128) {
+            if (value > all->end - at) break;
+            doubled.value = (i64)value;
+            doubled.at = at;
+            break;
+        }
+    }
+    return doubled;
+}
+
+static i64 node_of(const members *all, i64 parent, i64 field) {
+    if (parent < 0) return -1;
+    for (i64 place = 0; place < all->wanted_count; place++) {
+        const i64 *one = all->wanted + WANTED * place;
+        if (one[0] == parent && (one[1] == field || (one[1] < 0 && field >= -one[1])))
+            return place + 1;
+    }
+    return -1;
+}
+
+static u64 read_value(members *all, u64 at, int kind, i64 node, int in_list, int depth);
+
+static u64 read_elements(members *all, u64 at, i64 node, int depth, i64 *size) {
+    if (at >= all->end) return NOWHERE;
+    int kind = all->content[at] & 15;
+    number count = {all->content[at] >> 4, at + 1};
+    if (count.value == 15) count = read_count(all, at + 1);
+    if (count.at > all->end || (u64)count.value > all->end - count.at) return NOWHERE;
+    *size = count.value;
+    i64 below = node_of(all, node, 0);
+    at = count.at;
+    for (i64 item = 0; item < count.value && at <= all->end; item++)
+        at = read_value(all, at, kind, below, 1, depth);
+    return at;
+}
+
+static u64 read_pairs(members *all, u64 at, int depth) {
+    number count = read_count(all, at);
+    if (count.at > all->end || count.value == 0) return count.at;
+    if (count.at >= all->end) return NOWHERE;
+    int key = all->content[count.at] >> 4, kind = all->content[count.at] & 15;
+    at = count.at + 1;
+    for (i64 item = 0; item < count.value && at <= all->end; item++) {
+        at = read_value(all, at, key, -1, 1, depth);
+        if (at <= all->end) at = read_value(all, at, kind, -1, 1, depth);
+    }
+    return at;
+}
+
+static u64 read_struct(members *all, u64 at, i64 node, int depth) {
+    i64 field = 0;
+    while (at < all->end) {
+        int head = all->content[at++], kind = head & 15;
+        if (!head) return at;
+        i64 last = field;
+        if (head >> 4) {
+            field += head >> 4;
+        } else {
+            number read = read_number(all->content, at, all->end);
+            if (read.at > all->end) return NOWHERE;
+            field = read.value;
+            at = read.at;
+        }
+        /* A member that comes twice means one thing to one reader, and another to the next. */
+        if (field <= last || field > 32767) return NOWHERE;
+        at = read_value(all, at, kind, node_of(all, node, field), 0, depth);
+    }
+    return NOWHERE;
+}
+
+static u64 read_value(members *all, u64 at, int kind, i64 node, int in_list, int depth) {
+    u64 start = at;
+    i64 value = 0, row = -1;
+    if (depth >= MAX_DEPTH || at > all->end) return NOWHERE;
+    if (node >= 0) {
+        i64 kinds = all->wanted[WANTED * (node - 1) + 2];
+        if (kinds && !(kinds >> kind & 1)) return NOWHERE;
+        if (all->rows == all->room) {
+            all->is_full = 1;
+            return NOWHERE;
+        }
+        row = all->rows++;
+    }
+    switch (kind) {
+    case TRUE_:
+    case FALSE_: value = kind == TRUE_; at += in_list; break;
+    case OCTET: at += 1; break;
+    case SHORT:
+    case INTEGER:
+    case LONG: {
+        number read = read_number(all->content, at, all->end);
+        value = read.value;
+        at = read.at;
+        break;
+    }
+    case REAL: at += 8; break;
+    case UUID_: at += 16; break;
+    case BINARY: {
+        number length = read_count(all, at);
+        if (length.at > all->end) return NOWHERE;
+        value = length.value;
+        at = length.at + (u64)length.value;
+        break;
+    }
+    case LIST_:
+    case SET_: at = read_elements(all, at, node, depth + 1, &value); break;
+    case MAP_: at = read_pairs(all, at, depth + 1); break;
+    case STRUCT_: at = read_struct(all, at, node, depth + 1); break;
+    default: return NOWHERE;
+    }
+    if (at > all->end) return NOWHERE;
+    if (row >= 0) {
+        i64 *found = all->found + FOUND * row;
+        found[0] = node;
+        found[1] = (i64)start;
+        found[2] = (i64)at;
+        found[3] = value;
+    }
+    return at;
+}
+
+static i64 find_in(members *all, u64 at, u64 *end) {
+    all->rows = 0;
+    all->is_full = 0;
+    *end = read_struct(all, at, 0, 0);
+    if (all->is_full) return FULL;
+    return *end > all->end ? DAMAGED : all->rows;
+}
+
+LOOP i64 find_members(
+    const u8 *content, i64 size, i64 at, const i64 *wanted, i64 wanted_count,
+    i64 *found, i64 room, i64 *end) {
+    members all = {content, (u64)size, wanted, wanted_count, found, room, 0, 0};
+    u64 stop;
+    i64 rows = find_in(&all, (u64)at, &stop);
+    *end = rows < 0 ? -1 : (i64)stop;
+    return rows;
+}
+
+LOOP i64 replace_numbers(
+    const u8 *content, i64 at, i64 end, const i64 *spans, const i64 *values, i64 count,
+    u8 *output) {
+    i64 made = 0;
+    for (i64 place = 0; place < count; place++) {
+        made = put_bytes(output, made, content + at, spans[2 * place] - at);
+        made = put_number(output, made, values[place]);
+        at = spans[2 * place + 1];
+    }
+    return put_bytes(output, made, content + at, end - at);
+}
+
+/* The pages that begin in some bytes of a column chunk: as many as there is room for, up to one whose
+   header does not end there. */
+LOOP i64 find_pages(
+    const u8 *content, i64 size, i64 at, i64 *pages, /* [page] start, body, length, kind, values, crc */
+    i64 room) {
+    static const i64 numbers = 1 << INTEGER, structs = 1 << STRUCT_;
+    const i64 wanted[PAGE_MEMBERS * WANTED] = {
+        0, 1, numbers, 0, 3, numbers, 0, 4, numbers, 0, 5, structs, 4, 1, numbers,
+        0, 8, structs, 6, 1, numbers, 0, 7, structs};
+    i64 found[PAGE_MEMBERS * FOUND], count = 0;
+    while (count < room && at < size) {
+        members all = {content, (u64)size, wanted, PAGE_MEMBERS, found, PAGE_MEMBERS, 0, 0};
+        u64 body;
+        i64 rows = find_in(&all, (u64)at, &body), *page = pages + PAGE * count;
+        if (rows < 0) break;
+        page[0] = at;
+        page[1] = (i64)body;
+        page[2] = page[3] = page[4] = page[5] = -1;
+        for (i64 row = 0; row < rows; row++) {
+            i64 node = found[FOUND * row], value = found[FOUND * row + 3];
+            if (node == 1) page[3] = value;
+            if (node == 2) page[2] = value;
+            if (node == 3) page[5] = value & INT64_C(0xFFFFFFFF);
+            if (node == 5 || node == 7) page[4] = value;
+        }
+        count++;
+        if (page[2] < 0 || page[2] > INT32_MAX) break;
+        at = page[1] + page[2];
+    }
+    return count;
+}
+
 /* -- hashes of rows -------------------------------------------------------------------------- */
 
 enum { PLAIN, SINGLE, DOUBLE };

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from icectl.entries.partition.key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
+from icectl.errors import CorruptTable
+from icectl.files.parquet.merge import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.write import ParquetOptions
 from icectl.format.data_paths import data_file_name, data_location, delete_file_name
@@ -21,6 +23,7 @@ from icectl.format.single_value import Value
 from icectl.format.sort import SortOrder
 from icectl.format.types import Type
 from icectl.rows.equality_deletes import EqualityDeletes
+from icectl.rows.merge_files import merge_files
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile
 from icectl.rows.rewrite_data import (
@@ -92,6 +95,7 @@ class TaskResult:
     """The result of a task: entries of the new files, and what was counted on the way.
 
     `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
+    `not_merged` says why files that were to be merged were not: rewritten, or left as they are.
     """
 
     task_id: str
@@ -100,6 +104,8 @@ class TaskResult:
     deleted_row_count: int
     written_row_count: int
     written_bytes: int
+    is_merged: bool = False
+    not_merged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +203,23 @@ def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead
 def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:
     """Rewrite the files of a task; its rows are compared with those of the new files.
 
-    Raises: as rewrite_data.
+    Those to merge are merged. Where that can't be, nothing is done by method `merge`.
+    Raises: as rewrite_data, merge_files.
     """
     options = replace(job.options, target_size_bytes=task.roll_bytes)
-    found = rewrite_data(file_group(task, job), options, outputs)
+    group = file_group(task, job)
+    not_merged = ""
+    if task.method != "rewrite":
+        try:
+            return _merged(task, job, merge_files(group, options, outputs))
+        except (NotMergeable, CorruptTable) as error:
+            if isinstance(error, CorruptTable) and task.method == "merge":
+                raise
+            not_merged = str(error)
+        if task.method == "merge":
+            nothing = data_entries((), task.spec_id, None, None)
+            return TaskResult(task.task_id, nothing, 0, 0, 0, 0, not_merged=not_merged)
+    found = rewrite_data(group, options, outputs)
     return TaskResult(
         task.task_id,
         entries_of(found.files, task, job),
@@ -208,7 +227,14 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
         found.deleted_row_count,
         found.totals.row_count,
         sum(file.file_size_in_bytes for file in found.files),
+        not_merged=not_merged,
     )
+
+
+def _merged(task: RewriteTask, job: CompactJob, file: WrittenFile) -> TaskResult:
+    rows = file.metrics.record_count
+    entries = entries_of((file,), task, job)
+    return TaskResult(task.task_id, entries, rows, 0, rows, file.file_size_in_bytes, is_merged=True)
 
 
 def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:

@@ -255,7 +255,7 @@ class _NewFile:
             # NaN is greater than all else, or nothing: what is least is so for every reader.
             lower_bounds=_also(footer.lower_bounds, whole.lower_bounds, self._nan_counts),
         )
-        metrics = _shaped(counted, self._schema, self._options.modes)
+        metrics = shaped_metrics(counted, self._schema, self._options.modes)
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
 
     def abandon(
@@ -288,7 +288,9 @@ def _path(arrow: pa.Schema, id_: int) -> tuple[int, ...]:
     return path
 
 
-def _shaped(found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]) -> FileMetrics:
+def shaped_metrics(
+    found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
+) -> FileMetrics:
     """Cut metrics of a file to what the modes of its columns ask a manifest to say.
 
     Shape: of columns inside of lists and maps the sizes only, as the reference implementation.

@@ -74,6 +74,11 @@ def even_splits(size_bytes: int, count: int) -> Sequence[tuple[int, int]]:
     return list(pairwise(size_bytes * number // count for number in range(count + 1)))
 
 
+Method = Literal["auto", "merge", "rewrite"]
+"""How data files become new ones: rows decoded and written again, or column chunks copied as they
+are. `auto` is to merge where footers allow for it, and else to rewrite."""
+
+
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
     """Data files whose live rows become new files: most often one.
@@ -91,6 +96,7 @@ class RewriteTask:
     sequence_number: int
     roll_bytes: int
     expected_bytes: int
+    method: Method = "rewrite"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,155 @@
+"""Data files put together without decoding: rows, lineage and metrics, and what is refused."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.errors import OtherFile, SelfCheckFailed
+from icectl.files.parquet.merge import NotMergeable
+from icectl.format.metrics_modes import metrics_modes
+from icectl.format.partition import PartitionSpec
+from icectl.rows.merge_files import merge_files
+from icectl.rows.partition_rows import Partition
+from icectl.rows.read_data import written_schema
+from icectl.rows.rewrite_data import (
+    DeletesOfGroup,
+    DeletionVector,
+    FileGroup,
+    TableColumns,
+    rewrite_data,
+)
+from icectl.rows.write_data import write_options
+from tests.builders.data_files import MemoryFiles, identified, schema, table
+
+COLUMNS = schema((1, "id", "long"), (2, "name", "string"), (3, "part", "double"))
+FIELDS = (
+    identified("id", pa.int64(), 1),
+    identified("name", pa.string(), 2),
+    identified("part", pa.float64(), 3),
+)
+OPTIONS = write_options({}, 2**40, metrics_modes({}, COLUMNS, ()))
+
+
+def some(start: int, stop: int):
+    return [(n, None if n % 5 == 0 else f"name {n}", n / 4) for n in range(start, stop)]
+
+
+def group(store: MemoryFiles, files, version=2, **changed) -> FileGroup:
+    columns = TableColumns(written_schema(COLUMNS, version), COLUMNS)
+    size = sum(len(store.content[file.location]) for file in files)
+    spec, whole = PartitionSpec(0, ()), Partition(b"", "")
+    made = FileGroup(tuple(files), size, DeletesOfGroup(), columns, spec, whole)
+    return replace(made, **changed)
+
+
+def three(store: MemoryFiles, **told):
+    bounds = [(0, 40), (40, 41), (41, 100)]
+    return [
+        store.add(f"f{at}", table(FIELDS, some(*ends)), **told) for at, ends in enumerate(bounds)
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_rows_and_metrics_are_those_of_a_rewrite(version) -> None:
+    store = MemoryFiles()
+    whole = group(store, three(store), version)
+    merged = merge_files(whole, OPTIONS, store.outputs())
+    (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
+    assert store.rows(merged.location) == store.rows(rewritten.location)
+    assert merged.file_size_in_bytes == len(store.content[merged.location])
+    ours, theirs = merged.metrics, rewritten.metrics
+    for name in (
+        "record_count",
+        "value_counts",
+        "null_value_counts",
+        "lower_bounds",
+        "upper_bounds",
+    ):
+        assert getattr(ours, name) == getattr(theirs, name)
+    opened = pq.ParquetFile(io.BytesIO(store.content[merged.location])).metadata
+    groups = [opened.row_group(at) for at in range(opened.num_row_groups)]
+    starts = tuple(one.column(0).dictionary_page_offset for one in groups)
+    assert ours.split_offsets == starts
+    assert len(starts) == 3
+
+
+def test_rows_keep_their_ids_and_last_updates() -> None:
+    store = MemoryFiles()
+    files = [
+        replace(file, first_row_id=first, sequence_number=number)
+        for file, first, number in zip(three(store), (500, 7, 1000), (3, 9, 4), strict=True)
+    ]
+    whole = group(store, files, 3)
+    merged = store.rows(merge_files(whole, OPTIONS, store.outputs()).location)
+    (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
+    assert merged == store.rows(rewritten.location)
+    assert [row["_row_id"] for row in merged] == [*range(500, 540), 7, *range(1000, 1059)]
+    numbers = [row["_last_updated_sequence_number"] for row in merged]
+    assert numbers == [3] * 40 + [9] + [4] * 59
+
+
+def test_what_would_need_decoding_is_refused() -> None:
+    store = MemoryFiles()
+    files = three(store, first_row_id=0)
+    vector = DeletesOfGroup(vectors=(DeletionVector("v", 4, 4, 1, "f0"),))
+    refused = [
+        (group(store, files, deletes=vector), "deleted"),
+        (group(store, files, partition=None), "moved"),
+        (group(store, [replace(files[0], split=(0, 9)), *files[1:]]), "whole"),
+        (group(store, [replace(files[0], first_row_id=None), *files[1:]], 3), "no ids yet"),
+    ]
+    for whole, why in refused:
+        with pytest.raises(NotMergeable, match=why):
+            merge_files(whole, OPTIONS, store.outputs())
+    again = merge_files(group(store, files, 3), OPTIONS, store.outputs())
+    made = replace(files[0], location=again.location, record_count=100)
+    with pytest.raises(NotMergeable, match="with their ids"):
+        merge_files(group(store, [made, made], 3), OPTIONS, store.outputs())
+    without_ids = store.add("bare", pa.table({"id": [1]}))
+    with pytest.raises(NotMergeable, match="field id"):
+        merge_files(group(store, [without_ids]), OPTIONS, store.outputs())
+
+
+def test_a_file_of_other_rows_than_its_entry_says_is_told() -> None:
+    store = MemoryFiles()
+    files = three(store)
+    whole = group(store, [replace(files[0], record_count=41), *files[1:]])
+    with pytest.raises(OtherFile, match="has 40 rows"):
+        merge_files(whole, OPTIONS, store.outputs())
+
+
+@pytest.mark.parametrize("place", [4, 500, -20])
+def test_bytes_that_are_not_stored_as_written_are_told(place) -> None:
+    store = MemoryFiles()
+    whole = group(store, three(store))
+    outputs = store.outputs()
+
+    def read(location: str):
+        content = bytearray(store.content[location])
+        if location.startswith("out/"):
+            content[place] ^= 1
+        return io.BytesIO(bytes(content))
+
+    with pytest.raises(SelfCheckFailed, match="other bytes"):
+        merge_files(whole, OPTIONS, replace(outputs, open=read))
+
+
+def test_a_damaged_page_undoes_what_was_begun() -> None:
+    store = MemoryFiles()
+    files = three(store)
+    rows = table(FIELDS, some(0, 40))
+    for file in files:
+        content = io.BytesIO()
+        pq.write_table(rows, content, write_page_checksum=True, compression="none")
+        store.content[file.location] = content.getvalue()
+    damaged = bytearray(store.content["f1"])
+    damaged[damaged.index(np.float64(7.25).tobytes())] ^= 4
+    store.content["f1"] = bytes(damaged)
+    files = [replace(file, record_count=40) for file in files]
+    with pytest.raises(NotMergeable, match="checksum"):
+        merge_files(group(store, files), OPTIONS, store.outputs())
+    assert len(store.left) == 1
