@@ -52,9 +52,10 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'compact' {
-                $options = @('--branch', '--strategy', '--sort-order', '--zorder', '--where', '--target-file-size', '--min-file-size', '--max-file-size', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--rewrite-all', '--max-groups', '--job-order', '--max-group-size', '--output-spec-id', '--deletes-only', '--partial-progress', '--max-failed-commits', '--engine', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--branch', '--strategy', '--sort-order', '--zorder', '--where', '--target-file-size', '--min-file-size', '--max-file-size', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--rewrite-all', '--max-groups', '--job-order', '--max-group-size', '--output-spec-id', '--deletes-only', '--method', '--merge-row-group', '--partial-progress', '--max-failed-commits', '--engine', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--strategy'] = @('binpack', 'sort', 'zorder')
                 $values['--job-order'] = @('none', 'bytes-asc', 'bytes-desc', 'files-asc', 'files-desc')
+                $values['--method'] = @('auto', 'merge', 'rewrite')
                 $values['--engine'] = @('auto', 'spark', 'local')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')

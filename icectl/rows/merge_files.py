@@ -63,7 +63,7 @@ def merge_files(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -
 
 def _open(file: SourceFile, schema: Schema, outputs: FileOutputs) -> MergeSource:
     """Return the footer of a file that its entry is of. Raises: as merge_files."""
-    if file.file_format != "parquet" or file.split is not None:
+    if file.file_format.lower() != "parquet" or file.split is not None:
         raise NotMergeable("it is no whole Parquet file")
     with outputs.reading(file.location) as handle:
         opened = open_own(handle, file, schema)

@@ -76,6 +76,13 @@ def _of_small_files(directory: Path, version: int) -> None:
     table.append([7])
 
 
+def _of_appended_files(directory: Path) -> None:
+    """Two partitions with two files each, without deletes, and rows that have ids."""
+    table = TableBuilder(directory, format_version=3, partitioning="identity")
+    for start in (0, 12):
+        table.append([start + at for at in range(12) if at % 3])
+
+
 def _of_many_deletes(directory: Path) -> None:
     """Rows of two data files, deleted by delete files that they share."""
     table = TableBuilder(directory)
@@ -191,6 +198,7 @@ CHANGING = {
         Changing("repair", ("repair",), _of_wrong_counts, takes_long=True, is_broken=True),
         Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2)),
         Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
+        Changing("merge-files", (*COMPACT, "--method", "merge"), _of_appended_files),
         Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, takes_long=True),
         Changing("tag", ("refs", "tag", "kept"), _of_version_2, reads_manifests=False),
         Changing(

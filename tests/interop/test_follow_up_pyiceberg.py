@@ -32,6 +32,7 @@ BY_ACTION: dict[str, list[list[str]]] = {
     "migrate and rewrite": [["migrate-v1-v2", "--rewrite-manifests"]],
     "migrate, then rewrite": [["migrate-v1-v2"], ["rewrite-manifests"]],
     "compact": [[*COMPACT]],
+    "merge": [[*COMPACT, "--method", "merge"]],
     "sort": [[*COMPACT, "--sort-order", "id desc"]],
     "merge deletes of": [["compact", "--deletes-only", "--rewrite-all"]],
 }
@@ -99,7 +100,17 @@ CASES = [
     pytest.param(maker, version, action, id=f"{action} {maker} of version {version}")
     for maker in MAKERS
     for version, actions in (
-        (1, ["rewrite", "migrate", "migrate and rewrite", "migrate, then rewrite", "compact"]),
+        (
+            1,
+            [
+                "rewrite",
+                "migrate",
+                "migrate and rewrite",
+                "migrate, then rewrite",
+                "compact",
+                "merge",
+            ],
+        ),
         (2, ["rewrite", "compact", "sort", "merge deletes of"]),
     )
     for action in actions

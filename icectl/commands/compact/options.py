@@ -24,7 +24,10 @@ from icectl.cli.settings import (
 )
 from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
-from icectl.units import parse_ratio
+from icectl.units import parse_ratio, print_size
+
+SMALLEST_ROW_GROUP_BYTES = 1 << 20
+"""Below this, many row groups take readers longer than it takes to write larger ones once."""
 
 
 def _parse_delete_ratio(text: str) -> float:
@@ -32,6 +35,14 @@ def _parse_delete_ratio(text: str) -> float:
     if ratio <= 0:
         raise UsageError("it is 0: every file would be rewritten again and again")
     return ratio
+
+
+def _parse_row_group(text: str) -> int:
+    size = parse_positive_size(text)
+    if size < SMALLEST_ROW_GROUP_BYTES:
+        least = print_size(SMALLEST_ROW_GROUP_BYTES)
+        raise UsageError(f"it is less than {least}: readers take long for small row groups")
+    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +193,25 @@ class CompactRequest:
             "--deletes-only", help="merge position deletes and vectors, and leave data files alone"
         ),
     ] = False
+    method: Annotated[
+        str,
+        option(
+            "--method",
+            metavar="NAME",
+            choices=("auto", "merge", "rewrite"),
+            help="how files become new ones: rewrite (default), merge, which copies row groups as "
+            "they are, or auto",
+        ),
+    ] = "rewrite"
+    merge_row_group: Annotated[
+        str | None,
+        option(
+            "--merge-row-group",
+            metavar="SIZE",
+            parse=_parse_row_group,
+            help="with `--method auto`, rewrite files of smaller row groups (default 4MiB)",
+        ),
+    ] = None
     partial_progress: Annotated[
         str | None,
         option(
@@ -245,6 +275,15 @@ def compact(
     that they hold a row for which EXPR is true. EXPR knows comparisons, `in`, `between`, `is null`,
     `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single
     quotes, names with other characters in backticks.
+
+    With `--method merge` the row groups of Parquet files are copied behind one another, and not
+    decoded: this takes about as long as copying the files. Rows keep their order, and pages,
+    statistics, page indexes and Bloom filters stay as they are. Only files without deleted rows are
+    merged, whose columns, writer and partition spec are the same, in version 3 those that are not
+    themselves made of others; all else is left alone. With `--method auto` such files are merged
+    where half of their row groups have `--merge-row-group` or more, and all others rewritten.
+    Every page is looked at on the way, with its checksum where it has one, and the bytes of the new
+    file are compared with those that were read.
 
     With `--deletes-only` data files stay as they are, and only their deletes by position are
     rewritten. Up to version 2 those of a data file that are in two delete files or more

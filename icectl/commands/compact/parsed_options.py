@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from icectl.cli.options import Change, RunLimits, read_options
+from icectl.commands.compact.merge_plan import MERGE_ROW_GROUP_BYTES
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.plan import (
     MAX_GROUP_BYTES,
@@ -19,6 +20,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
 from icectl.rows.order import RowOrder, parse_sort_order, parse_zorder, table_order
 from icectl.table.output_sizes import sizes_of
+from icectl.table.rewrite_task import Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ def options_of(
             every=request.rewrite_all,
             deletes_only=request.deletes_only,
             job_order=cast("JobOrder", request.job_order),  # the option takes nothing else
+            method=cast("Method", request.method),  # neither does this one
+            merge_row_group=asked["merge_row_group"] or MERGE_ROW_GROUP_BYTES,
             min_input_files=asked["min_input_files"] or MIN_INPUT_FILES,
             max_group_bytes=min(
                 asked["max_group_size"] or MAX_GROUP_BYTES,
@@ -87,6 +91,8 @@ def _check_strategy(request: CompactRequest) -> None:
         raise UsageError("`--sort-order` is for `--strategy sort`")
     if request.zorder is not None and _strategy(request) != "zorder":
         raise UsageError("`--zorder` is for `--strategy zorder`")
+    if request.method == "merge" and _strategy(request) != "binpack":
+        raise UsageError("`--method merge` keeps rows in their order, and sorts none")
     if request.zorder is None and _strategy(request) == "zorder":
         hint = "`--zorder a,b` names two or more"
         raise UsageError("`--strategy zorder` wants columns", hint=hint)
@@ -105,6 +111,8 @@ def _check_deletes_only(request: CompactRequest) -> None:
         "--min-delete-ratio": request.min_delete_ratio,
         "--output-spec-id": request.output_spec_id,
         "--job-order": None if request.job_order == "none" else request.job_order,
+        "--method": None if request.method == "rewrite" else request.method,
+        "--merge-row-group": request.merge_row_group,
     }
     present = [name for name, value in of_data.items() if value is not None]
     if request.deletes_only and present:

@@ -9,6 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from icectl.commands.compact.merge_plan import (
+    MERGE_ROW_GROUP_BYTES,
+    Mergeable,
+    MethodChoice,
+    choose_method,
+    mergeable,
+)
 from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.conditions.may_match import may_match
 from icectl.entries.conditions.predicates import Predicate
@@ -42,7 +49,7 @@ from icectl.table.output_sizes import Sizes
 from icectl.table.plan_parts import Pin
 from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
 from icectl.table.rewritable_files import LiveFiles, check_deletes
-from icectl.table.rewrite_task import RewriteTask, Task
+from icectl.table.rewrite_task import Method, RewriteTask, Task
 from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once, split_bins
 from icectl.units import print_size
 
@@ -66,6 +73,7 @@ JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
 MIN_INPUT_FILES = 5
 MAX_GROUP_BYTES = 100 * 2**30
 MIN_DELETE_RATIO = 0.3
+REWRITE = MethodChoice("rewrite", "asked for")
 
 
 LEFT_ALONE: Mapping[FileVerdict, str] = {
@@ -77,6 +85,7 @@ LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.LATER: "left to another run by `--max-groups`",
     FileVerdict.MERGED: "without deletes that merging would change",
     FileVerdict.AS_MADE: "as a compaction to the same sizes has left it",
+    FileVerdict.NOT_MERGEABLE: "only to be rewritten, which `--method merge` does not do",
 }
 """Why a data file is left alone."""
 
@@ -116,6 +125,8 @@ class CompactOptions:
     job_order: JobOrder = "none"
     deletes_only: bool = False
     only: Reviewed | None = None
+    method: Method = "rewrite"
+    merge_row_group: int = MERGE_ROW_GROUP_BYTES
 
     @property
     def mark(self) -> str:
@@ -155,6 +166,7 @@ class CompactGroup:
     input_rows: int
     expected_files: int
     expected_bytes: int
+    choice: MethodChoice = REWRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +206,7 @@ class _Draft:
 
     partition_key: bytes | None
     bins: tuple[Bin, ...]
+    choice: MethodChoice = REWRITE
 
     @property
     def files(self) -> tuple[int, ...]:
@@ -231,6 +244,7 @@ def plan(
         stored=stored,
         live=live_bytes(files.matches, stored),
         as_made=as_made(files.data, verdicts, options.mark) & (not options.every),
+        mergeable=mergeable(files, options.output_spec_id, metadata.format_version, options.sizes),
     )
     # Without partitions it is known where rows of other specs come to.
     others = (
@@ -322,6 +336,7 @@ class _Planning:
     stored: Integers
     live: Integers
     as_made: Mask
+    mergeable: Mergeable
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
@@ -332,6 +347,9 @@ class _Planning:
     def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
         """Return the groups of one partition, or of all files whose rows come to any."""
         if key is None or self.options.order is not None:
+            if self.options.method == "merge":
+                self.leave(rows, FileVerdict.NOT_MERGEABLE)
+                return []
             return self._whole_drafts(key, rows)
         if not self._is_worth_it(rows):
             self.leave(rows, FileVerdict.TOO_FEW)
@@ -345,10 +363,27 @@ class _Planning:
             if self._only_copies(bins):
                 self.leave(bins[0].files, FileVerdict.NO_GAIN)
             else:
-                kept.append(_Draft(key, bins))
-        weights = [self._total(draft.files) for draft in kept]
+                kept.append(_Draft(key, bins, self._choice(bins)))
+        merging = [draft for draft in kept if draft.choice.method != "rewrite"]
+        rewriting = [draft for draft in kept if draft.choice.method == "rewrite"]
+        if self.options.method == "merge":
+            for draft in rewriting:
+                self.leave(draft.files, FileVerdict.NOT_MERGEABLE)
+            rewriting = []
+        return self._packed(merging) + self._packed(rewriting)
+
+    def _choice(self, bins: tuple[Bin, ...]) -> MethodChoice:
+        """Return how the files of some bins become new ones."""
+        options = self.options
+        if options.method == "rewrite":
+            return REWRITE
+        return choose_method(options.method, self.mergeable, bins, options.merge_row_group)
+
+    def _packed(self, drafts: Sequence[_Draft]) -> list[_Draft]:
+        """Return drafts of a partition as groups: together up to the size that one may have."""
+        weights = [self._total(draft.files) for draft in drafts]
         return [
-            _Draft(key, tuple(bin_ for at in group for bin_ in kept[at].bins))
+            replace(drafts[group[0]], bins=tuple(bin_ for at in group for bin_ in drafts[at].bins))
             for group in pack(weights, self.options.max_group_bytes, lookback=1)
         ]
 
@@ -443,6 +478,7 @@ class _Planning:
                     blank,
                     task_id=f"{blank.group}-{at}",
                     roll_bytes=sizes.roll_of(bin_.expected_bytes),
+                    method=draft.choice.method,
                 ),
             )
             for at, bin_ in enumerate(draft.bins)
@@ -459,6 +495,7 @@ class _Planning:
             input_rows=make.row_count(rows),
             expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),
             expected_bytes=sum(bin_.expected_bytes for bin_ in draft.bins),
+            choice=draft.choice,
         )
 
     def _total(self, rows: Sequence[int]) -> int:

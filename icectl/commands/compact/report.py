@@ -8,6 +8,7 @@ from typing import Any
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.compact.merge_plan import MethodChoice
 from icectl.commands.compact.plan import CHOSEN, CompactGroup, CompactPlan
 from icectl.commands.inspect.rows_report import beginnings, below
 from icectl.entries.partition.key import decode_key
@@ -29,6 +30,7 @@ class GroupOutput:
     file_count: int
     size_bytes: int
     row_count: int
+    choice: MethodChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,16 @@ def _group(
         "output_bytes": group.expected_bytes if output is None else output.size_bytes,
         "rows": group.input_rows if output is None else output.row_count,
         "reason": group.reason,
+        **_method(group.choice if output is None else output.choice),
         "status": _status(report, group),
         "files": files,
     }
+
+
+def _method(choice: MethodChoice) -> Mapping[str, str]:
+    """Return how files become new ones: those to merge may turn out not to allow for it."""
+    method = "rewrite" if choice.method == "rewrite" else "merge"
+    return {"method": method, "method_reason": choice.why}
 
 
 def _status(report: Compaction, group: CompactGroup) -> str:
@@ -180,12 +189,21 @@ def _print_groups(console: Console, report: Compaction) -> None:
             f"{group.input_files:,}",
             print_size(group.input_bytes),
             f"{group.expected_files:,}",
-            group.reason,
+            _reason(report, group),
         )
         for group in report.plan.groups
     ]
     if rows:
         print_table(console, columns, rows)
+
+
+def _reason(report: Compaction, group: CompactGroup) -> str:
+    """Return why a group is compacted, and how, where there is a choice."""
+    if report.plan.options.method == "rewrite":
+        return group.reason
+    output = report.outputs.get(group.number)
+    choice = _method(group.choice if output is None else output.choice)
+    return f"{group.reason}; {choice['method']}: {choice['method_reason']}"
 
 
 def _print_order(console: Console, report: Compaction) -> None:

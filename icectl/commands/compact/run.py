@@ -16,6 +16,7 @@ from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.deletes_plan import plan_deletes
 from icectl.commands.compact.foreign_files import check_foreign_files
+from icectl.commands.compact.merge_plan import MethodChoice
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import commit_limits, options_of
 from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
@@ -39,7 +40,14 @@ from icectl.entries.conditions.predicates import Predicate, leaves
 from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.file_verdicts import at_locations
 from icectl.entries.rows import EMPTY, Entries, by_row, concat, take, where
-from icectl.errors import CommitConflict, CommitUnknown, IcectlError, SelfCheckFailed, Unsupported
+from icectl.errors import (
+    CommitConflict,
+    CommitUnknown,
+    IcectlError,
+    Refused,
+    SelfCheckFailed,
+    Unsupported,
+)
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.layout import layout_of_table
 from icectl.format.locations import relative_base, scheme_of_entries
@@ -78,6 +86,7 @@ from icectl.table.row_safety import open_to_change
 from icectl.table.stated import load_stated, with_stated
 
 COMMAND = "compact"
+_REWRITE_THEM = "`--method auto` rewrites what it can't merge"
 SORT_BYTES = 64 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
 
@@ -100,6 +109,7 @@ class CommittedGroup:
     file_count: int
     size_bytes: int
     row_count: int
+    choice: MethodChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +221,7 @@ def _engine(
 def _finished(report: Compaction, compacted: Compacted) -> Finished[Compaction]:
     groups = {
         committed.group.number: GroupOutput(
-            committed.file_count, committed.size_bytes, committed.row_count
+            committed.file_count, committed.size_bytes, committed.row_count, committed.choice
         )
         for committed in compacted.done
     }
@@ -462,10 +472,20 @@ class _Run:
         base = self._prepared.loaded if self.landed is None else context.catalog.load()
         places = _data_places(self._prepared.loaded.metadata, batch)
         with transaction(context, base, COMMAND, places) as opened:
-            results = self._rewritten(batch, opened.outputs)
+            found = self._rewritten(batch, opened.outputs)
+            self.failed |= {
+                group.number: f"it can't be merged: {why}"
+                for group, results in found
+                if (why := _left_alone(results)) is not None
+            }
+            kept = [(group, made) for group, made in found if group.number not in self.failed]
+            if batch and not kept:
+                why = self.failed[batch[0].number]
+                raise Refused(f"no group was committed: {why}", hint=_REWRITE_THEM)
+            results = [_group_result(*one) for one in kept]
             rewrite = self._file_rewrite(results, opened.outputs)
             self.landed = opened.commit(rewrite.propose)
-            self._note(batch, results, rewrite)
+            self._note(kept, results, rewrite)
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan
@@ -488,7 +508,9 @@ class _Run:
             snapshot_id=self._context.env.new_snapshot_id(),
         )
 
-    def _rewritten(self, batch: Sequence[CompactGroup], outputs: Outputs) -> list[GroupResult]:
+    def _rewritten(
+        self, batch: Sequence[CompactGroup], outputs: Outputs
+    ) -> list[tuple[CompactGroup, Sequence[TaskResult]]]:
         metadata = self._prepared.loaded.metadata
         tasks = [task for group in batch for task in group.tasks]
         results: Iterable[TaskResult]
@@ -504,9 +526,7 @@ class _Run:
             job = job_of(metadata, self._prepared.plan.options.order)
             results = self._engine.rewrite(rewriting, job, places)
         by_id = {one.task_id: one for one in results}
-        return [
-            _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
-        ]
+        return [(group, [by_id[task.task_id] for task in group.tasks]) for group in batch]
 
     def _stated(
         self, batch: Sequence[CompactGroup], tasks: Sequence[Task]
@@ -527,21 +547,42 @@ class _Run:
         )
 
     def _note(
-        self, batch: Sequence[CompactGroup], results: Sequence[GroupResult], rewrite: FileRewrite
+        self,
+        made: Sequence[tuple[CompactGroup, Sequence[TaskResult]]],
+        results: Sequence[GroupResult],
+        rewrite: FileRewrite,
     ) -> None:
         self.snapshot_ids.append(rewrite.snapshot_id)
         self.failed |= rewrite.lost
-        for group, result in zip(batch, results, strict=True):
+        for (group, of_tasks), result in zip(made, results, strict=True):
             if group.number not in rewrite.lost:
-                self.done.append(_done(group, result))
+                self.done.append(_done(group, result, _method(group, of_tasks)))
         if rewrite.changes is not None:
             self.removed_delete_files += rewrite.changes.removed_delete_files
 
 
-def _done(group: CompactGroup, result: GroupResult) -> CommittedGroup:
+def _left_alone(results: Sequence[TaskResult]) -> str | None:
+    """Tell why a task of a group was not done at all; None where all were."""
+    for one in results:
+        if one.not_merged and not len(one.entries) and not one.read_row_count:
+            return one.not_merged
+    return None
+
+
+def _method(group: CompactGroup, results: Sequence[TaskResult]) -> MethodChoice:
+    """Return how the files of a group became new ones: some of those to merge may not have been."""
+    not_merged = [one.not_merged for one in results if one.not_merged]
+    if not_merged:
+        is_all = len(not_merged) == len(results)
+        return MethodChoice("rewrite" if is_all else "auto", not_merged[0])
+    return MethodChoice("merge", group.choice.why) if results[0].is_merged else group.choice
+
+
+def _done(group: CompactGroup, result: GroupResult, choice: MethodChoice) -> CommittedGroup:
     files = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
     sizes = {location: size for location, size, _ in files}
-    return CommittedGroup(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in files))
+    rows = sum(count for _, _, count in files)
+    return CommittedGroup(group, len(sizes), sum(sizes.values()), rows, choice)
 
 
 def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:

@@ -1,0 +1,104 @@
+"""Which data files can be put together without decoding them, as far as entries tell: pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from icectl.entries.columns.values import Integers, mask_of
+from icectl.entries.deletes.apply import delete_counts
+from icectl.entries.file_verdicts import of_specs
+from icectl.entries.rows import numbers
+from icectl.format.manifest import FileFormat
+from icectl.table.output_sizes import Sizes
+from icectl.table.rewritable_files import LiveFiles
+from icectl.table.rewrite_task import Method
+from icectl.table.rewrite_tasks import Bin
+from icectl.units import print_size
+
+MERGE_ROW_GROUP_BYTES = 4 << 20
+
+_OBSTACLES = (
+    "it has a file that is not Parquet",
+    "rows of it are deleted",
+    "rows of it move to another partition",
+    "rows of it have no ids yet",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChoice:
+    """How the files of a group become new ones, and why."""
+
+    method: Method
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mergeable:
+    """What speaks against a merge of each live data file, and the sizes of its row groups.
+
+    `obstacles` has a row for each of _OBSTACLES; `row_groups` is 0 where that is not known.
+    """
+
+    obstacles: npt.NDArray[np.bool_]
+    stored: Integers
+    row_groups: Integers
+    sizes: Sizes
+
+    def why_not(self, bin_: Bin) -> str | None:
+        """Tell why the files of a bin can't be put together to one; None where they can."""
+        rows = list(bin_.files)
+        if bin_.split is not None or bin_.expected_bytes > self.sizes.roll:
+            return "it has a file to be cut"
+        if len(rows) < 2:
+            return "it is a single file"
+        found = np.flatnonzero(self.obstacles[:, rows].any(axis=1))
+        return _OBSTACLES[found[0]] if len(found) else None
+
+    def row_group_bytes(self, rows: Sequence[int]) -> int | None:
+        """Return the median size of the row groups of some files; None where it is not known."""
+        places = list(rows)
+        counts = self.row_groups[places]
+        if not counts.all():
+            return None
+        return int(np.median(np.repeat(self.stored[places] // counts, counts)))
+
+
+def mergeable(files: LiveFiles, spec_id: int, format_version: int, sizes: Sizes) -> Mergeable:
+    """Return what speaks against merging each live data file into one of a partition spec."""
+    data = files.data
+    others = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
+    deleted = delete_counts(files.matches) > 0
+    moves = ~of_specs(data, [spec_id])
+    no_ids = mask_of(pc.is_null(data.table["first_row_id"])) & (format_version >= 3)
+    offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
+    return Mergeable(
+        np.stack([others, deleted, moves, no_ids]),
+        numbers(data, "file_size_in_bytes"),
+        np.asarray(offsets.to_numpy(), np.int64),
+        sizes,
+    )
+
+
+def choose_method(
+    asked: Method, found: Mergeable, bins: Sequence[Bin], least_row_group: int
+) -> MethodChoice:
+    """Choose how the files of some bins become new ones.
+
+    With `merge` the size of row groups does not matter: `rewrite` says that they can't be merged.
+    """
+    obstacles = [why for why in map(found.why_not, bins) if why is not None]
+    if obstacles:
+        return MethodChoice("rewrite", obstacles[0])
+    if asked == "merge":
+        return MethodChoice("merge", "asked for")
+    median = found.row_group_bytes([row for bin_ in bins for row in bin_.files])
+    if median is None:
+        return MethodChoice("rewrite", "the sizes of its row groups are not known")
+    size = f"half of its row groups have {print_size(median)} or more"
+    if median < least_row_group:
+        return MethodChoice("rewrite", f"{size}, less than {print_size(least_row_group)}")
+    return MethodChoice("auto", size)

@@ -1,0 +1,182 @@
+"""Compactions that merge: rows, lineage and entries, what is left alone, and what falls back."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.commands.compact.merge_plan import Mergeable, choose_method
+from icectl.commands.compact.options import SMALLEST_ROW_GROUP_BYTES
+from icectl.commands.compact.plan import LEFT_ALONE
+from icectl.entries.file_verdicts import FileVerdict
+from icectl.errors import Refused
+from icectl.rows import compact_job
+from icectl.table.output_sizes import Sizes
+from icectl.table.rewrite_tasks import Bin
+from tests.builders.compactions import compacted, lineage, planned
+from tests.builders.expiry import NOW_MS
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
+
+
+def built(directory: Path, version: int, partitioning: str = "none") -> TableBuilder:
+    """A table of small files without deletes."""
+    table = TableBuilder(directory, format_version=version, partitioning=partitioning)
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12), files=2)
+    return table
+
+
+def rows(directory: Path, snapshot_id: int | None = None) -> list[dict]:
+    found = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
+    return [
+        {name: value for name, value in row if not name.startswith("_")}
+        for row in sorted(found, key=lambda one: dict(one)["id"])
+    ]
+
+
+def data_files(directory: Path) -> list[dict]:
+    return [
+        entry["data_file"]
+        for entry in live_entries(head(directory))
+        if not entry["data_file"].get("content")
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("partitioning", ["none", "identity", "two"])
+def test_a_merge_keeps_the_law(tmp_path: Path, version: int, partitioning: str) -> None:
+    table = built(tmp_path, version, partitioning)
+    before = {one: rows(tmp_path, one) for one in table.ids_of}
+    ids = lineage(tmp_path) if version == 3 else {}
+    old = [file["file_path"] for file in data_files(tmp_path)]
+    prepared = planned(tmp_path, method="merge")
+    assert {group.choice.method for group in prepared.plan.groups} == {"merge"}
+
+    done = compacted(tmp_path, prepared)
+
+    assert {one: rows(tmp_path, one) for one in table.ids_of} == before
+    assert rows(tmp_path) == before[max(before)]
+    assert (lineage(tmp_path) if version == 3 else {}) == ids
+    assert {one.choice.method for one in done.done} == {"merge"}
+    new = [file for file in data_files(tmp_path) if file["file_path"] not in old]
+    assert len(new) == len(prepared.plan.groups)
+    for file in new:
+        metadata = pq.read_metadata(file["file_path"])
+        assert metadata.num_rows == file["record_count"]
+        assert len(file["split_offsets"]) == metadata.num_row_groups
+        assert not file["sort_order_id"]
+    assert planned(tmp_path, method="merge").plan.groups == ()
+
+
+def test_rows_that_are_deleted_later_stay_so(tmp_path: Path) -> None:
+    table = built(tmp_path, 2)
+    prepared = planned(tmp_path, method="merge")
+    table.delete_rows([3, 30], kind="equality")
+    compacted(tmp_path, prepared)
+    assert [row["id"] for row in rows(tmp_path)] == sorted(set(range(36)) - {3, 30})
+    assert len(data_files(tmp_path)) == 1
+
+
+def test_files_with_deletes_are_left_alone_or_rewritten(tmp_path: Path) -> None:
+    table = built(tmp_path, 2)
+    table.delete_rows([3])
+    plan = planned(tmp_path, method="merge").plan
+    assert not plan.groups
+    assert plan.left_alone[LEFT_ALONE[FileVerdict.NOT_MERGEABLE]] == 6
+    plan = planned(tmp_path, method="auto").plan
+    assert [group.choice.why for group in plan.groups] == ["rows of it are deleted"]
+    assert {task.method for group in plan.groups for task in group.tasks} == {"rewrite"}
+
+
+def test_files_that_were_merged_are_rewritten_with_others_in_version_3(tmp_path: Path) -> None:
+    built(tmp_path, 3)
+    env = FixedEnv(NOW_MS)
+    compacted(tmp_path, planned(tmp_path, method="merge"), env=env)
+    before = rows(tmp_path), lineage(tmp_path)
+    (merged,) = data_files(tmp_path)
+    again = planned(tmp_path, method="merge", every=True, min_input_files=1)
+    assert merged["record_count"] == 36
+    assert again.plan.left_alone[LEFT_ALONE[FileVerdict.NOT_MERGEABLE]] == 1
+    compacted(tmp_path, planned(tmp_path, every=True), env=env)
+    assert (rows(tmp_path), lineage(tmp_path)) == before
+
+
+def other_writer(directory: Path) -> None:
+    """Have one of the files say that another program wrote it."""
+    path = Path(data_files(directory)[0]["file_path"])
+    path.write_bytes(path.read_bytes().replace(b"parquet-cpp-arrow", b"parquet-cpp-arrox"))
+
+
+def test_what_only_footers_tell_leaves_a_group_alone(tmp_path: Path) -> None:
+    built(tmp_path, 2)
+    before = rows(tmp_path)
+    other_writer(tmp_path)
+    old = sorted(path for path in tmp_path.rglob("*.parquet"))
+    with pytest.raises(Refused, match="differ in their writer"):
+        compacted(tmp_path, planned(tmp_path, method="merge"))
+    assert rows(tmp_path) == before
+    assert sorted(path for path in tmp_path.rglob("*.parquet")) == old
+
+
+def test_one_group_of_several_is_left_alone(tmp_path: Path) -> None:
+    built(tmp_path, 2, "identity")
+    before = rows(tmp_path)
+    other_writer(tmp_path)
+    prepared = planned(tmp_path, method="merge")
+    done = compacted(tmp_path, prepared)
+    assert list(done.failed.values()) == ["it can't be merged: its files differ in their writer"]
+    assert len(done.done) == len(prepared.plan.groups) - 1
+    assert rows(tmp_path) == before
+
+
+def test_auto_rewrites_what_footers_do_not_let_it_merge(tmp_path: Path) -> None:
+    built(tmp_path, 2)
+    before = rows(tmp_path)
+    other_writer(tmp_path)
+    done = compacted(tmp_path, planned(tmp_path, method="auto", merge_row_group=1))
+    assert [one.choice.method for one in done.done] == ["rewrite"]
+    assert done.done[0].choice.why == "its files differ in their writer"
+    assert rows(tmp_path) == before
+    left = {path.name for path in tmp_path.rglob("*.parquet")}
+    assert {Path(file["file_path"]).name for file in data_files(tmp_path)} <= left
+    assert len(left) == 7
+
+
+def test_auto_merges_large_row_groups(tmp_path: Path, monkeypatch) -> None:
+    built(tmp_path, 2)
+    called = []
+    merge = compact_job.merge_files
+    monkeypatch.setattr(
+        compact_job, "merge_files", lambda *parts: called.append(parts) or merge(*parts)
+    )
+    small = planned(tmp_path, method="auto")
+    assert [group.choice.method for group in small.plan.groups] == ["rewrite"]
+    assert "less than 4.0 MiB" in small.plan.groups[0].choice.why
+    done = compacted(tmp_path, planned(tmp_path, method="auto", merge_row_group=1))
+    assert [one.choice.method for one in done.done] == ["merge"]
+    assert len(called) == 1
+
+
+def test_bins_that_no_merge_makes() -> None:
+    sizes = Sizes(100, 50, 200)
+    found = Mergeable(np.zeros((4, 3), bool), np.array([40, 40, 90]), np.array([1, 2, 0]), sizes)
+
+    def chosen(bin_: Bin, method="auto", least=SMALLEST_ROW_GROUP_BYTES) -> str:
+        return choose_method(method, found, [bin_], least).why
+
+    assert chosen(Bin((0,), None, 40)) == "it is a single file"
+    assert chosen(Bin((0, 1), (0, 9), 80)) == "it has a file to be cut"
+    assert chosen(Bin((0, 1), None, 151)) == "it has a file to be cut"
+    assert chosen(Bin((0, 2), None, 130)) == "the sizes of its row groups are not known"
+    assert chosen(Bin((0, 1), None, 80), least=20) == "half of its row groups have 20 B or more"
+    assert choose_method("auto", found, [Bin((0, 1), None, 80)], 20).method == "auto"
+    assert choose_method("auto", found, [Bin((0, 1), None, 80)], 21).method == "rewrite"
+    assert choose_method("merge", found, [Bin((0, 2), None, 80)], 21).method == "merge"
+    moving = replace(found, obstacles=np.eye(4, 3, dtype=bool))
+    assert (
+        choose_method("merge", moving, [Bin((1, 2), None, 80)], 1).why == "rows of it are deleted"
+    )
