@@ -2,12 +2,11 @@
 
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from icectl.errors import SelfCheckFailed
 from icectl.files.data_file import open_data_file
@@ -17,6 +16,7 @@ from icectl.files.parquet.merge import (
     NotMergeable,
     check_alike,
     read_source,
+    written_numbers,
 )
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema, leaves
@@ -80,18 +80,9 @@ def _open(file: SourceFile, schema: Schema, outputs: FileOutputs) -> MergeSource
 
 def _lineage(files: Sequence[SourceFile], sources: Sequence[MergeSource]) -> io.BytesIO:
     """Return a file with the ids of rows and their last updates, a row group for each to copy."""
-    columns = arrow_schema(Schema(0, LINEAGE))
-    content = io.BytesIO()
-    names = columns.names
-    with pq.ParquetWriter(
-        content,
-        columns,
-        compression="zstd",
-        use_dictionary=names[1:],
-        column_encoding={names[0]: "DELTA_BINARY_PACKED"},
-        write_page_checksum=True,
-        store_schema=False,
-    ) as writer:
+
+    def row_groups() -> Iterator[pa.Table]:
+        """Yield the values of each row group with rows."""
         for file, source in zip(files, sources, strict=True):
             assert file.first_row_id is not None
             starts = np.cumsum(source.group_rows) - source.group_rows + file.first_row_id
@@ -99,9 +90,10 @@ def _lineage(files: Sequence[SourceFile], sources: Sequence[MergeSource]) -> io.
                 count = int(source.group_rows[number])
                 row_ids = np.arange(starts[number], starts[number] + count)  # R-100
                 updated = np.full(count, file.sequence_number)  # R-100
-                rows = pa.table([row_ids, updated], schema=columns)
-                writer.write_table(rows, row_group_size=max(count, 1))
-    return content
+                yield pa.table([row_ids, updated], schema=columns)
+
+    columns = arrow_schema(Schema(0, LINEAGE))
+    return written_numbers(columns, row_groups())
 
 
 def _read_again(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from icectl.cli.options import Change, RunLimits, read_options
-from icectl.commands.compact.merge_plan import MERGE_ROW_GROUP_BYTES
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.plan import (
     MAX_GROUP_BYTES,
@@ -19,6 +18,7 @@ from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
 from icectl.rows.order import RowOrder, parse_sort_order, parse_zorder, table_order
+from icectl.table.mergeable import MERGE_ROW_GROUP_BYTES
 from icectl.table.output_sizes import sizes_of
 from icectl.table.rewrite_task import Method
 

@@ -9,13 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from icectl.commands.compact.merge_plan import (
-    MERGE_ROW_GROUP_BYTES,
-    Mergeable,
-    MethodChoice,
-    choose_method,
-    mergeable,
-)
 from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.conditions.may_match import may_match
 from icectl.entries.conditions.predicates import Predicate
@@ -45,6 +38,13 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.types import Type
 from icectl.rows.order import RowOrder
 from icectl.table.binpack import pack
+from icectl.table.mergeable import (
+    MERGE_ROW_GROUP_BYTES,
+    Mergeable,
+    MethodChoice,
+    choose_method,
+    mergeable,
+)
 from icectl.table.output_sizes import Sizes
 from icectl.table.plan_parts import Pin
 from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed

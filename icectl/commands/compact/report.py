@@ -8,7 +8,6 @@ from typing import Any
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.compact.merge_plan import MethodChoice
 from icectl.commands.compact.plan import CHOSEN, CompactGroup, CompactPlan
 from icectl.commands.inspect.rows_report import beginnings, below
 from icectl.entries.partition.key import decode_key
@@ -19,6 +18,7 @@ from icectl.format.sort import order_text
 from icectl.rows.choice import EngineChoice
 from icectl.rows.compact_job import TaskCounts
 from icectl.rows.order import ZOrder
+from icectl.table.mergeable import MethodChoice
 from icectl.table.rewritable_files import LiveFiles
 from icectl.units import print_count, print_size
 

@@ -16,7 +16,6 @@ from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.deletes_plan import plan_deletes
 from icectl.commands.compact.foreign_files import check_foreign_files
-from icectl.commands.compact.merge_plan import MethodChoice
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import commit_limits, options_of
 from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
@@ -77,6 +76,7 @@ from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
 from icectl.table.live_files import LiveFilesReader
+from icectl.table.mergeable import MethodChoice
 from icectl.table.plan_parts import pin_of
 from icectl.table.reader import every_column, name_mapping
 from icectl.table.reading import in_threads, naming

@@ -5,13 +5,16 @@ only files are taken together whose footers agree on all that is said once a fil
 looked at on the way: headers, and checksums where the writer has left any.
 """
 
+import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from icectl.files.compiled import loops
 from icectl.files.parquet.thrift import (
@@ -342,6 +345,24 @@ class MergedFile:
             new[place] = self.size_bytes
             self._write(_read(file, start, size))
         return new
+
+
+def written_numbers(schema: pa.Schema, row_groups: Iterable[pa.Table]) -> io.BytesIO:
+    """Return a file of columns of numbers; the first has others in each row, nearly in order."""
+    content = io.BytesIO()
+    first, *others = schema.names
+    with pq.ParquetWriter(
+        content,
+        schema,
+        compression="zstd",
+        use_dictionary=others,
+        column_encoding={first: "DELTA_BINARY_PACKED"},
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        for rows in row_groups:
+            writer.write_table(rows, row_group_size=rows.num_rows)
+    return content
 
 
 def _read(file: IO[bytes], at: int, size: int) -> bytes:

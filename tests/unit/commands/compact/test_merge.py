@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.commands.compact.merge_plan import Mergeable, choose_method
 from icectl.commands.compact.options import SMALLEST_ROW_GROUP_BYTES
 from icectl.commands.compact.plan import LEFT_ALONE
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.errors import Refused
 from icectl.rows import compact_job
+from icectl.table.mergeable import Mergeable, choose_method
 from icectl.table.output_sizes import Sizes
 from icectl.table.rewrite_tasks import Bin
 from tests.builders.compactions import compacted, lineage, planned
