@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties apply migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties apply doctor migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -112,6 +112,13 @@ _icectl() {
             case "$previous" in
                 --color) words="auto always never" ;;
                 --master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        doctor)
+            options="--json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --color) words="auto always never" ;;
+                --concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         migrate-v1-v2)

@@ -12,6 +12,7 @@ complete -c icectl -n __fish_use_subcommand -a remove-orphans -d 'delete or move
 complete -c icectl -n __fish_use_subcommand -a refs -d 'list, make, move and drop branches and tags'
 complete -c icectl -n __fish_use_subcommand -a properties -d 'show, set and unset table properties'
 complete -c icectl -n __fish_use_subcommand -a apply -d 'carry out a plan that was saved with --save-plan'
+complete -c icectl -n __fish_use_subcommand -a doctor -d 'look at this machine, try catalogs and stores'
 complete -c icectl -n __fish_use_subcommand -a migrate-v1-v2 -d 'turn a version 1 table into a version 2 table'
 complete -c icectl -n __fish_use_subcommand -a upgrade-to-v4 -d 'turn a table into one of the version 4 proposal'
 complete -c icectl -n __fish_use_subcommand -l version -d 'print the version'
@@ -377,6 +378,23 @@ complete -c icectl -n '__fish_seen_subcommand_from apply' -l catalog-option -x -
 complete -c icectl -n '__fish_seen_subcommand_from apply' -l storage-option -x -d 'option for the storage, repeatable; KEY=env:NAME takes the value from the environment'
 complete -c icectl -n '__fish_seen_subcommand_from apply' -l path-map -x -d 'read locations that begin with FROM at TO, repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from apply' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
+
+complete -c icectl -n '__fish_seen_subcommand_from doctor; and test (count (commandline -opc)) -eq 2' -F
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l json -d 'print one JSON document'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l quiet -s q -d 'no progress, notes and reports'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l verbose -s v -d 'tell more; twice: each store call too'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l color -x -a 'auto always never' -d 'auto, always or never (default auto)'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l no-progress -d 'do not show progress'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l metrics-file -r -F -d 'write Prometheus metrics of the run to PATH'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l concurrency -x -d 'files read or removed at once (default 8 on local disks, 48 on stores)'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l time-limit -x -d 'stop safely after so long, as in 15m (exit 3)'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l temp-dir -r -F -d 'folder for temporary files'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l config -r -F -d 'settings file (default ~/.config/icectl/icectl.toml)'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l catalog -x -d 'catalog that has the table; TABLE is its name there'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l catalog-option -x -d 'property of the catalog, repeatable; KEY=env:NAME takes the value from the environment'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l storage-option -x -d 'option for the storage, repeatable; KEY=env:NAME takes the value from the environment'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l path-map -x -d 'read locations that begin with FROM at TO, repeatable'
+complete -c icectl -n '__fish_seen_subcommand_from doctor' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
 
 complete -c icectl -n '__fish_seen_subcommand_from migrate-v1-v2; and test (count (commandline -opc)) -eq 2' -F
 complete -c icectl -n '__fish_seen_subcommand_from migrate-v1-v2' -l rewrite-manifests -d 'write the current manifests anew, as version 2'

@@ -5,6 +5,7 @@ Durations and instants are integers in milliseconds, instants since 1970-01-01 U
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 
 from icectl.errors import UsageError
 
@@ -24,6 +25,9 @@ DURATION_UNITS_MS = {
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"(?:[0-9]{1,18}\s*[a-z]+\s*)+")
 _DURATION_PART = re.compile(r"([0-9]+)\s*([a-z]+)")
+_EVERYWHERE = 8
+"""Characters from which on a secret is hidden within words too: no word has it by chance."""
+
 _LONG, _SHOWN = 64, 40
 """Characters of a value that is printed whole, and of a longer one those that are."""
 
@@ -69,6 +73,16 @@ def print_value(value: object) -> str:
         noun = "characters" if isinstance(value, str) else "bytes"
         return f"{value[:_SHOWN]!r}... ({len(value):,} {noun})"
     return print_text(repr(value))
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """Replace every secret in a text, longest first; a short one only as a word of its own."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _EVERYWHERE:
+            text = text.replace(secret, "***")
+        elif secret and secret in text:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+    return text
 
 
 def print_text(text: str) -> str:

@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, str] = {
     "refs": "list, make, move and drop branches and tags",
     "properties": "show, set and unset table properties",
     "apply": "carry out a plan that was saved with --save-plan",
+    "doctor": "look at this machine, try catalogs and stores",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
     "upgrade-to-v4": "turn a table into one of the version 4 proposal",
 }

@@ -24,6 +24,7 @@ from icectl.cli.escapes import inert, printable
 from icectl.cli.progress_bar import ConsoleProgress
 from icectl.env import Env
 from icectl.errors import IcectlError, UsageError
+from icectl.units import redact
 
 Color = Literal["auto", "always", "never"]
 COLORS: tuple[Color, ...] = get_args(Color)
@@ -42,9 +43,6 @@ _PIPED_WIDTH = 100
 
 _CONTINUED = "\n  | "
 """What joins the lines of a traceback: none of them begins as a message or a command of CI does."""
-
-_EVERYWHERE = 8
-"""Characters from which on a secret is hidden within words too: no word has it by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +203,8 @@ class Console:
             self._hidden.update(spelled)
 
     def redact(self, text: str) -> str:
-        """Replace every hidden value, longest first; a short one where it stands by itself."""
-        for secret in sorted(self._hidden, key=len, reverse=True):
-            if len(secret) >= _EVERYWHERE:
-                text = text.replace(secret, "***")
-            elif secret in text:
-                text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
-        return text
+        """Replace every hidden value."""
+        return redact(text, self._hidden)
 
     def flush(self) -> None:
         """End the progress display and hand everything to the operating system."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from icectl.errors import IcectlError, StorageError, UsageError
 from icectl.storage import location as locations
+from icectl.units import redact
 
 _LOCAL_HINTS = {
     errno.ENOSPC: "free some space there, then run the command again",
@@ -188,9 +189,7 @@ def remote_failure(
     reason, hint = _reason_and_hint(
         error, _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT), endpoint_hint
     )
-    for secret in secrets:
-        reason = reason.replace(secret, "***")
-    message = f"cannot {doing} {locations.redacted(location)}: {reason}"
+    message = f"cannot {doing} {locations.redacted(location)}: {redact(reason, secrets)}"
     return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
 
 

@@ -34,6 +34,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "remove-orphans": ("--older-than", "2d", "--max-fraction", "1", "--yes"),
     "refs": ("branch", "main", "--at", "main", "--max-ref-age", "9d", "--replace", "--yes"),
     "properties": ("set", "owner=icectl", "--yes"),
+    "doctor": (),
     "apply": (),
     "migrate-v1-v2": ("--rewrite-manifests", "--yes"),
     "upgrade-to-v4": ("--eager", "--yes"),

@@ -15,6 +15,7 @@ from icectl.units import (
     print_size,
     print_text,
     print_value,
+    redact,
 )
 
 NEW_YEAR_2026_MS = 1_767_225_600_000
@@ -227,3 +228,9 @@ def test_long_values_are_printed_by_their_beginning_and_length(value, printed):
 def test_long_texts_are_printed_without_quotes():
     assert print_text("a" * 128) == "a" * 128
     assert print_text("a" * 20_000) == f"{'a' * 40}... (20,000 characters)"
+
+
+def test_secrets_are_redacted_as_wholes() -> None:
+    assert redact("no answer at a, key=a", ["a"]) == "no answer at ***, key=***"
+    assert redact("xlongsecretx longsecret", ["longsecret", "long"]) == "x***x ***"
+    assert redact("nothing", [""]) == "nothing"

@@ -1,0 +1,1 @@
+"""`icectl doctor`: what this machine has, and which catalogs and stores can be reached."""

@@ -1,0 +1,39 @@
+"""`icectl doctor`: what this machine has, and which catalogs and stores can be reached."""
+
+from typing import Annotated
+
+import typer
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Common, command
+from icectl.commands.launch import run_of
+
+PlacesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CATALOG...",
+        help="catalogs to try, or locations such as s3://bucket/warehouse (default: every "
+        "configured catalog)",
+        show_default=False,
+    ),
+]
+
+
+@command(
+    "doctor",
+    examples=[
+        ("icectl doctor", "look at this machine, try every configured catalog"),
+        ("icectl doctor prod", "try one catalog"),
+        ("icectl doctor s3://bucket/warehouse", "try whether a location can be listed"),
+    ],
+    exit_codes=(4, 10),
+)
+def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
+    """Show what icectl finds on this machine, and try catalogs and stores.
+
+    It looks for Python, libraries, Java, Spark, the settings file and credentials, whose values it
+    never shows. A catalog is asked for its namespaces, a location for what lies in it; each is
+    given 20 seconds. Nothing is changed. The exit code is 4 if a catalog or a location that was
+    tried could not be reached.
+    """
+    return run_of("doctor")(common, places or [])

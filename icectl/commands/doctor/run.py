@@ -1,0 +1,214 @@
+"""The run of `icectl doctor`: look at the machine, then try catalogs and locations."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from icectl import __version__
+from icectl.catalog.configured import Configuration
+from icectl.catalog.identifier import dotted_name
+from icectl.cli.console import Console
+from icectl.cli.document import Outcome
+from icectl.cli.naming import NameInCatalog, configuration_of, warehouse_of
+from icectl.cli.options import Common
+from icectl.cli.session import storage_of
+from icectl.cli.tables import TableColumn, print_table
+from icectl.env import Deadline
+from icectl.errors import EngineError, IcectlError, Incomplete, ProblemsFound
+from icectl.files import compiled
+from icectl.rows.spark_start import check_installed
+from icectl.storage.open import open_store
+from icectl.units import print_count
+
+COMMAND = "doctor"
+_SECONDS = 20
+"""How long one catalog or location may take to answer."""
+
+_LIBRARIES = ("pyarrow", "fastavro", "obstore", "fsspec", "s3fs")
+_EXTRAS: Mapping[str, tuple[str, str]] = {
+    "pyspark": ("spark", "compaction on Spark"),
+    "google-auth": ("gcs", "Google's storage"),
+    "adlfs": ("azure", "Azure's storage with options of adlfs"),
+    "hdfs-native": ("hdfs", "HDFS"),
+    "psycopg": ("sql", "SQL catalogs in PostgreSQL"),
+    "pymysql": ("sql", "SQL catalogs in MySQL"),
+}
+"""Packages that not everybody needs: their extra, and what they are for."""
+
+_CREDENTIALS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "AWS": (
+        ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+        (".aws/credentials", ".aws/config"),
+    ),
+    "Google": (
+        ("GOOGLE_APPLICATION_CREDENTIALS",),
+        (".config/gcloud/application_default_credentials.json",),
+    ),
+    "Azure": (
+        ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_CONNECTION_STRING",
+         "AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"),
+        (".azure",),
+    ),
+    "Kerberos": (("KRB5CCNAME",), ()),
+}  # fmt: skip
+"""Variables and files below the home that credentials come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at or tried; `absent` is no fault."""
+
+    check: str
+    subject: str
+    status: Literal["ok", "absent", "failed"]
+    detail: str
+    hint: str | None = None
+
+
+def run(common: Common, places: Sequence[str]) -> Outcome:
+    """Look at the machine, and try the catalogs and locations."""
+    configuration = configuration_of(common)
+    names = [place for place in places if "/" not in place]
+    for name in names:
+        if name not in configuration:
+            raise configuration.unknown(name)
+    if not places:
+        names = sorted(configuration.catalogs)
+    checks = [*_machine(), *_settings(common, configuration), *_credentials()]
+    progress = common.shell.console.progress
+    progress.phase("trying catalogs and locations")
+    checks += [_tried_catalog(common, configuration, name) for name in names]
+    checks += [_tried_location(common, place) for place in places if "/" in place]
+    redact = common.shell.console.redact
+    checks = [
+        replace(one, detail=redact(one.detail), hint=redact(one.hint) if one.hint else None)
+        for one in checks
+    ]
+    failed = sum(one.status == "failed" for one in checks)
+    return Outcome(
+        command=COMMAND,
+        result={"checks": [asdict(one) for one in checks]},
+        render=lambda console: _print(console, checks, failed),
+        exit_code=ProblemsFound.exit_code if failed else 0,
+    )
+
+
+def _machine() -> Iterator[Check]:
+    """Look at icectl itself, Python, libraries, Java and Spark."""
+    loops = (
+        "with compiled loops" if compiled.loops() is not None else "without compiled loops: slower"
+    )
+    yield Check("icectl", __version__, "ok", f"{loops}; {Path(__file__).parents[2]}")
+    yield Check("python", platform.python_version(), "ok", sys.executable)
+    for name in _LIBRARIES:
+        yield Check("library", name, "ok", version(name))
+    for name, (extra, purpose) in _EXTRAS.items():
+        try:
+            yield Check("library", name, "ok", version(name))
+        except PackageNotFoundError:
+            hint = f"`pip install 'icectl[{extra}]'`"
+            yield Check("library", name, "absent", f"for {purpose}", hint)
+    try:
+        check_installed()
+        yield Check("spark", "Spark on this machine", "ok", "PySpark and Java are there")
+    except EngineError as error:
+        yield Check("spark", "Spark on this machine", "absent", error.message, error.hint)
+
+
+def _settings(common: Common, configuration: Configuration) -> Iterator[Check]:
+    """Look at the settings file and the configured catalogs."""
+    file = common.shell.settings.file
+    if file is None:
+        hint = "`--config FILE` names one; the usual place is ~/.config/icectl/icectl.toml"
+        yield Check("settings", "icectl.toml", "absent", "there is none", hint)
+    else:
+        yield Check("settings", "icectl.toml", "ok", str(file))
+    if not configuration.catalogs:
+        yield Check(
+            "settings", "catalogs", "absent", "none is configured",
+            "`[catalog.NAME]` in icectl.toml, or PyIceberg's .pyiceberg.yaml in your home",
+        )  # fmt: skip
+
+
+def _credentials() -> Iterator[Check]:
+    """Look for credentials in the environment and in the home; no value is read."""
+    for vendor, (variables, files) in _CREDENTIALS.items():
+        found = [name for name in variables if os.environ.get(name)]
+        found += [f"~/{file}" for file in files if _is_in_home(file)]
+        if found:
+            yield Check("credentials", vendor, "ok", ", ".join(found))
+        else:
+            yield Check("credentials", vendor, "absent", "none in the environment or the home")
+
+
+def _is_in_home(file: str) -> bool:
+    try:
+        return (Path.home() / file).exists()
+    except (RuntimeError, OSError):
+        return False
+
+
+def _tried_catalog(common: Common, configuration: Configuration, name: str) -> Check:
+    """Ask a catalog for its namespaces."""
+    limited = _with_seconds(common)
+    try:
+        warehouse = warehouse_of(
+            limited, NameInCatalog(name, (), configuration), storage_of(limited)
+        )
+        first = [dotted_name(one) for one in islice(warehouse.namespaces(), 3)]
+    except IcectlError as error:
+        return _failed("catalog", name, error)
+    shown = f"namespaces: {', '.join(first)}, ..." if len(first) == 3 else ", ".join(first)
+    return Check("catalog", name, "ok", shown or "it has no namespaces")
+
+
+def _tried_location(common: Common, location: str) -> Check:
+    """List what lies directly in a location."""
+    limited = _with_seconds(common)
+    try:
+        options = replace(storage_of(limited, location), home=location)
+        store = open_store(options, limited.shell.env, limited.shell.deadline)
+        count = len(store.list_directory(location))
+    except IcectlError as error:
+        return _failed("store", location, error)
+    detail = f"{print_count(count, 'file')} directly in it" if count else "no file directly in it"
+    return Check("store", location, "ok", detail)
+
+
+def _failed(check: str, subject: str, error: IcectlError) -> Check:
+    if isinstance(error, Incomplete):
+        return Check(check, subject, "failed", f"no answer in {_SECONDS} seconds")
+    return Check(check, subject, "failed", error.message, error.hint)
+
+
+def _with_seconds(common: Common) -> Common:
+    """Return the options with a time limit for one try."""
+    shell = common.shell
+    seconds = min(_SECONDS, shell.deadline.remaining_seconds)
+    deadline = Deadline(shell.env, shell.env.monotonic_seconds() + seconds)
+    return replace(common, shell=replace(shell, deadline=deadline))
+
+
+def _print(console: Console, checks: Sequence[Check], failed: int) -> None:
+    """Print every check, and hints for those that are not fine."""
+    columns = (
+        TableColumn("check"),
+        TableColumn("what", cut="middle"),
+        TableColumn("state"),
+        TableColumn("detail", cut="wrap"),
+    )
+    print_table(
+        console, columns, [(one.check, one.subject, one.status, one.detail) for one in checks]
+    )
+    for one in checks:
+        if one.status == "failed" and one.hint:
+            console.print(f"hint: {one.subject}: {one.hint}")
+    if failed:
+        console.say(f"{print_count(failed, 'check')} failed")

@@ -1,0 +1,104 @@
+"""`icectl doctor` from the command line: what is there, and what can be reached."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.env import Env
+from tests.builders.expiry import NOW_MS
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Ended, Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+CLOSED = "http://127.0.0.1:9"
+"""Where nothing listens."""
+
+
+@pytest.fixture
+def doctor(
+    prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Run:
+    """Run `icectl doctor`, in a home where nothing is."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.delenv("PYICEBERG_HOME", raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    return prepared("doctor", FixedEnv(NOW_MS))
+
+
+def checks(ended: Ended) -> dict[str, dict[str, Any]]:
+    """The checks of a run by what they are of."""
+    return {one["subject"]: one for one in checked_document(ended)["result"]["checks"]}
+
+
+def test_a_machine_without_configuration_is_no_failure(doctor: Run) -> None:
+    ended = doctor("--json")
+    found = checks(ended)
+    assert ended.code == 0
+    assert found["pyarrow"]["status"] == "ok"
+    for absent in ("icectl.toml", "catalogs", "AWS", "Google"):
+        assert found[absent]["status"] == "absent", absent
+    assert doctor().out.startswith("check")
+
+
+def test_credentials_are_named_and_never_shown(
+    doctor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA-of-the-operator")
+    (tmp_path / "home" / ".aws").mkdir()
+    (tmp_path / "home" / ".aws" / "credentials").write_text("secret = of-the-operator")
+    ended = doctor("--json")
+    assert checks(ended)["AWS"]["detail"] == "AWS_ACCESS_KEY_ID, ~/.aws/credentials"
+    assert "of-the-operator" not in ended.out + ended.err
+
+
+def test_every_configured_catalog_is_tried(
+    doctor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = f"sqlite:///{tmp_path / 'catalog.db'}"
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("good", uri=good, warehouse=str(tmp_path / "wh"))
+    catalog.create_namespace("sales")
+    catalog.close()
+    monkeypatch.setenv("PYICEBERG_CATALOG__GOOD__URI", good)
+    monkeypatch.setenv("PYICEBERG_CATALOG__DOWN__URI", CLOSED)
+    monkeypatch.setenv("PYICEBERG_CATALOG__DOWN__CREDENTIAL", "me:secret-of-the-operator")
+    ended = doctor("--json")
+    found = checks(ended)
+    assert (found["good"]["status"], found["good"]["detail"]) == ("ok", "sales")
+    assert found["down"]["status"] == "failed"
+    assert CLOSED in found["down"]["detail"]
+    assert ended.code == 4
+    assert "secret-of-the-operator" not in ended.out
+    alone = doctor("good", "--json")
+    assert (alone.code, "down" in checks(alone)) == (0, False)
+    text = doctor()
+    assert (text.code, "1 check failed" in text.out) == (4, True)
+
+
+def test_locations_are_listed(doctor: Run, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append([1])
+    ended = doctor(table.location, f"{table.location}/metadata", "--json")
+    found = checks(ended)
+    assert ended.code == 0
+    assert found[table.location]["detail"] == "no file directly in it"
+    assert found[f"{table.location}/metadata"]["status"] == "ok"
+    closed = doctor(
+        "s3://bucket/wh", "--json",
+        *(f"--storage-option={pair}" for pair in (f"endpoint_url={CLOSED}", "key=a", "secret=b")),
+    )  # fmt: skip
+    assert closed.code == 4
+    detail = checks(closed)["s3://bucket/wh"]["detail"]
+    assert "no answer" in detail, "a secret that is one letter hides no other letter"
+
+
+def test_a_catalog_that_is_not_configured_is_named(doctor: Run) -> None:
+    ended = doctor("nowhere")
+    assert (ended.code, "there is no catalog `nowhere`" in ended.err) == (10, True)
