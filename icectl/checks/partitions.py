@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from icectl.checks.columns import Columns
 from icectl.checks.objects import ManifestList, StoredManifest
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.entries.columns.packed import PackedValues, Places, not_text
-from icectl.entries.columns.values import Mask
+from icectl.entries.columns.values import Mask, PackedValues, Places, not_text
 from icectl.entries.partition.key import PartitionValue, decode_key, join_values, sort_key
 from icectl.errors import CorruptTable
 from icectl.format import single_value

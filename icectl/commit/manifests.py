@@ -10,7 +10,7 @@ from icectl.entries.columns.byte_hashes import LOCATION_HASH, with_location_hash
 from icectl.entries.columns.values import Integers
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
-from icectl.entries.partition.order import by_piece, pieces_of
+from icectl.entries.partition.key import by_piece, pieces_of
 from icectl.entries.rows import (
     Entries,
     RawEntries,
@@ -22,10 +22,8 @@ from icectl.entries.rows import (
 from icectl.entries.schemes import with_whole_locations
 from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
-from icectl.files.manifest.convert import in_file_format
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.move import Moved, move_entries
-from icectl.files.manifest.pieces import PieceWriter
+from icectl.files.manifest.move import Moved, PieceWriter, in_file_format, move_entries
 from icectl.files.manifest.write import ManifestForm, encode_entries
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata

@@ -1,7 +1,8 @@
 """A schema: fields by id and by dotted name, and its JSON."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from icectl.format.types import (
     Type,
     field_json,
     parse_field,
+    type_text,
 )
 
 MEMBERS = {"type", "schema-id", "fields", "identifier-field-ids"}
@@ -129,3 +131,20 @@ def schema_json(schema: Schema) -> dict[str, Any]:
         known["identifier-field-ids"] = list(schema.identifier_field_ids)
     known["fields"] = [field_json(item) for item in schema.fields]
     return known | dict(schema.unknown)
+
+
+def near(name: str, names: Sequence[str]) -> str:
+    """Return the hint for a name that there is not, by those that there are."""
+    by_case = {known.lower(): known for known in names}
+    found = [by_case[key] for key in get_close_matches(name.lower(), by_case, n=1)]
+    return f"did you mean `{found[0]}`?" if found else "`icectl inspect TABLE schemas` lists them"
+
+
+def container_of(name: str, schema: Schema) -> str | None:
+    """Return the list or map that a column lies in; None for one whose rows have one value each."""
+    above = name.split(".")
+    for end in range(1, len(above)):
+        parent = schema.field_named(".".join(above[:end]))
+        if parent is not None and not isinstance(parent.type, StructType):
+            return type_text(parent.type).split("<")[0]
+    return None

@@ -15,8 +15,7 @@ from pyarrow import types as arrow_types
 from icectl.errors import CorruptTable, Refused
 from icectl.files.data_rows import flat_retyped, retype_array, typed_batch
 from icectl.files.parquet.schema import FIELD_ID, child_fields
-from icectl.format.column_names import near
-from icectl.format.schema import Schema, children
+from icectl.format.schema import Schema, children, near
 from icectl.format.types import (
     DecimalType,
     FixedType,

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from icectl.errors import UsageError
-from icectl.format.column_names import container_of, near
 from icectl.format.metadata import TableMetadata
-from icectl.format.schema import Schema
+from icectl.format.schema import Schema, container_of, near
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import Transform, parse_transform, takes
 from icectl.format.types import NestedField, is_nested, type_text

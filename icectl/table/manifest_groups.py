@@ -14,7 +14,7 @@ from math import ceil
 from typing import Literal
 
 from icectl.entries.columns.values import Integers
-from icectl.entries.partition.order import (
+from icectl.entries.partition.key import (
     Clusters,
     clusters,
     clusters_of_specs,

@@ -28,8 +28,7 @@ import fastavro
 from icectl.entries.inherit import inherit
 from icectl.files.avro.compression import deflate_block, inflate_block
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.move import move_entries
-from icectl.files.manifest.pieces import PieceWriter
+from icectl.files.manifest.move import PieceWriter, move_entries
 from icectl.files.manifest.write import ManifestForm
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.table.manifest_groups import PLANNED_COLUMNS

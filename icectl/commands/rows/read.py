@@ -10,10 +10,9 @@ from icectl.entries.conditions.predicates import Constant, Predicate, leaves
 from icectl.entries.conditions.where import parse_where
 from icectl.entries.rows import numbers
 from icectl.errors import UsageError
-from icectl.format.column_names import near
 from icectl.format.locations import scheme_of_entries
 from icectl.format.metadata import TableMetadata
-from icectl.format.schema import Schema
+from icectl.format.schema import Schema, near
 from icectl.format.snapshot import Snapshot
 from icectl.rows.compact_job import CompactJob, typed_specs
 from icectl.rows.outgoing_rows import OutgoingRows

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.packed import not_text
-from icectl.entries.columns.values import Integers, Octets, Spans, byte_strings
+from icectl.entries.columns.values import Integers, Octets, Spans, byte_strings, not_text
 
 _DIGITS = np.full(256, 16, np.uint8)
 _DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = range(16)

@@ -28,11 +28,10 @@ from icectl.entries.conditions.predicates import (
     StartsWith,
 )
 from icectl.errors import UsageError
-from icectl.format.column_names import container_of, near
 from icectl.format.metadata import TableMetadata
 from icectl.format.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
 from icectl.format.partition import result_types
-from icectl.format.schema import Schema
+from icectl.format.schema import Schema, container_of, near
 from icectl.format.single_value import UNITS_PER_SECOND, Value, from_json, unscaled_integer
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
 

@@ -1,10 +1,11 @@
 """Moving live entries from one manifest into others: as bytes where their files are stored alike,
 else decoded and encoded anew."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +13,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns.values import Integers
+from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries, RawEntries, numbers
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.entries.schemes import with_whole_locations
+from icectl.errors import Unsupported
 from icectl.files import compiled
 from icectl.files.avro import scan as avro_scan
-from icectl.files.avro.container import AvroFile, read_blocks, read_header
+from icectl.files.avro.container import (
+    AvroFile,
+    Block,
+    read_blocks,
+    read_header,
+    write_block,
+    write_header,
+)
 from icectl.files.avro.schema import SCHEMAS, AvroType
 from icectl.files.manifest.fixed_partitions import stored_layout
 from icectl.files.manifest.header import check_known
 from icectl.files.manifest.layout import ManifestLayout
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.parquet import MAGIC
+from icectl.files.manifest.parquet import MAGIC, write_parquet
 from icectl.files.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
-from icectl.files.manifest.write import ManifestForm, encode_entries
+from icectl.files.manifest.write import BLOCK_BYTES, ManifestForm, encode_entries, format_names
+from icectl.files.parquet.schema import arrow_values
 from icectl.format.manifest import FileFormat
+from icectl.format.types import NestedField
 
 Moved = tuple[int, memoryview, Integers]
 """A piece's number, encoded entries for it, and where each of them ends."""
@@ -220,9 +232,9 @@ class _PieceCompiler(EntryCompiler):
 
     def compile(self) -> None:
         """Compile the entry: skip it, and note the places of the file and of its row id."""
-        for at, field in enumerate(self._layout.schema.fields):
+        for at, item in enumerate(self._layout.schema.fields):
             if at != self._layout.data_file_position:
-                self._skip(field.type)
+                self._skip(item.type)
                 continue
             row_id = self._layout.columns.get("first_row_id")
             self._note("file_start")
@@ -248,9 +260,9 @@ def _splice_program(layout: ManifestLayout) -> Integers:
         for name, column in layout.columns.items()
         if name in STATED and not column.in_data_file
     }
-    for at, field in enumerate(layout.schema.fields):
+    for at, item in enumerate(layout.schema.fields):
         if at != layout.data_file_position:
-            null = field.type.null_branch
+            null = item.type.null_branch
             steps.append(
                 (avro_scan.NUMBER, STATED.index(by_position[at]), -1 if null is None else null)
             )
@@ -266,3 +278,126 @@ def _splice_program(layout: ManifestLayout) -> Integers:
             (avro_scan.RAW, 2, 3),
         ]
     return np.array(steps, np.int64)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Entries that wait for their block to be full, and where the full blocks lie."""
+
+    waiting: bytearray = field(default_factory=bytearray)
+    waiting_count: int = 0
+    blocks: list[tuple[int, int]] = field(default_factory=list)
+
+
+class PieceWriter:
+    """A collector of encoded entries by piece; `spool` is a file of its own, open for both ways."""
+
+    def __init__(
+        self, form: ManifestForm, spool: IO[bytes], *, codec: str, sync_marker: bytes
+    ) -> None:
+        self._form = form
+        self._spool = spool
+        self._codec = codec
+        self._sync_marker = sync_marker
+        self._pieces: dict[int, _Piece] = defaultdict(_Piece)
+        self._end = 0
+
+    def add(self, number: int, encoded: memoryview, row_ends: Integers) -> None:
+        """Append entries to a piece; row_ends says where each of them ends."""
+        piece = self._pieces[number]
+        start = first = 0
+        while len(piece.waiting) + len(encoded) - start >= BLOCK_BYTES:
+            room = BLOCK_BYTES - len(piece.waiting)
+            last = int(np.searchsorted(row_ends, start + room))
+            if last == len(row_ends):
+                break
+            end = int(row_ends[last])
+            piece.waiting += encoded[start:end]
+            piece.waiting_count += last + 1 - first
+            self._flush(piece)
+            start, first = end, last + 1
+        piece.waiting += encoded[start:]
+        piece.waiting_count += len(row_ends) - first
+
+    def _flush(self, piece: _Piece) -> None:
+        if not piece.waiting_count:
+            return
+        block = Block(piece.waiting_count, bytes(piece.waiting))
+        stored = write_block(block, codec=self._codec, sync_marker=self._sync_marker)
+        self._spool.seek(self._end)
+        self._spool.write(stored)
+        piece.blocks.append((self._end, len(stored)))
+        self._end += len(stored)
+        piece.waiting, piece.waiting_count = bytearray(), 0
+
+    def sizes(self) -> dict[int, int]:
+        """Return bytes of each piece as stored.
+
+        Order: that of the pieces. Nothing is added after it.
+        """
+        for piece in self._pieces.values():
+            self._flush(piece)
+        return {
+            number: sum(length for _, length in self._pieces[number].blocks)
+            for number in sorted(self._pieces)
+        }
+
+    def manifest(self, numbers: Sequence[int]) -> bytes:
+        """Return a manifest of some pieces, one after the other."""
+        parts = [
+            write_header(
+                self._form.avro_schema,
+                self._form.properties,
+                codec=self._codec,
+                sync_marker=self._sync_marker,
+            )
+        ]
+        for number in numbers:
+            for at, length in self._pieces[number].blocks:
+                self._spool.seek(at)
+                parts.append(self._spool.read(length))
+        return b"".join(parts)
+
+
+def in_file_format(content: bytes, form: ManifestForm) -> bytes:
+    """Return a manifest, written in Avro, in the file format of its form.
+
+    Raises: Unsupported, for a partition field whose type is not known.
+    """
+    if form.file_format is FileFormat.AVRO:
+        return content
+    _, entries = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
+    table = with_whole_locations(form.table_location, "", entries.table)
+    at = table.schema.get_field_index("file_format")
+    table = table.set_column(at, "file_format", format_names(table["file_format"]))
+    fields = _partition_fields(form)
+    return write_parquet(
+        table.rename_columns({"location": "file_path"}),
+        _partitions(table["partition_key"], fields) if fields else None,
+        partition=fields,
+        properties=form.properties,
+    )
+
+
+def _partition_fields(form: ManifestForm) -> list[NestedField]:
+    fields = []
+    for item, type_ in zip(form.spec.fields, form.types, strict=True):
+        if type_ is None:
+            message = f"partition field `{item.name}` is of no type that Parquet manifests have"
+            raise Unsupported(message)
+        fields.append(NestedField(item.field_id, item.name, type_, required=False))
+    return fields
+
+
+def _partitions(keys: pa.ChunkedArray, fields: list[NestedField]) -> pa.Array:
+    """Return the partition tuples as structs."""
+    encoded = keys.combine_chunks().dictionary_encode()
+    types = [item.type for item in fields]
+    tuples = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]
+    columns = [
+        arrow_values(type_, [values[at] for values in tuples]) for at, type_ in enumerate(types)
+    ]
+    stored = [
+        pa.field(item.name, column.type) for item, column in zip(fields, columns, strict=True)
+    ]
+    return pa.StructArray.from_arrays(columns, fields=stored).take(encoded.indices)

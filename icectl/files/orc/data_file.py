@@ -1,5 +1,6 @@
 """ORC data files in batches, a stripe at a time."""
 
+import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from pyarrow import types as arrow_types
 
 from icectl.errors import Unsupported
 from icectl.files.arrow_failures import reading_data_file
-from icectl.files.block_file import BlockFile
 from icectl.files.data_rows import (
     LARGEST_BATCH_BYTES,
     LARGEST_BATCH_ROWS,
@@ -32,9 +32,60 @@ from icectl.files.parquet.schema import (
     schema_with_ids,
     with_children,
 )
+from icectl.files.random_access import RandomAccessFile
 from icectl.format import single_value
 from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, PrimitiveType, Type
+
+_BLOCK_BYTES = 2**20
+
+
+class BlockFile(RandomAccessFile):
+    """A file that keeps every block that it has read until `forget`, so that none is read twice.
+
+    With `most` it keeps so many, those that were asked for last.
+    """
+
+    def __init__(self, file: IO[bytes], most: int | None = None) -> None:
+        super().__init__(file.seek(0, io.SEEK_END))
+        self._file = file
+        self._most = most
+        self._blocks: dict[int, bytes] = {}
+
+    def with_most(self, most: int) -> "BlockFile":
+        """Return the same file by blocks of its own, of which it keeps so many."""
+        return BlockFile(self._file, most)
+
+    def forget(self) -> None:
+        """Drop all blocks."""
+        self._blocks.clear()
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return bytes out of the blocks that they lie in."""
+        first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
+        self._load(first, last)
+        parts = [self._blocks.pop(number) for number in range(first, last + 1)]
+        self._blocks.update(zip(range(first, last + 1), parts, strict=True))
+        while self._most is not None and len(self._blocks) > self._most:
+            del self._blocks[next(iter(self._blocks))]
+        start = offset - first * _BLOCK_BYTES
+        content = parts[0] if len(parts) == 1 else b"".join(parts)
+        return content[start : start + length]
+
+    def _load(self, first: int, last: int) -> None:
+        """Read the blocks that are not there yet, those side by side at once."""
+        missing = [number for number in range(first, last + 1) if number not in self._blocks]
+        while missing:
+            start = stop = missing[0]
+            while stop in missing:
+                stop += 1
+            self._file.seek(start * _BLOCK_BYTES)
+            content = self._file.read((stop - start) * _BLOCK_BYTES)
+            for number in range(start, stop):
+                at = (number - start) * _BLOCK_BYTES
+                self._blocks[number] = content[at : at + _BLOCK_BYTES]
+            missing = [number for number in missing if number >= stop]
+
 
 _KIND = "ORC"
 _ID, _LONG_TYPE, _BINARY_TYPE, _LENGTH, _UNIT = (

@@ -5,8 +5,10 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from icectl.entries.columns.values import distinct_count, mask_of, whole
+from icectl.entries.columns.values import PackedValues, distinct_count, mask_of, not_text, whole
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,47 @@ def test_flags_that_are_null_are_false() -> None:
     assert mask_of(flags).tolist() == [True, False, False]
     assert mask_of(pa.chunked_array([flags[:1], flags])).tolist() == [True, True, False, False]
     assert mask_of(pa.chunked_array([], pa.bool_())).tolist() == []
+
+
+def packed(*values: bytes) -> PackedValues:
+    """The values with a byte between them, so that none stands where a number would be aligned."""
+    lengths = np.array([len(value) for value in values], np.int64)
+    starts = np.cumsum(lengths + 1) - lengths
+    content = np.frombuffer(b"".join(b"\xee" + value for value in values), np.uint8)
+    return PackedValues(content, starts, lengths)
+
+
+def test_numbers_at_any_byte() -> None:
+    found = packed(b"\x01\0\0\0", b"\xff\xff\xff\xff", b"ab", b"\x02\0\0\0")
+    assert found.numbers(np.array([3, 0, 1]), "<i4").tolist() == [2, 1, -1]
+    assert found.numbers(np.array([], np.int64), "<i8").tolist() == []
+    assert packed(b"").numbers(np.array([], np.int64), "<i8").tolist() == []
+
+
+def test_values_are_cut_out_of_the_content() -> None:
+    assert packed(b"ab", b"", b"c").values().to_pylist() == [b"ab", b"", b"c"]
+    assert packed().values().to_pylist() == []
+
+
+@given(st.lists(st.integers(-(2**127), 2**127 - 1), min_size=1), st.integers(0, 3))
+def test_decimals_are_what_python_makes_of_them(values: list[int], spare: int) -> None:
+    lengths = [min(value.bit_length() // 8 + 1 + spare, 16) for value in values]
+    stored = [
+        value.to_bytes(length, "big", signed=True)
+        for value, length in zip(values, lengths, strict=True)
+    ]
+    high, low = packed(*stored).decimals(np.arange(len(values)))
+    found = [int(top) * 2**64 + int(rest) for top, rest in zip(high, low, strict=True)]
+    assert found == values
+
+
+@pytest.mark.parametrize(
+    ("values", "wrong"),
+    [
+        ([b"a", "é".encode(), b""], [False, False, False]),
+        ([b"a", b"\xff", None, b"\xc3"], [False, True, False, True]),
+        ([], []),
+    ],
+)
+def test_not_text_is_what_does_not_decode(values, wrong) -> None:
+    assert not_text(pa.array(values, pa.binary())).tolist() == wrong

@@ -146,7 +146,8 @@ def test_metadata_at_above_and_below_a_place_are_of_another_table(
     data = f"{world.location}/data"
 
     def check() -> None:
-        world.others().check_around(world.loaded(), [data], [f"{data}/a/b", f"{data}/c"])
+        folders = [f"{world.directory}/none", data]
+        world.others().check_around(world.loaded(), folders, [f"{data}/a/b", f"{data}/c"])
 
     assert refusal(check) == (
         f"{path} may be metadata of another table, whose files could be deleted: "
@@ -354,6 +355,12 @@ def test_the_catalog_says_where_its_tables_lie(
         message = refusal(lambda: others.check_catalog(["s3://b/x", "s3://b/wh/t"]))
         assert message.startswith(f"`db.t1`, another table of the catalog, {how} in {folder}")
     assert world.told.told == []
+
+
+def test_the_catalog_is_asked_around_a_place(world: World) -> None:
+    others = world.others(catalog_tables=places((f"{world.location}/data/x", False)))
+    others.check_in_and_above(world.loaded(), [world.location])
+    refusal(lambda: others.check_around(world.loaded(), [world.location], []))
 
 
 def test_a_catalog_that_does_not_tell_is_named(world: World) -> None:
