@@ -123,13 +123,6 @@ def open_session(
     if shell.review is not None:
         catalog = shell.review.pinned(catalog)
 
-    def recovery_hint(error: CorruptTable) -> str | None:
-        """Return a better hint for an error, by what is whole of the table."""
-        from icectl.table.recovery_hint import BrokenTable
-
-        return BrokenTable(store, catalog, shell.env, name_in_hints(common, table)).hint(error)
-
-    shell.recovery_hints.append(recovery_hint)
     concurrency = requests_at_once(
         shell.settings.read(CONCURRENCY), _UNKNOWN_STORE if opened.other_tables else table
     )
@@ -144,6 +137,14 @@ def open_session(
         opened.other_tables,
         LeftoverRemovals(shell.limits.deleted_files, shell.leftovers),
     )
+
+    def recovery_hint(error: CorruptTable) -> str | None:
+        """Return a better hint for an error, by what is whole of the table."""
+        from icectl.table.recovery_hint import BrokenTable
+
+        return BrokenTable(context, name_in_hints(common, table)).hint(error)
+
+    shell.recovery_hints.append(recovery_hint)
     return Session(
         context,
         shell.console,

@@ -26,7 +26,7 @@ from icectl.entries.stats import with_referenced_data_files
 from icectl.format.locations import with_scheme
 from icectl.format.metadata import TableMetadata
 from icectl.table.context import TableContext
-from icectl.table.manifest_lists import distinct_manifests, load_manifest_lists
+from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 
 _NAMED = "referenced_data_file"
@@ -50,24 +50,13 @@ def misspelt_deletes(
     Raises: CorruptTable, Unsupported, StorageError, where something of it cannot be read.
     Cost: every manifest once; every position delete file too, where the table has local files.
     """
-    lists = load_manifest_lists(
-        context.store,
-        metadata,
-        metadata.snapshots,
-        concurrency=context.concurrency,
-        progress=context.progress,
-    )
+    lists = manifests_by_snapshot(context, metadata, metadata.snapshots)
     scheme = with_scheme(metadata.location, "")
     data, named, files = [], [], []
-    for _, _, rows in scan_manifests(
-        context.store,
-        metadata,
-        distinct_manifests(lists.values()),
-        columns=_COLUMNS | _BOUNDS,
-        concurrency=context.concurrency,
-        progress=context.progress,
+    for part in scan_manifests(
+        context, metadata, distinct_manifests(lists.values()), _COLUMNS | _BOUNDS
     ):
-        alive = Entries(with_whole_locations(metadata.location, scheme, live(rows).table))
+        alive = Entries(with_whole_locations(metadata.location, scheme, live(part.rows).table))
         deletes = with_referenced_data_files(delete_files(alive))
         data.append(data_files(alive).table["location"])
         named.append(deletes.table[_NAMED])

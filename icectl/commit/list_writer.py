@@ -250,10 +250,7 @@ class ListWriter:
         if target_size_bytes is None:
             target_size_bytes = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return ManifestWriter(
-            store=self.context.store,
-            env=self.context.env,
-            progress=self.context.progress,
-            concurrency=self.context.concurrency,
+            context=self.context,
             form=form_for(metadata, *kind, file_format),
             target_size_bytes=target_size_bytes,
             new_location=self.outputs.manifest,

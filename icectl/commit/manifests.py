@@ -20,15 +20,13 @@ from icectl.entries.rows import (
     part,
 )
 from icectl.entries.schemes import with_whole_locations
-from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import Moved, PieceWriter, in_file_format, move_entries
 from icectl.files.manifest.write import ManifestForm, encode_entries
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
-from icectl.progress import Progress
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.manifest_groups import fill
 from icectl.table.reading import in_threads, read_file
 
@@ -99,10 +97,7 @@ class _Made:
 class ManifestWriter:
     """The means to write manifests of one form; `new_location` says where the next one goes."""
 
-    store: Store
-    env: Env
-    progress: Progress
-    concurrency: int
+    context: TableContext
     form: ManifestForm
     target_size_bytes: int
     new_location: Callable[[FileFormat], str]
@@ -120,7 +115,7 @@ class ManifestWriter:
         Cost: every source once; memory for the entries, not for what they carry.
         """
         with tempfile.TemporaryFile() as spool:
-            marker = bytes.fromhex(self.env.new_uuid().replace("-", ""))
+            marker = bytes.fromhex(self.context.env.new_uuid().replace("-", ""))
             writer = PieceWriter(self.form, spool, codec=CODEC, sync_marker=marker)
             with closing(self._moved(sources, entries, pieces)) as moved:
                 for piece, encoded, row_ends in moved:
@@ -136,7 +131,7 @@ class ManifestWriter:
         Raises: CorruptTable; StorageError; SelfCheckFailed R-069.
         """
         with tempfile.TemporaryFile() as spool:
-            marker = bytes.fromhex(self.env.new_uuid().replace("-", ""))
+            marker = bytes.fromhex(self.context.env.new_uuid().replace("-", ""))
             writer = PieceWriter(self.form, spool, codec=CODEC, sync_marker=marker)
             cut = pieces_of(entries, _ROWS_OF_PIECE)
             for piece, start in enumerate(range(0, len(entries), _ROWS_OF_PIECE)):
@@ -157,12 +152,12 @@ class ManifestWriter:
         for count in count_by_manifest(entries, len(sources)):
             ends.append(ends[-1] + count)
         used = [at for at in range(len(sources)) if ends[at + 1] > ends[at]]
-        self.progress.phase("rewriting manifests", total=len(used))
+        self.context.progress.phase("rewriting manifests", total=len(used))
         sizes = [sources[at].manifest_length for at in used]
 
         def read(at: int) -> tuple[int, bytes]:
             """Read a source; returned with its number."""
-            return at, read_file(self.store, sources[at].manifest_path)
+            return at, read_file(self.context.store, sources[at].manifest_path)
 
         def move(stored: tuple[int, bytes]) -> list[Moved]:
             """Move the entries of a source, as stored. Raises: Unsupported, with its location."""
@@ -175,16 +170,16 @@ class ManifestWriter:
                 message = f"`{sources[at].manifest_path}`: {error.message}"
                 raise Unsupported(message, hint=error.hint) from error
             finally:
-                self.progress.advance(1)
+                self.context.progress.advance(1)
 
-        stored = in_threads(read, used, sizes, threads=self.concurrency)
+        stored = in_threads(read, used, sizes, threads=self.context.concurrency)
         with closing(stored):
             for moved in in_threads(move, stored, sizes, threads=self._processors):
                 yield from moved
 
     @property
     def _processors(self) -> int:
-        return min(os.cpu_count() or 1, self.concurrency)
+        return min(os.cpu_count() or 1, self.context.concurrency)
 
     def _stored(
         self, writer: PieceWriter, entries: Entries, pieces: Integers, columns: Sequence[str]
@@ -209,12 +204,12 @@ class ManifestWriter:
         def store(done: tuple[_Made, WrittenManifest]) -> WrittenManifest:
             """Store a manifest that was compared."""
             made, written = done
-            self.store.create(made.location, made.content)
+            self.context.store.create(made.location, made.content)
             return written
 
         compared = in_threads(compare, made(), sizes, threads=self._processors)
         with closing(compared):
-            yield from in_threads(store, compared, sizes, threads=self.concurrency)
+            yield from in_threads(store, compared, sizes, threads=self.context.concurrency)
 
     def _compared(self, made: _Made, columns: Sequence[str]) -> ManifestFile:
         """Return the row of a manifest, which has been compared with its entries in some columns.

@@ -39,12 +39,12 @@ from icectl.storage.location import loosest_key, name, parent, redacted
 from icectl.storage.store import FileStatus, Store
 from icectl.storage.temporary import old_temporaries
 from icectl.table.context import TableContext
+from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.other_tables import OtherTables
 from icectl.table.own_places import OwnPlaces, own_places
 from icectl.table.reachable import (
     all_manifests,
     files_of_live_entries,
-    manifest_lists,
     metadata_files,
 )
 from icectl.units import print_count
@@ -307,7 +307,7 @@ class _Reached:
         self._context = context
         self._metadata = newest.metadata
         snapshots = newest.metadata.snapshots
-        lists = manifest_lists(context, newest.metadata, snapshots)
+        lists = manifests_by_snapshot(context, newest.metadata, snapshots)
         self._manifests = all_manifests(lists, snapshots)
         named = metadata_files(newest.metadata, snapshots, self._manifests, {})
         self._described = frozenset(named.table["key"].to_pylist())

@@ -1,6 +1,6 @@
 """A `replace` snapshot of rewritten files: which of them still hold on the newest metadata."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.commit.changes import Changes, changes
@@ -8,11 +8,15 @@ from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal
+from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.rows import by_row
 from icectl.errors import CommitConflict
 from icectl.format.metadata import TableMetadata
-from icectl.table.live_files import LiveFilesReader
+from icectl.format.snapshot import Snapshot
 from icectl.table.rewritable_files import LiveFiles
+
+LoadFiles = Callable[[TableMetadata, Snapshot | None, NamedFiles], LiveFiles]
+"""Loads the live files of a snapshot; the last are position delete files read before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class FileRewrite:
     After a try `changes` is what it changes, and `lost` says why groups are not among it.
     """
 
-    reader: LiveFilesReader
+    load: LoadFiles
     writer: SnapshotWriter
     planned: PlannedState
     results: Sequence[GroupResult]
@@ -64,7 +68,7 @@ class FileRewrite:
         snapshot = head(metadata, self.planned.branch)
         if snapshot is not None and snapshot.snapshot_id == self.planned.snapshot_id:
             return self.planned.files
-        return self.reader.load(metadata, snapshot, self.planned.files.named_files)
+        return self.load(metadata, snapshot, self.planned.files.named_files)
 
     def _holding(self, files: LiveFiles) -> list[GroupResult]:
         """Return the groups that may be committed on a head; why others may not is noted."""

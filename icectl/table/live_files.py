@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,8 @@ from icectl.format.locations import scheme_of_entries, with_scheme
 from icectl.format.manifest import Content, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.progress import Progress
 from icectl.storage.location import loosest_key, loosest_keys
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries_to_match
 from icectl.table.rewritable_files import LiveFiles, files_of_snapshot
@@ -41,91 +40,80 @@ ReadNames = Callable[[Entries, Mapping[str, StatedFile]], NamedFiles]
 """Reads which data files some position delete files name, with what entries state of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveFilesReader:
-    """The means to load the live files of snapshots; `columns` are loaded beside LOADED_COLUMNS.
+def load_live_files(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    known: NamedFiles,
+    read_names: ReadNames,
+    *,
+    columns: frozenset[str] = frozenset(),
+    within: Predicate | None = None,
+) -> LiveFiles:
+    """Load the entries of a snapshot, and read the position delete files of whole partitions.
 
-    With a condition, data files may be left out that hold no row that it may be true of, each with
-    all of its deletes.
+    `known` are position delete files that were read before, by location; `columns` are loaded
+    beside LOADED_COLUMNS. With a condition (`within`), data files may be left out that hold no row
+    that it may be true of, each with all of its deletes.
+    Raises: StorageError, where a file is missing; CorruptTable; Unsupported.
     """
+    if snapshot is None:
+        return files_of_snapshot(metadata, (), EMPTY, {}, {})
+    manifests, entries = _listed(context, metadata, snapshot, LOADED_COLUMNS | columns, within)
+    check_live(metadata, snapshot, manifests, entries)
+    found = files_of_snapshot(metadata, manifests, entries, {}, {})
+    named = _named(context, metadata, found, known, read_names)
+    return replace(found, named_files=named, spelling=_spelling(found, named))
 
-    store: Store
-    concurrency: int
-    progress: Progress
-    read_names: ReadNames
-    columns: frozenset[str] = frozenset()
-    within: Predicate | None = None
 
-    def load(
-        self, metadata: TableMetadata, snapshot: Snapshot | None, known: NamedFiles
-    ) -> LiveFiles:
-        """Load the entries of a snapshot, and read the position delete files of whole partitions.
+def _listed(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    columns: frozenset[str],
+    within: Predicate | None,
+) -> tuple[tuple[ManifestFile, ...], Entries]:
+    """Read the manifests of a snapshot that are needed, and their entries."""
+    if within is not None:
+        reader = snapshot_reader(metadata, snapshot)
+        manifests, is_part = reader.manifests_of(context.store, snapshot, within)
+        entries = load_entries_to_match(context, metadata, manifests, columns)
+        if not is_part:
+            return manifests, entries
+        deletes = delete_files(live(entries))
+        if len(deletion_vectors(deletes)) == len(deletes):
+            return manifests, _with_own_vectors(manifests, entries)
+        # Other deletes may apply to files that were left out, and then do not go with these.
+    manifests = read_snapshot_manifests(context.store, metadata, snapshot)
+    return manifests, load_entries_to_match(context, metadata, manifests, columns)
 
-        `known` are position delete files that were read before, by location.
-        Raises: StorageError, where a file is missing; CorruptTable; Unsupported.
-        """
-        if snapshot is None:
-            return files_of_snapshot(metadata, (), EMPTY, {}, {})
-        manifests, entries = self._listed(metadata, snapshot)
-        check_live(metadata, snapshot, manifests, entries)
-        found = files_of_snapshot(metadata, manifests, entries, {}, {})
-        named = self._named(metadata, found, known)
-        return replace(found, named_files=named, spelling=_spelling(found, named))
 
-    def _listed(
-        self, metadata: TableMetadata, snapshot: Snapshot
-    ) -> tuple[tuple[ManifestFile, ...], Entries]:
-        """Read the manifests of a snapshot that are needed, and their entries."""
-        if self.within is not None:
-            reader = snapshot_reader(metadata, snapshot)
-            manifests, is_part = reader.manifests_of(self.store, snapshot, self.within)
-            entries = self._entries(metadata, manifests)
-            if not is_part:
-                return manifests, entries
-            deletes = delete_files(live(entries))
-            if len(deletion_vectors(deletes)) == len(deletes):
-                return manifests, _with_own_vectors(manifests, entries)
-            # Other deletes may apply to files that were left out, and then do not go with these.
-        manifests = read_snapshot_manifests(self.store, metadata, snapshot)
-        return manifests, self._entries(metadata, manifests)
-
-    def _entries(self, metadata: TableMetadata, manifests: Sequence[ManifestFile]) -> Entries:
-        return load_entries_to_match(
-            self.store,
-            metadata,
-            manifests,
-            columns=LOADED_COLUMNS | self.columns,
-            concurrency=self.concurrency,
-            progress=self.progress,
+def _named(
+    context: TableContext,
+    metadata: TableMetadata,
+    files: LiveFiles,
+    known: NamedFiles,
+    read_names: ReadNames,
+) -> NamedFiles:
+    of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
+    unread = [
+        row
+        for row, location in zip(
+            of_partitions,
+            take(files.deletes, of_partitions).table["location"].to_pylist(),
+            strict=True,
         )
-
-    def _named(self, metadata: TableMetadata, files: LiveFiles, known: NamedFiles) -> NamedFiles:
-        of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
-        unread = [
-            row
-            for row, location in zip(
-                of_partitions,
-                take(files.deletes, of_partitions).table["location"].to_pylist(),
-                strict=True,
-            )
-            if location not in known
-        ]
-        if not unread:
-            return known
-        deletes = take(files.deletes, unread)
-        stated = load_stated(
-            self.store,
-            metadata,
-            files.manifests,
-            [deletes],
-            concurrency=self.concurrency,
-            progress=self.progress,
-        )
-        read: Mapping[str, Mapping[str, int]] = self.read_names(deletes, stated)
-        scheme = scheme_of_entries(metadata)
-        if scheme:
-            read = {place: _with_schemes(scheme, names) for place, names in read.items()}
-        return {**known, **read}
+        if location not in known
+    ]
+    if not unread:
+        return known
+    deletes = take(files.deletes, unread)
+    stated = load_stated(context, metadata, files.manifests, [deletes])
+    read: Mapping[str, Mapping[str, int]] = read_names(deletes, stated)
+    scheme = scheme_of_entries(metadata)
+    if scheme:
+        read = {place: _with_schemes(scheme, names) for place, names in read.items()}
+    return {**known, **read}
 
 
 def _with_own_vectors(manifests: Sequence[ManifestFile], entries: Entries) -> Entries:

@@ -6,8 +6,8 @@ from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.progress import Progress
 from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.reading import read_in_threads
 from icectl.table.snapshot_reader import ManifestListRead, SnapshotReader, reader_of
 
@@ -29,53 +29,43 @@ def read_snapshot_manifests(
 
 
 def try_manifest_lists(
-    store: Store,
-    metadata: TableMetadata,
-    snapshots: Sequence[Snapshot],
-    *,
-    concurrency: int,
-    progress: Progress,
+    context: TableContext, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Generator[ManifestListRead, None, None]:
     """Read what snapshots list, damaged and missing files included.
 
     Order: that of `snapshots`.
     Raises: StorageError, where the store itself fails.
     """
-    progress.phase("reading manifest lists", total=len(snapshots))
+    context.progress.phase("reading manifest lists", total=len(snapshots))
     reader = _readers(metadata, snapshots)
 
     def read(snapshot: Snapshot) -> ManifestListRead:
         """Read what one snapshot lists, damaged or not."""
-        found = reader(layout_of(snapshot)).try_manifests(store, snapshot)
-        progress.advance(1)
+        found = reader(layout_of(snapshot)).try_manifests(context.store, snapshot)
+        context.progress.advance(1)
         return found
 
-    yield from read_in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
+    yield from read_in_threads(read, snapshots, [1] * len(snapshots), threads=context.concurrency)
 
 
-def load_manifest_lists(
-    store: Store,
-    metadata: TableMetadata,
-    snapshots: Sequence[Snapshot],
-    *,
-    concurrency: int,
-    progress: Progress,
+def manifests_by_snapshot(
+    context: TableContext, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Mapping[int, tuple[ManifestFile, ...]]:
     """Read the manifests of several snapshots, by snapshot id.
 
     Order: that of `snapshots`.
     Raises: as read_snapshot_manifests.
     """
-    progress.phase("reading manifest lists", total=len(snapshots))
+    context.progress.phase("reading manifest lists", total=len(snapshots))
     reader = _readers(metadata, snapshots)
 
     def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """Read the manifests of one snapshot."""
-        manifests = reader(layout_of(snapshot)).manifests(store, snapshot)
-        progress.advance(1)
+        manifests = reader(layout_of(snapshot)).manifests(context.store, snapshot)
+        context.progress.advance(1)
         return manifests
 
-    lists = read_in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
+    lists = read_in_threads(read, snapshots, [1] * len(snapshots), threads=context.concurrency)
     return {
         snapshot.snapshot_id: manifests
         for snapshot, manifests in zip(snapshots, lists, strict=True)

@@ -22,8 +22,7 @@ from icectl.files.inflate import UnusuallyLargeError, usual_sizes
 from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
-from icectl.progress import Progress
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.reading import (
     FileRead,
     Problem,
@@ -63,55 +62,61 @@ class ManifestRead:
         return self.header, self.rows
 
 
+@dataclass(frozen=True, slots=True)
+class ManifestsRead:
+    """Manifests that lie side by side in the list that was asked for, from `first` on.
+
+    `rows` are those of all of them; `manifest` is the place in that list. `sizes`: bytes as stored.
+    """
+
+    first: int
+    manifests: Sequence[ManifestFile]
+    sizes: Sequence[int]
+    headers: Sequence[ManifestHeader]
+    rows: RawEntries
+
+    def entries(self) -> Entries:
+        """Return the rows with inheritance resolved. Raises: CorruptTable."""
+        own = inherit(with_manifests_moved(self.rows, -self.first), self.manifests)
+        return with_manifests_moved(own, self.first)
+
+
 def scan_manifests(
-    store: Store,
+    context: TableContext,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
-    *,
-    columns: frozenset[str],
-    concurrency: int,
-    progress: Progress,
-) -> Iterator[tuple[int, ManifestHeader, RawEntries]]:
-    """Read manifests one by one as (index in `manifests`, header, rows as stored).
+    columns: frozenset[str] | Sequence[frozenset[str]],
+) -> Iterator[ManifestsRead]:
+    """Read manifests as stored, small ones many at a time; `columns` of all or of each.
 
     Order: that of `manifests`; close the iterator to stop early.
     Raises: CorruptTable, naming the file; MissingFile; Unsupported; StorageError.
     Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
     consumer, over at most 64 MiB of stored manifests.
     """
-    found = try_manifests(
-        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
-    )
-    with closing(found):
-        for manifest in found:
-            if manifest.problem is not None:
-                raise manifest.problem
-            yield manifest.index, *manifest.content
+    parts = _in_groups(context, metadata, manifests, columns, lambda part: part)
+    with closing(parts):
+        for part in parts:
+            if isinstance(part, _Failed):
+                raise part.problem
+            yield part
 
 
 def scan_entries(
-    store: Store,
+    context: TableContext,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
-    *,
     columns: frozenset[str],
-    concurrency: int,
-    progress: Progress,
     leave_out: Callable[[Problem], None] = raise_problem,
 ) -> Iterator[Entries]:
     """Read manifests, small ones many at a time, as entries with inheritance resolved.
 
-    `leave_out` is told of manifests that cannot be read, and may let them pass.
+    `leave_out` is called with each manifest that cannot be read, and may let it pass.
     Order: that of `manifests`, which `manifest` indexes; close the iterator to stop early.
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-
-    def resolved(part: ManifestsRead) -> Entries:
-        return _resolved(part, manifests)
-
-    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), resolved, concurrency)
-    read = _in_groups(store, decoder, progress=progress)
+    read = _in_groups(context, metadata, manifests, columns, ManifestsRead.entries)
     with closing(read):
         for one in read:
             if isinstance(one, _Failed):
@@ -121,66 +126,26 @@ def scan_entries(
 
 
 def load_entries(
-    store: Store,
+    context: TableContext,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
-    *,
     columns: frozenset[str],
-    concurrency: int,
-    progress: Progress,
 ) -> Entries:
     """Read all entries of some manifests into one table.
 
     Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
     Raises: as scan_manifests.
     """
-    return load_manifests(
-        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
-    )[1]
-
-
-def load_manifests(
-    store: Store,
-    metadata: TableMetadata,
-    manifests: Sequence[ManifestFile],
-    *,
-    columns: frozenset[str],
-    concurrency: int,
-    progress: Progress,
-    held: Callable[[Entries], Entries] = lambda entries: entries,
-) -> tuple[Sequence[ManifestHeader], Entries]:
-    """Read the headers of some manifests, in their order, and their entries as load_entries does.
-
-    `held` makes of the entries of a few manifests what is kept of them.
-    Raises: as scan_manifests.
-    """
-    wanted = [columns] * len(manifests)
-    headers: list[ManifestHeader] = []
-    parts: list[Entries] = []
-    for part in scan_together(
-        store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
-    ):
-        headers += part.headers
-        parts.append(held(_resolved(part, manifests)))
-    return headers, concat(parts)
-
-
-def _resolved(part: "ManifestsRead", manifests: Sequence[ManifestFile]) -> Entries:
-    """Entries with inheritance resolved, against their own rows of the list: it may be long."""
-    own = manifests[part.first : part.first + len(part.headers)]
-    return with_manifests_moved(
-        inherit(with_manifests_moved(part.rows, -part.first), own), part.first
+    return concat(
+        [part.entries() for part in scan_manifests(context, metadata, manifests, columns)]
     )
 
 
 def load_entries_to_match(
-    store: Store,
+    context: TableContext,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
-    *,
     columns: frozenset[str],
-    concurrency: int,
-    progress: Progress,
 ) -> Entries:
     """Read all entries of some manifests, ready for entries.deletes.match.
 
@@ -194,32 +159,22 @@ def load_entries_to_match(
         of_deletes if manifest.content is ManifestContent.DELETES else columns
         for manifest in manifests
     ]
-    scanned = scan_together(
-        store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
-    )
     shared, parts = SharedValues(), []
-    for part in scanned:
+    for part in scan_manifests(context, metadata, manifests, wanted):
         found = part
         if wanted[part.first] is of_deletes:
             named = with_schemes(metadata, with_referenced_data_files(part.rows)).table
             rows = RawEntries(named.drop_columns(sorted(of_deletes - columns)))
             found = replace(part, rows=rows)
-        parts.append(shared.shared(_resolved(found, manifests)))
+        parts.append(shared.shared(found.entries()))
     return concat(parts)
 
 
-_Stored = tuple[Sequence[int], Sequence[FileRead]]
-"""Places of manifests in the list that was asked for, and what was read of each."""
-
-
 def try_manifests(
-    store: Store,
+    context: TableContext,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
-    *,
     columns: frozenset[str],
-    concurrency: int,
-    progress: Progress,
 ) -> Generator[ManifestRead, None, None]:
     """Read manifests one by one, damaged and missing ones included.
 
@@ -227,8 +182,7 @@ def try_manifests(
     Raises: StorageError, where the store itself fails.
     Cost: as scan_manifests.
     """
-    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), _one_by_one, concurrency)
-    read = _in_groups(store, decoder, progress=progress)
+    read = _in_groups(context, metadata, manifests, columns, _one_by_one)
     with closing(read):
         for some in read:
             if isinstance(some, _Failed):
@@ -237,7 +191,11 @@ def try_manifests(
                 yield from some
 
 
-def _one_by_one(part: "ManifestsRead") -> Sequence[ManifestRead]:
+_Stored = tuple[Sequence[int], Sequence[FileRead]]
+"""Places of manifests in the list that was asked for, and what was read of each."""
+
+
+def _one_by_one(part: ManifestsRead) -> Sequence[ManifestRead]:
     """Return each manifest with its rows, which are not copied."""
     numbers = part.rows.table["manifest"].to_numpy()
     bounds = np.searchsorted(numbers, np.arange(part.first, part.first + len(part.headers) + 1))
@@ -253,43 +211,6 @@ def _one_by_one(part: "ManifestsRead") -> Sequence[ManifestRead]:
             )
         )
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestsRead:
-    """Manifests that lie side by side in the list that was asked for, from `first` on.
-
-    `rows` are those of all of them; `manifest` is the place in that list. `sizes`: bytes as stored.
-    """
-
-    first: int
-    sizes: Sequence[int]
-    headers: Sequence[ManifestHeader]
-    rows: RawEntries
-
-
-def scan_together(
-    store: Store,
-    metadata: TableMetadata,
-    manifests: Sequence[ManifestFile],
-    wanted: Sequence[frozenset[str]],
-    *,
-    concurrency: int,
-    progress: Progress,
-) -> Iterator[ManifestsRead]:
-    """Read manifests, small ones many at a time, with the columns that are `wanted` of each.
-
-    Order: that of `manifests`; close the iterator to stop early.
-    Raises: as scan_manifests.
-    Cost: as scan_manifests.
-    """
-    decoder = _Decoder(metadata, manifests, wanted, lambda part: part, concurrency)
-    parts = _in_groups(store, decoder, progress=progress)
-    with closing(parts):
-        for part in parts:
-            if isinstance(part, _Failed):
-                raise part.problem
-            yield part
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,25 +307,27 @@ class _Decoder(Generic[_Done]):
 
     def _decoded(
         self, indices: Sequence[int], contents: Sequence[bytes], columns: frozenset[str]
-    ) -> "ManifestsRead":
+    ) -> ManifestsRead:
         """Return manifests of one form; only those of lists are several."""
         first = self.manifests[indices[0]]
         reader = reader_of(self.metadata, layout_of_manifest(first))
         headers, rows = reader.decode(
             contents, first, columns=columns, indices=indices, threads=self.threads
         )
-        return ManifestsRead(indices[0], [*map(len, contents)], headers, rows)
+        own = [self.manifests[index] for index in indices]
+        return ManifestsRead(indices[0], own, [*map(len, contents)], headers, rows)
 
-    def _check_own(self, part: "ManifestsRead", contents: Sequence[bytes]) -> None:
+    def _check_own(self, part: ManifestsRead, contents: Sequence[bytes]) -> None:
         """Check that manifests are those that their rows in the list describe. Raises: OtherFile.
 
         Those in doubt are decoded again, with the columns that tell.
         """
-        described = self.manifests[part.first : part.first + len(contents)]
-        for place in doubtful_manifests(described, part.headers, part.sizes, part.rows, part.first):
+        for place in doubtful_manifests(
+            part.manifests, part.headers, part.sizes, part.rows, part.first
+        ):
             whole = self._decoded([part.first + place], [contents[place]], PLANNING_COLUMNS)
             check_own_manifest(
-                self.metadata, described[place], whole.headers[0], whole.sizes[0], whole.rows
+                self.metadata, part.manifests[place], whole.headers[0], whole.sizes[0], whole.rows
             )
 
 
@@ -436,25 +359,30 @@ def _processors(concurrency: int) -> int:
 
 
 def _in_groups(
-    store: Store, decoder: _Decoder[_Done], *, progress: Progress
+    context: TableContext,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    columns: frozenset[str] | Sequence[frozenset[str]],
+    finish: Callable[[ManifestsRead], _Done],
 ) -> Generator[_Done | _Failed, None, None]:
-    """Read the manifests of a decoder and decode them group by group.
+    """Read manifests and decode them group by group, as _Decoder does.
 
     Reading waits for the store, decoding for a processor: each has threads of its own, as many as
     it can use, which also keeps the decoders' memory to few threads.
     """
-    manifests = decoder.manifests
-    progress.phase("reading manifests", total=len(manifests))
+    wanted = [columns] * len(manifests) if isinstance(columns, frozenset) else columns
+    decoder = _Decoder(metadata, manifests, wanted, finish, context.concurrency)
+    context.progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 
     def read(index: int) -> FileRead:
-        return try_file(store, manifests[index].manifest_path)
+        return try_file(context.store, manifests[index].manifest_path)
 
-    stored = read_in_threads(read, range(len(manifests)), sizes, threads=decoder.concurrency)
-    groups = _groups(manifests, decoder.wanted)
+    stored = read_in_threads(read, range(len(manifests)), sizes, threads=context.concurrency)
+    groups = _groups(manifests, wanted)
     gathered = ((group, list(islice(stored, len(group)))) for group in groups)
     group_sizes = [sum(sizes[index] for index in group) for group in groups]
-    processors = _processors(decoder.concurrency)
+    processors = _processors(context.concurrency)
     decoded = in_threads(decoder.decode, gathered, group_sizes, threads=processors)
     with closing(stored), closing(decoded):
         for part in decoded:
@@ -465,5 +393,5 @@ def _in_groups(
                     else decoded_as
                 )
                 if not isinstance(done, _Failed):
-                    progress.advance(count)
+                    context.progress.advance(count)
                 yield done

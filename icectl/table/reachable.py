@@ -17,8 +17,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.table.context import TableContext
-from icectl.table.manifest_lists import distinct_manifests, load_manifest_lists
-from icectl.table.manifests import scan_together
+from icectl.table.manifest_lists import distinct_manifests
+from icectl.table.manifests import scan_manifests
 
 SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_in_bytes"})
 _NAMED = frozenset({"referenced_data_file"})
@@ -97,19 +97,6 @@ class Live:
     spec_ids: frozenset[int]
 
 
-def manifest_lists(
-    context: TableContext, metadata: TableMetadata, snapshots: Sequence[Snapshot]
-) -> Mapping[int, tuple[ManifestFile, ...]]:
-    """Return the manifests of each snapshot, by snapshot id. Raises: what reading them raises."""
-    return load_manifest_lists(
-        context.store,
-        metadata,
-        snapshots,
-        concurrency=context.concurrency,
-        progress=context.progress,
-    )
-
-
 def files_of_live_entries(
     context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Files:
@@ -134,14 +121,8 @@ def read_live(
     manifests = sorted(manifests, key=lambda item: not _names_files(item))
     schema_ids: set[int | None] = set()
     spec_ids: set[int] = set()
-    for part in scan_together(
-        context.store,
-        metadata,
-        manifests,
-        [SOURCES | _NAMED if _names_files(item) else SOURCES for item in manifests],
-        concurrency=context.concurrency,
-        progress=context.progress,
-    ):
+    columns = [SOURCES | _NAMED if _names_files(item) else SOURCES for item in manifests]
+    for part in scan_manifests(context, metadata, manifests, columns):
         alive = live(part.rows)
         keys = loosest_keys(alive.table["location"])
         homes.add(manifests, alive, keys)

@@ -30,7 +30,7 @@ from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_li
 from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
 from icectl.table.reading import Problem, of_one_file
 
-Load = Callable[..., Entries]
+Load = Callable[[TableContext, TableMetadata, Sequence[ManifestFile], frozenset[str]], Entries]
 """Reads manifests into one table."""
 
 
@@ -80,13 +80,7 @@ class Reader:
 
         Order: that of `snapshots`.
         """
-        read = try_manifest_lists(
-            self.context.store,
-            self.metadata,
-            snapshots,
-            concurrency=self.context.concurrency,
-            progress=self.context.progress,
-        )
+        read = try_manifest_lists(self.context, self.metadata, snapshots)
         found: dict[int, tuple[ManifestFile, ...]] = {}
         with closing(read):
             for listed in read:
@@ -120,13 +114,7 @@ class Reader:
         What cannot be read is passed over.
         """
         scanned = scan_entries(
-            self.context.store,
-            self.metadata,
-            manifests,
-            columns=columns,
-            concurrency=self.context.concurrency,
-            progress=self.context.progress,
-            leave_out=self._leave_out,
+            self.context, self.metadata, manifests, columns, leave_out=self._leave_out
         )
         for entries in scanned:
             self.context.deadline.check()
@@ -148,14 +136,7 @@ class Reader:
         """Return all that can be read; halves are tried where that is not all."""
         self.context.deadline.check()
         try:
-            return load(
-                self.context.store,
-                self.metadata,
-                manifests,
-                columns=columns,
-                concurrency=self.context.concurrency,
-                progress=self.context.progress,
-            )
+            return load(self.context, self.metadata, manifests, columns)
         except (CorruptTable, Unsupported, StorageError) as error:
             of_one_file(error)
             if len(manifests) <= 1 or self.gaps is None:

@@ -6,18 +6,17 @@ from shlex import quote
 from threading import Thread
 
 from icectl.catalog.metadata_files import METADATA_FOLDER
-from icectl.catalog.protocol import Catalog
 from icectl.catalog.versions import is_file_system_table, list_versions, newest
 from icectl.checks.rule import Finding
 from icectl.checks.rules import ALL_RULES
-from icectl.env import Deadline, Env
+from icectl.env import Deadline
 from icectl.errors import CorruptTable, MissingFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK
 from icectl.format.snapshot import Snapshot
 from icectl.progress import SilentProgress
 from icectl.storage import location as locations
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.whole import WholeLevel, WholeSnapshots, newest_whole_metadata
 from icectl.units import print_instant
 
@@ -35,9 +34,7 @@ _UNREADABLE = "it cannot be read"
 class BrokenTable:
     """A table that something is wrong with; `name` is what the caller calls it by."""
 
-    store: Store
-    catalog: Catalog
-    env: Env
+    context: TableContext
     name: str
 
     def hint(self, error: CorruptTable) -> str | None:
@@ -77,14 +74,14 @@ class BrokenTable:
             with suppress(Exception):  # the run has failed already, and is told why
                 found.append(self._look(level, broken))
 
-        thread = Thread(target=look, name="icectl-way-out", daemon=True)
+        thread = Thread(target=look, name="icectl-recovery-hint", daemon=True)
         thread.start()
         thread.join(_MOST_SECONDS)
         return found[0] if found else None
 
     def _look(self, level: WholeLevel, broken: frozenset[str]) -> str | None:
         try:
-            metadata = self.catalog.load().metadata
+            metadata = self.context.catalog.load().metadata
         except CorruptTable as error:
             return self._older_metadata(is_cut_off=error.rule in ("R-005", "R-006"))
         return self._older_snapshot(metadata, level, broken)
@@ -114,20 +111,20 @@ class BrokenTable:
     def _newest_whole(
         self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
     ) -> Snapshot | None:
-        deadline = Deadline(self.env, self.env.monotonic_seconds() + _MOST_SECONDS)
-        return WholeSnapshots(
-            self.store, metadata, level, 1, SilentProgress(), deadline, broken
-        ).newest("main")
+        env = self.context.env
+        deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
+        quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
+        return WholeSnapshots(quiet, metadata, level, broken).newest("main")
 
     def _older_metadata(self, *, is_cut_off: bool) -> str:
         """Return the metadata file before the newest, which is cut off, or breaks a rule."""
-        given = getattr(self.catalog, "metadata_file", None)
+        given = getattr(self.context.catalog, "metadata_file", None)
         folder = locations.join(self.name, METADATA_FOLDER)
         if given is not None:
             folder = locations.parent(given)
-        versions = list_versions(self.store, folder)
+        versions = list_versions(self.context.store, folder)
         broken = given or newest(versions, lambda version: version.modified_ms or 0).location
-        whole = newest_whole_metadata(self.store, versions, broken)
+        whole = newest_whole_metadata(self.context.store, versions, broken)
         name, table = locations.name(broken), quote(self.name)
         if whole is None:
             return f"no metadata file before {name} is whole: restore it from a copy"

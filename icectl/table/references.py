@@ -19,13 +19,12 @@ from icectl.storage.real_paths import linked_files
 from icectl.storage.same_store import SameStore
 from icectl.table.context import TableContext
 from icectl.table.known_locations import KnownFiles, KnownLocations
-from icectl.table.manifest_lists import distinct_manifests
+from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
     all_manifests,
     every_statistics_file,
     log_files,
-    manifest_lists,
     metadata_files,
 )
 
@@ -59,7 +58,7 @@ class References:
         """
         metadata = loaded.metadata
         unread = self.unread(metadata)
-        listed = all_manifests(manifest_lists(self._context, metadata, unread), unread)
+        listed = all_manifests(manifests_by_snapshot(self._context, metadata, unread), unread)
         # Rows that delete vectors of version 4 name count like deleted entries.
         listed = distinct_manifests([[replace(item, dead=b"") for item in listed]])
         described = together(
@@ -87,16 +86,9 @@ class References:
     def _entries(
         self, loaded: LoadedTable, manifests: Sequence[ManifestFile]
     ) -> Iterator[pa.Array]:
-        scanned = scan_manifests(
-            self._context.store,
-            loaded.metadata,
-            manifests,
-            columns=_LOCATION,
-            concurrency=self._context.concurrency,
-            progress=self._context.progress,
-        )
-        for _, _, rows in scanned:
-            yield from rows.table["location"].chunks
+        scanned = scan_manifests(self._context, loaded.metadata, manifests, _LOCATION)
+        for part in scanned:
+            yield from part.rows.table["location"].chunks
 
     def add_files(self, locations: Sequence[str]) -> None:
         """Take in files that the table refers to by way of others."""

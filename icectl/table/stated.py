@@ -12,21 +12,17 @@ from icectl.entries.rows import Entries, live, numbers, where
 from icectl.format.manifest import Content, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import POSITION_FIELD
-from icectl.progress import Progress
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.manifests import scan_entries
 from icectl.table.reader import every_column
 from icectl.table.rewrite_task import Task
 
 
 def load_stated(
-    store: Store,
+    context: TableContext,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
     wanted: Sequence[Entries],
-    *,
-    concurrency: int,
-    progress: Progress,
 ) -> Mapping[str, StatedFile]:
     """Read what the entries of some live files state of them, by location.
 
@@ -40,14 +36,7 @@ def load_stated(
     )
     places = np.unique(np.concatenate([numbers(one, "manifest") for one in wanted]))
     found: dict[str, StatedFile] = {}
-    read = scan_entries(
-        store,
-        metadata,
-        [manifests[place] for place in places.tolist()],
-        columns=STATED,
-        concurrency=concurrency,
-        progress=progress,
-    )
+    read = scan_entries(context, metadata, [manifests[place] for place in places.tolist()], STATED)
     columns = every_column(metadata).fields
     for part in map(live, read):
         own = where(part, pc.is_in(part.table["location"], value_set=names))

@@ -18,12 +18,10 @@ import pyarrow.compute as pc
 from icectl.catalog.versions import is_metadata_file_name
 from icectl.entries.files import FileKind, Files
 from icectl.entries.rows import location_keys
-from icectl.env import Deadline
 from icectl.errors import StorageError
-from icectl.progress import Progress
 from icectl.storage import location as locations
 from icectl.storage.failures import ACCESS_DENIED
-from icectl.storage.store import Store
+from icectl.table.context import TableContext
 
 FEW = 64
 """Files that are looked up one by one without listing first."""
@@ -60,47 +58,37 @@ class Comparison:
     metadata_files: tuple[str, ...]
 
 
-def compare_with_store(
-    store: Store,
-    expected: Files,
-    table_location: str,
-    *,
-    concurrency: int,
-    progress: Progress,
-    deadline: Deadline,
-) -> Comparison:
+def compare_with_store(context: TableContext, expected: Files, table_location: str) -> Comparison:
     """Look for files, each once; a null size is not compared.
 
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
     Cost: one listing, or a look-up for each file, whatever is cheaper; memory for the files.
     """
-    progress.phase("looking for files", total=len(expected))
+    context.progress.phase("looking for files", total=len(expected))
     sizes = np.full(len(expected), _MISSING, np.int64)
     known = np.zeros(len(expected), np.bool_)
     met: list[str] = []
     if len(expected) > FEW:
         keys = location_keys(expected.table["location"])
-        for batch in _listed(store, table_location, len(expected), deadline):
+        for batch in _listed(context, table_location, len(expected)):
             met += _metadata_files(batch)
             _fill(keys, batch, sizes, known)
-            progress.advance(0)
+            context.progress.advance(0)
     left = np.flatnonzero(~known)
-    progress.advance(int(known.sum()))
-    problems = _look_up(store, expected, left, sizes, concurrency, progress, deadline)
+    context.progress.advance(int(known.sum()))
+    problems = _look_up(context, expected, left, sizes)
     return Comparison(tuple(_discrepancies(expected, sizes, problems)), tuple(met))
 
 
-def _listed(
-    store: Store, table_location: str, wanted: int, deadline: Deadline
-) -> Iterator[pa.Table]:
+def _listed(context: TableContext, table_location: str, wanted: int) -> Iterator[pa.Table]:
     """List what lies below the table's location, until that is far more than is wanted."""
     local = locations.is_local(table_location)
     most = wanted * (_WORTH_LISTING_LOCALLY if local else _WORTH_LISTING) + 10_000
     waiting: list[pa.RecordBatch] = []
     seen = waiting_rows = 0
-    with closing(_generator(store.list(table_location))) as batches:
+    with closing(_generator(context.store.list(table_location))) as batches:
         for batch in batches:
-            deadline.check()
+            context.deadline.check()
             seen += len(batch)
             waiting.append(batch)
             waiting_rows += len(batch)
@@ -143,13 +131,10 @@ def _fill(
 
 
 def _look_up(
-    store: Store,
+    context: TableContext,
     expected: Files,
     left: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
-    concurrency: int,
-    progress: Progress,
-    deadline: Deadline,
 ) -> dict[int, str]:
     """Ask for files one by one; returns what the store would not tell."""
     problems: dict[int, str] = {}
@@ -157,17 +142,17 @@ def _look_up(
 
     def look(location: str) -> int | str:
         """Ask for the size of a file; _MISSING without one, a text where the store won't tell."""
-        deadline.check()
+        context.deadline.check()
         try:
-            status = store.stat(location)
+            status = context.store.stat(location)
         except StorageError as error:
             if error.error_id != ACCESS_DENIED:
                 raise
             return error.message
-        progress.advance(1)
+        context.progress.advance(1)
         return _MISSING if status is None else status.size_bytes
 
-    with ThreadPoolExecutor(concurrency, thread_name_prefix="icectl-look") as pool:
+    with ThreadPoolExecutor(context.concurrency, thread_name_prefix="icectl-look") as pool:
         for place, answer in zip(left.tolist(), pool.map(look, wanted, chunksize=1), strict=True):
             if isinstance(answer, str):
                 problems[place] = answer

@@ -19,14 +19,13 @@ from icectl.entries.files import (
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, concat, live, with_manifest_number
 from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.env import Deadline
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.metadata_file import find_table_uuid
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, ancestors
-from icectl.progress import Progress
 from icectl.storage.store import Store
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import try_manifests
 from icectl.table.reading import of_one_file, read_or_none
@@ -92,12 +91,9 @@ class WholeSnapshots:
     `broken` are locations of files that are there and known to be damaged.
     """
 
-    store: Store
+    context: TableContext
     metadata: TableMetadata
     level: WholeLevel
-    concurrency: int
-    progress: Progress
-    deadline: Deadline
     broken: frozenset[str] = frozenset()
     _read: dict[ManifestFile, Entries | None] = field(default_factory=dict)
     _there: set[str] = field(default_factory=set)
@@ -119,9 +115,9 @@ class WholeSnapshots:
 
         Raises: StorageError of the store; Incomplete.
         """
-        self.deadline.check()
+        self.context.deadline.check()
         try:
-            manifests = read_snapshot_manifests(self.store, self.metadata, snapshot)
+            manifests = read_snapshot_manifests(self.context.store, self.metadata, snapshot)
             entries = self._entries(manifests)
             if entries is None:
                 return False
@@ -149,14 +145,7 @@ class WholeSnapshots:
         return concat(parts)
 
     def _try(self, manifest: ManifestFile) -> Entries | None:
-        (found,) = try_manifests(
-            self.store,
-            self.metadata,
-            [manifest],
-            columns=PLANNING_COLUMNS,
-            concurrency=1,
-            progress=self.progress,
-        )
+        (found,) = try_manifests(self.context, self.metadata, [manifest], PLANNING_COLUMNS)
         return (
             None if found.rows is None else inherit(with_manifest_number(found.rows, 0), [manifest])
         )
@@ -173,14 +162,7 @@ class WholeSnapshots:
         if not self._lost.isdisjoint(named.table["key"].to_pylist()):
             return False
         unknown = without(named, pa.array(self._there, pa.string()))
-        compared = compare_with_store(
-            self.store,
-            unknown,
-            self.metadata.location,
-            concurrency=self.concurrency,
-            progress=self.progress,
-            deadline=self.deadline,
-        )
+        compared = compare_with_store(self.context, unknown, self.metadata.location)
         lost = [found.location for found in compared.discrepancies]
         self._lost.update(including(unknown, lost).table["key"].to_pylist())
         self._there.update(excluding(unknown, lost).table["key"].to_pylist())

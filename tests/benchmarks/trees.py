@@ -24,13 +24,13 @@ from icectl.format.partition import PartitionSpec
 from icectl.format.snapshot import Snapshot
 from icectl.format.sort import SortOrder
 from icectl.format.updates import AddSnapshot, SetProperties, apply_all
-from icectl.progress import SilentProgress
 from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
 from icectl.sfc1.commit.writer import TreeWriter
 from icectl.sfc1.manifests import TreeFacts, tree_rows
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.benchmarks.big_table import SCHEMA, STATS_COLUMNS, entries
+from tests.builders.expiry import context_of
 from tests.stores.fixed_env import FixedEnv
 
 SPEC = PartitionSpec(0, ())
@@ -363,11 +363,4 @@ def list_planner(table: ListTable) -> Callable[[], None]:
 
 
 def _load(store: Memory, metadata: TableMetadata, listed: Sequence[ManifestFile]) -> None:
-    load_entries(
-        store,  # type: ignore[arg-type]
-        metadata,
-        listed,
-        columns=PLANNED,
-        concurrency=8,
-        progress=SilentProgress(),
-    )
+    load_entries(context_of(store=store, concurrency=8), metadata, listed, PLANNED)

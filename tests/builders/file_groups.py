@@ -13,7 +13,6 @@ from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.schema import Schema
-from icectl.progress import SilentProgress
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.read_data import SourceFile, written_schema
 from icectl.rows.rewrite_data import (
@@ -27,6 +26,7 @@ from icectl.storage.location import loosest_key
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries_to_match
+from tests.builders.expiry import context_of
 
 Row = dict[str, Any]
 
@@ -35,12 +35,7 @@ def whole_table(store: Store, metadata: TableMetadata) -> FileGroup:
     """Every live row, to be written with the current schema and spec."""
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
     entries = load_entries_to_match(
-        store,
-        metadata,
-        manifests,
-        columns=PLANNING_COLUMNS | {"equality_ids"},
-        concurrency=1,
-        progress=SilentProgress(),
+        context_of(store=store), metadata, manifests, PLANNING_COLUMNS | {"equality_ids"}
     )
     specs = {spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned}
     matches = deletes.match(entries, specs)

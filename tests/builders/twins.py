@@ -30,7 +30,6 @@ from icectl.format.manifest import Content, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.updates import Update, with_log
-from icectl.progress import SilentProgress
 from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
 from icectl.sfc1.commit.writer import TreeWriter
 from icectl.sfc1.manifests import TreeFacts, tree_rows
@@ -98,14 +97,7 @@ class Twin(TableBuilder):
         snapshot = self.metadata.snapshot(head)
         assert snapshot is not None
         manifests = read_snapshot_manifests(store, self.metadata, snapshot)
-        entries = load_entries(
-            store,
-            self.metadata,
-            manifests,
-            columns=ALL_COLUMNS,
-            concurrency=1,
-            progress=SilentProgress(),
-        )
+        entries = load_entries(context_of(store=store), self.metadata, manifests, ALL_COLUMNS)
         rows = [self._known(row) for row in entries.table.to_pylist()]
         data = {local(row["location"]): row["location"] for row in rows if _is_data(row)}
         found: dict[str, list[EntryRow]] = {}

@@ -6,23 +6,16 @@ from icectl.entries.deletes import apply as deletes
 from icectl.entries.deletes.apply import Matches
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.format.manifest import Content
-from icectl.progress import SilentProgress
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries_to_match
+from tests.builders.expiry import context_of
 from tests.builders.foreign_table import facts_of, open_foreign
 
 
 def match(fixtures_dir, name: str) -> Matches:
     store, metadata = open_foreign(fixtures_dir, name)
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
-    entries = load_entries_to_match(
-        store,
-        metadata,
-        manifests,
-        columns=PLANNING_COLUMNS,
-        concurrency=1,
-        progress=SilentProgress(),
-    )
+    entries = load_entries_to_match(context_of(store=store), metadata, manifests, PLANNING_COLUMNS)
     specs = {spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned}
     return deletes.match(entries, specs)
 

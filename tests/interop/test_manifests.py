@@ -23,9 +23,9 @@ from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import DecimalType, NestedField, PrimitiveType
-from icectl.progress import SilentProgress
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
+from tests.builders.expiry import context_of
 from tests.builders.foreign_table import facts_of, open_foreign
 
 FORMATS = {"AVRO": 1, "ORC": 2, "PARQUET": 3, "PUFFIN": 4}
@@ -144,14 +144,7 @@ def test_entries_of_every_snapshot_count_what_independent_readers_count(fixtures
             except StorageError:
                 continue  # never published
             live = rows.live(
-                load_entries(
-                    store,
-                    metadata,
-                    manifests,
-                    columns=PLANNING_COLUMNS,
-                    concurrency=1,
-                    progress=SilentProgress(),
-                )
+                load_entries(context_of(store=store), metadata, manifests, PLANNING_COLUMNS)
             )
             found = {
                 "live_data_files": len(rows.data_files(live)),

@@ -5,9 +5,9 @@ import pytest
 from icectl.entries import rows, summary
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.format.manifest import Status
-from icectl.progress import SilentProgress
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
+from tests.builders.expiry import context_of
 from tests.builders.foreign_table import open_foreign
 
 TABLES = [
@@ -27,14 +27,7 @@ def test_r031_totals_are_those_of_the_summaries_by_other_writers(name, fixtures_
     checked: set[str] = set()
     for snapshot in metadata.snapshots:
         manifests = read_snapshot_manifests(store, metadata, snapshot)
-        entries = load_entries(
-            store,
-            metadata,
-            manifests,
-            columns=PLANNING_COLUMNS,
-            concurrency=1,
-            progress=SilentProgress(),
-        )
+        entries = load_entries(context_of(store=store), metadata, manifests, PLANNING_COLUMNS)
         named = entries.table["snapshot_id"].to_pylist()
         own = rows.take(
             entries, [at for at, id_ in enumerate(named) if id_ == snapshot.snapshot_id]

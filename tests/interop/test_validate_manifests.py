@@ -9,11 +9,11 @@ from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.progress import SilentProgress
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import try_manifest_lists
 from icectl.table.manifests import try_manifests
 from tests.builders.checked import check_entries, check_manifest
+from tests.builders.expiry import context_of
 from tests.builders.foreign_table import open_foreign
 
 DAMAGED = {
@@ -61,15 +61,15 @@ def check(store: Store, metadata: TableMetadata) -> list[Finding]:
     """Check the manifest lists of all snapshots, and their manifests once."""
     found: list[Finding] = []
     described: dict[str, dict[ManifestFile, None]] = {}
-    read = {"concurrency": 1, "progress": SilentProgress()}
-    for listed in try_manifest_lists(store, metadata, metadata.snapshots, **read):
+    context = context_of(store=store)
+    for listed in try_manifest_lists(context, metadata, metadata.snapshots):
         found += RULES.findings(
             ManifestList(metadata, listed.snapshot, listed.properties, listed.manifests)
         )
         for row in listed.manifests:
             described.setdefault(row.manifest_path, {})[row] = None
     manifests = [next(iter(rows)) for rows in described.values()]
-    for one in try_manifests(store, metadata, manifests, columns=CHECKED_COLUMNS, **read):
+    for one in try_manifests(context, metadata, manifests, CHECKED_COLUMNS):
         if one.problem is not None:
             continue  # never published
         manifest, (header, rows) = manifests[one.index], one.content

@@ -55,6 +55,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.properties import FORMAT_DEFAULT, LOCATION_PROVIDER, read
 from icectl.format.schema import Schema
+from icectl.format.snapshot import Snapshot
 from icectl.rows.choice import AUTO, EngineChoice, choose_engine, confirm_engine
 from icectl.rows.compact_job import (
     CompactJob,
@@ -75,7 +76,7 @@ from icectl.rows.sort_rows import Sorting
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
-from icectl.table.live_files import LiveFilesReader
+from icectl.table.live_files import load_live_files
 from icectl.table.mergeable import MethodChoice
 from icectl.table.plan_parts import pin_of
 from icectl.table.reader import every_column, name_mapping
@@ -256,9 +257,8 @@ def prepare(
     on_columns = chosen.where is not None and any(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
-    files = live_reader(context, METRICS if on_columns else frozenset()).load(
-        metadata, head.snapshot, {}
-    )
+    columns = METRICS if on_columns else frozenset()
+    files = live_files(context, metadata, head.snapshot, {}, columns)
     pin = pin_of(metadata, loaded.metadata_location)
     planner = plan_deletes if chosen.deletes_only else plan
     planned = planner(metadata, pin, head, files, chosen)
@@ -327,17 +327,18 @@ def _merge_job(metadata: TableMetadata) -> MergeJob:
     )
 
 
-def live_reader(
-    context: TableContext, columns: frozenset[str], within: Predicate | None = None
-) -> LiveFilesReader:
-    """Return a reader of live files with columns beside those that a compaction is planned by.
-
-    With a condition it may leave out files that hold no row that it may be true of.
-    """
-
+def live_files(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    known: NamedFiles,
+    columns: frozenset[str] = frozenset(),
+    within: Predicate | None = None,
+) -> LiveFiles:
+    """Load live files as load_live_files does; names in delete files are read in threads."""
     names = partial(read_names, context)
-    return LiveFilesReader(
-        context.store, context.concurrency, context.progress, names, columns, within
+    return load_live_files(
+        context, metadata, snapshot, known, names, columns=columns, within=within
     )
 
 
@@ -491,7 +492,7 @@ class _Run:
         loaded, planned = self._prepared.loaded, self._prepared.plan
         snapshot = planned.branch.snapshot
         return FileRewrite(
-            reader=live_reader(self._context, frozenset()),
+            load=partial(live_files, self._context),
             writer=writer_of(
                 self._context,
                 layout_of_table(loaded.metadata),
@@ -535,15 +536,13 @@ class _Run:
         context, files = self._context, self._prepared.files
         named = {file.location for task in tasks for file in task.delete_files}
         return load_stated(
-            context.store,
+            context,
             self._prepared.loaded.metadata,
             files.manifests,
             [
                 take(files.data, sorted({row for group in batch for row in group.files})),
                 where(files.deletes, at_locations(files.deletes, named)),
             ],
-            concurrency=context.concurrency,
-            progress=context.progress,
         )
 
     def _note(

@@ -13,12 +13,12 @@ from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
+from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
     all_manifests,
     every_statistics_file,
     files_of_live_entries,
     log_files,
-    manifest_lists,
     metadata_files,
     read_live,
     statistics_files,
@@ -37,7 +37,7 @@ def read_reached(
     """
     going_ids = {decision.snapshot_id for decision in retention.expired}
     kept = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
-    lists = manifest_lists(context, metadata, kept)
+    lists = manifests_by_snapshot(context, metadata, kept)
     staying = all_manifests(lists, kept)  # R-192
     live = read_live(context, metadata, staying)  # R-192
     for snapshot in kept:
@@ -73,7 +73,7 @@ def reached_beside(
     """
     metadata = newest.metadata
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
-    manifests = all_manifests(manifest_lists(context, metadata, unseen), unseen)
+    manifests = all_manifests(manifests_by_snapshot(context, metadata, unseen), unseen)
     return (
         files_of_live_entries(context, metadata, manifests),
         metadata_files(metadata, metadata.snapshots, manifests, {}),
@@ -118,13 +118,13 @@ class _Going:
 
     def _manifests(self, going: Sequence[Snapshot]) -> tuple[ManifestFile, ...]:
         try:
-            return all_manifests(manifest_lists(self.context, self.metadata, going), going)
+            return all_manifests(manifests_by_snapshot(self.context, self.metadata, going), going)
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
             found: dict[int, tuple[ManifestFile, ...]] = {}
             for snapshot in going:
                 with self._noted(f"snapshot {snapshot.snapshot_id}"):
-                    found |= manifest_lists(self.context, self.metadata, [snapshot])
+                    found |= manifests_by_snapshot(self.context, self.metadata, [snapshot])
             return all_manifests(found, [item for item in going if item.snapshot_id in found])
 
     def _live_files(self, manifests: Sequence[ManifestFile]) -> Files:

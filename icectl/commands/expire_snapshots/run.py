@@ -65,7 +65,7 @@ from icectl.storage.location import is_local, join, loosest_key, redacted
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
-from icectl.table.cleanup import Cleaner, Removal
+from icectl.table.cleanup import Removal, remove_files
 from icectl.table.context import TableContext
 from icectl.table.deletion_guards import check_deletable, check_gc_enabled
 from icectl.table.known_locations import KnownFiles
@@ -395,10 +395,7 @@ def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
     doomed = _doomed(context, prepared)
     if doomed is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
-    cleaner = Cleaner(
-        context.store, context.progress, context.deadline, context.shield, doomed.kept_check_sums
-    )
-    removal = cleaner.remove(doomed.files)
+    removal = remove_files(context, doomed.files, doomed.kept_check_sums)
     _close_journals(context, prepared, record, doomed.files, removal)
     return Expired(landed, removal)
 

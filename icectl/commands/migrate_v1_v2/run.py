@@ -132,15 +132,8 @@ def _legacy_manifests(context: TableContext, loaded: LoadedTable) -> int:
         return 0
     context.catalog.check_writable(loaded)
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-    headers = scan_manifests(
-        context.store,
-        metadata,
-        manifests,
-        columns=frozenset(),
-        concurrency=context.concurrency,
-        progress=context.progress,
-    )
-    return sum(header.format_version < TO_VERSION for _, header, _ in headers)
+    scanned = scan_manifests(context, metadata, manifests, frozenset())
+    return sum(header.format_version < TO_VERSION for part in scanned for header in part.headers)
 
 
 def _heads(
@@ -191,14 +184,7 @@ def _entries(
     named = [replace(item, added_snapshot_id=item.added_snapshot_id or 0) for item in manifests]
     if not named:
         return EMPTY
-    return load_entries(
-        context.store,
-        metadata,
-        named,
-        columns=PLANNING_COLUMNS,
-        concurrency=context.concurrency,
-        progress=context.progress,
-    )
+    return load_entries(context, metadata, named, PLANNING_COLUMNS)
 
 
 def _refusal(forbidding: Sequence[Finding]) -> Refused:

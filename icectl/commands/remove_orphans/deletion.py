@@ -25,7 +25,7 @@ from icectl.entries.listed import (
 )
 from icectl.errors import IcectlError, StorageError
 from icectl.storage.store import FailedRemoval
-from icectl.table.cleanup import BATCH, Cleaner
+from icectl.table.cleanup import BATCH, remove_batch
 from icectl.table.context import TableContext
 from icectl.table.reading import in_threads
 from icectl.table.unreached import check_sums_last, described_files
@@ -81,7 +81,6 @@ class _Deletion:
         self.prepared = prepared
         self.newest = newest
         self.done = OrphansGone(listed_none(prepared.plan.orphans))
-        self.cleaner = Cleaner(context.store, context.progress, context.deadline, context.shield)
         if prepared.options.quarantine is not None:
             self.done.quarantine = open_quarantine(
                 context.store,
@@ -101,7 +100,7 @@ class _Deletion:
             self.done.failed += copied.failed
             self.done.spared["gone"] += len(copied.gone)
             going = but(going, [*copied.gone, *(item.location for item in copied.failed)])
-        failed = self.cleaner.remove_batch([file.location for file in listed_files(going)])
+        failed = remove_batch(self.context, [file.location for file in listed_files(going)])
         self.done.failed += failed
         gone = but(going, [item.location for item in failed])
         self.done.removed = listed_together([self.done.removed, gone])

@@ -107,28 +107,20 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
 
     None where one cannot be read.
     """
-    lists = try_manifest_lists(
-        reader.context.store,
-        reader.metadata,
-        reader.metadata.snapshots,
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-    )
+    lists = try_manifest_lists(reader.context, reader.metadata, reader.metadata.snapshots)
     with closing(lists):
         read = list(lists)
     if any(one.problems for one in read):
         return None
     found = try_manifests(
-        reader.context.store,
+        reader.context,
         reader.metadata,
         [
             one
             for one in distinct_manifests([listed.manifests for listed in read])
             if one.manifest_path != lost.manifest_path
         ],
-        columns=frozenset({"location"}),
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
+        frozenset({"location"}),
     )
     keys: set[str] = set()
     with closing(found):

@@ -85,26 +85,13 @@ def read_head(reader: Reader, snapshot: Snapshot) -> ReadHead:
     Raises: StorageError of the store; Incomplete.
     Cost: planning columns of all entries in memory.
     """
-    lists = try_manifest_lists(
-        reader.context.store,
-        reader.metadata,
-        [snapshot],
-        concurrency=1,
-        progress=reader.context.progress,
-    )
+    lists = try_manifest_lists(reader.context, reader.metadata, [snapshot])
     with closing(lists):
         (listed,) = lists
     manifests = listed.manifests
     read: list[ManifestRead] = []
     entries: list[Entries | None] = []
-    found = try_manifests(
-        reader.context.store,
-        reader.metadata,
-        manifests,
-        columns=PLANNING_COLUMNS,
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-    )
+    found = try_manifests(reader.context, reader.metadata, manifests, PLANNING_COLUMNS)
     with closing(found):
         for one in found:
             reader.context.deadline.check()

@@ -117,14 +117,7 @@ def _entries(
 
 
 def _load(reader: Reader, manifest: ManifestFile) -> Entries:
-    return load_entries(
-        reader.context.store,
-        reader.metadata,
-        [manifest],
-        columns=ALL_COLUMNS,
-        concurrency=1,
-        progress=reader.context.progress,
-    )
+    return load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
 
 
 def _with_row_ids(entries: Entries, lost: ManifestFile) -> Entries | None:

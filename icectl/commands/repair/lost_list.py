@@ -89,20 +89,14 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
     Order: those that other snapshots list, then by location.
     """
     others = [one for one in reader.metadata.snapshots if one is not snapshot]
-    lists = try_manifest_lists(
-        reader.context.store, reader.metadata, others, concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-    )  # fmt: skip
+    lists = try_manifest_lists(reader.context, reader.metadata, others)
     with closing(lists):
         listed = distinct_manifests([one.manifests for one in lists])
     known = {loosest_key(one.manifest_path) for one in listed}
     known |= {loosest_key(one.manifest_list) for one in others if one.manifest_list}
     by_it = [one for one in listed if one.added_snapshot_id == snapshot.snapshot_id]
     manifests = [*by_it, *_unlisted(reader, snapshot, known)]
-    found = try_manifests(
-        reader.context.store, reader.metadata, manifests, columns=ALL_COLUMNS,
-        concurrency=reader.context.concurrency, progress=reader.context.progress,
-    )  # fmt: skip
+    found = try_manifests(reader.context, reader.metadata, manifests, ALL_COLUMNS)
     own = []
     with closing(found):
         for read in found:

@@ -287,10 +287,7 @@ class _Search:
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read what entries should say, by position; of some locations, or of all (None)."""
         reader = self.reader
-        loaded = load_entries(
-            reader.context.store, reader.metadata, [manifest], columns=ALL_COLUMNS, concurrency=1,
-            progress=reader.context.progress,
-        )  # fmt: skip
+        loaded = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
         for entry in live(loaded).table.to_pylist():
             reader.context.deadline.check()
             if named is not None and entry["location"] not in named:
@@ -426,22 +423,14 @@ class _Search:
     def _known_data_files(self) -> set[str]:
         """Return keys of the data files that some snapshot lists, live or removed."""
         reader = self.reader
-        lists = try_manifest_lists(
-            reader.context.store,
-            reader.metadata,
-            reader.metadata.snapshots,
-            concurrency=reader.context.concurrency,
-            progress=reader.context.progress,
-        )
+        lists = try_manifest_lists(reader.context, reader.metadata, reader.metadata.snapshots)
         with closing(lists):
             manifests = distinct_manifests([one.manifests for one in lists])
         found = try_manifests(
-            reader.context.store,
+            reader.context,
             reader.metadata,
             [one for one in manifests if one.content is ManifestContent.DATA],
-            columns=frozenset({"location"}),
-            concurrency=reader.context.concurrency,
-            progress=reader.context.progress,
+            frozenset({"location"}),
         )
         with closing(found):
             rows = [one.rows for one in found if one.rows is not None]

@@ -283,12 +283,9 @@ def _whole_snapshots(
 ) -> WholeSnapshots:
     level: WholeLevel = "metadata" if options.level == "metadata" else "files"
     return WholeSnapshots(
-        context.store,
+        context,
         reader.metadata,
         level,
-        context.concurrency,
-        context.progress,
-        context.deadline,
         frozenset(one.subject for one in findings if one.rule == _DESTROYED),
     )
 

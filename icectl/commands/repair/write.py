@@ -123,22 +123,12 @@ def _written(
     """Write the live entries of a manifest, changed, into new ones."""
     entries = change.rebuilt
     if entries is None:
-        entries = load_entries(
-            context.store,
-            reader.metadata,
-            [manifest],
-            columns=ALL_COLUMNS,
-            concurrency=1,
-            progress=context.progress,
-        )
+        entries = load_entries(context, reader.metadata, [manifest], ALL_COLUMNS)
         entries = _changed(entries, change)
     if not len(entries):
         return
     writer = ManifestWriter(
-        store=context.store,
-        env=context.env,
-        progress=context.progress,
-        concurrency=context.concurrency,
+        context=context,
         form=form_for(reader.metadata, manifest.partition_spec_id, manifest.content),
         target_size_bytes=read(reader.metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
         new_location=outputs.manifest,

@@ -18,10 +18,10 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns.byte_hashes import with_location_hashes
-from icectl.entries.rows import EMPTY, Entries, live
+from icectl.entries.rows import EMPTY, Entries, concat, live
 from icectl.errors import CommitConflict, UsageError
 from icectl.format.layout import Layout, layout_name, layout_of, layout_of_table
-from icectl.format.manifest import FileFormat, ManifestFile
+from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
@@ -36,7 +36,7 @@ from icectl.table.manifest_groups import (
     restrict_to_reviewed,
 )
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import load_manifests
+from icectl.table.manifests import scan_manifests
 from icectl.table.plan_parts import pin_of
 from icectl.table.row_safety import check_live, open_to_change
 
@@ -192,15 +192,12 @@ def _listed(
         return ManifestsWithEntries((), EMPTY)
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     layout = layout_of(snapshot)
-    headers, entries = load_manifests(
-        context.store,
-        metadata,
-        manifests,
-        columns=_COLUMNS[layout],
-        concurrency=context.concurrency,
-        progress=context.progress,
-        held=_HELD[layout],
-    )
+    headers: list[ManifestHeader] = []
+    parts: list[Entries] = []
+    for part in scan_manifests(context, metadata, manifests, _COLUMNS[layout]):
+        headers += part.headers
+        parts.append(_HELD[layout](part.entries()))
+    entries = concat(parts)
     if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
         check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)

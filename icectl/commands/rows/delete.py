@@ -6,7 +6,7 @@ from itertools import count
 from typing import Protocol
 
 from icectl import __version__
-from icectl.commands.compact.run import live_reader
+from icectl.commands.compact.run import live_files
 from icectl.commands.rows.change import (
     OpenChange,
     RowChange,
@@ -129,8 +129,9 @@ class _Deletion:
 
     def propose(self, metadata: TableMetadata) -> Proposal:
         """Propose the deletion on the newest metadata; nothing where no row is left to delete."""
-        files = live_reader(self.context, METRICS, self.wanted.within).load(
-            metadata, head(metadata, self.change.branch), self._named
+        snapshot = head(metadata, self.change.branch)
+        files = live_files(
+            self.context, metadata, snapshot, self._named, METRICS, self.wanted.within
         )
         self._named = files.named_files
         chosen = self._chosen(metadata, files)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from icectl.commands.compact.run import live_reader
+from icectl.commands.compact.run import live_files
 from icectl.entries.conditions.may_match import METRICS, may_match
 from icectl.entries.conditions.predicates import Constant, Predicate, leaves
 from icectl.entries.conditions.where import parse_where
@@ -65,7 +65,7 @@ def load(context: TableContext, reader: FrameReader, selection: Selection) -> An
     condition = None if selection.where is None else parse_where(selection.where, metadata)
     more = frozenset[int]() if condition is None else condition_ids(condition)
     columns = METRICS if more else frozenset[str]()
-    files = live_reader(context, columns, condition).load(metadata, snapshot, {})
+    files = live_files(context, metadata, snapshot, {}, columns, condition)
     outgoing = OutgoingRows(wanted)
     job = LoadJob(reading_job(metadata, _with(schema, wanted, more)), condition, outgoing)
     return reader.load(_tasks(metadata, files, condition), job)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from icectl.commands.compact.run import SORT_BYTES, live_reader
+from icectl.commands.compact.run import SORT_BYTES, live_files
 from icectl.commands.rows.change import (
     OpenChange,
     RowChange,
@@ -119,7 +119,7 @@ class _Overwriting:
     def propose(self, metadata: TableMetadata) -> Proposal:
         """Propose what goes and comes, by what is live now. Raises: Refused; CorruptTable."""
         snapshot = head(metadata, self.change.branch)
-        files = live_reader(self.context, frozenset()).load(metadata, snapshot, {})
+        files = live_files(self.context, metadata, snapshot, {})
         gone = self._replaced(files)
         check_once(files.data, gone)
         maker = TaskMaker(files.data, files.deletes, files.index, gone)

@@ -198,20 +198,14 @@ def _head(
             return BranchHead(branch, snapshot.snapshot_id, has_root=True)
     try:
         manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-        headers, parts, miscounted = [], [], []
+        headers: list[ManifestHeader] = []
+        parts, miscounted = [], []
         top_level = top_level_ids(metadata)
-        scanned = scan_manifests(
-            context.store,
-            metadata,
-            manifests,
-            columns=PLANNING_COLUMNS | {"value_counts"},
-            concurrency=context.concurrency,
-            progress=context.progress,
-        )
-        for _, header, rows in scanned:
-            headers.append(header)
-            miscounted.append(counts_of_other_rows(Columns(live(rows)), top_level))
-            parts.append(inherit(planning(rows), manifests))
+        scanned = scan_manifests(context, metadata, manifests, PLANNING_COLUMNS | {"value_counts"})
+        for part in scanned:
+            headers += part.headers
+            miscounted.append(counts_of_other_rows(Columns(live(part.rows)), top_level))
+            parts.append(inherit(planning(part.rows), manifests))
         entries = concat(parts) if parts else None
         return BranchHead(
             branch,

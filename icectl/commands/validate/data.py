@@ -235,14 +235,7 @@ def _tasks(
     metadata = reader.metadata
     seed = reader.context.env.new_snapshot_id()
     seen: set[int] = set()
-    read = try_manifests(
-        reader.context.store,
-        metadata,
-        manifests,
-        columns=_COLUMNS,
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-    )
+    read = try_manifests(reader.context, metadata, manifests, _COLUMNS)
     with closing(read):
         for one in read:
             if one.problem is not None:

@@ -42,14 +42,7 @@ def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot])
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
     content = content_files(entries, sized_keys(entries))
     expected = distinct(together([content, statistics_files(metadata, ids)]))
-    compared = compare_with_store(
-        reader.context.store,
-        expected,
-        metadata.location,
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-        deadline=reader.context.deadline,
-    )
+    compared = compare_with_store(reader.context, expected, metadata.location)
     findings = [
         check_stored_file(item.location, item.kind, item.expected, item.found, item.problem)
         for item in compared.discrepancies
@@ -63,12 +56,9 @@ def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
     if not len(entries):
         return
     compared = compare_with_store(
-        reader.context.store,
+        reader.context,
         distinct(content_files(entries, sized_keys(entries))),
         reader.metadata.location,
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-        deadline=reader.context.deadline,
     )
     lost = [item.location for item in compared.discrepancies if item.found is None]
     yield from check_gone_files(lost)

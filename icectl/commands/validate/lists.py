@@ -50,13 +50,7 @@ def _check_lists(
     """Read what the snapshots list. Order: theirs."""
     lists = []
     metadata = reader.metadata
-    read = try_manifest_lists(
-        reader.context.store,
-        metadata,
-        snapshots,
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-    )
+    read = try_manifest_lists(reader.context, metadata, snapshots)
     with closing(read):
         for listed in read:
             reader.context.deadline.check()
@@ -103,14 +97,7 @@ def _check_manifests(
     types = types_of_bounds(metadata)
     parts: list[Entries] = []
     numbers: dict[str, int | None] = dict.fromkeys(described)
-    read = try_manifests(
-        reader.context.store,
-        metadata,
-        manifests,
-        columns=CHECKED_COLUMNS,
-        concurrency=reader.context.concurrency,
-        progress=reader.context.progress,
-    )
+    read = try_manifests(reader.context, metadata, manifests, CHECKED_COLUMNS)
     with closing(read):
         for one in read:
             reader.context.deadline.check()

@@ -94,7 +94,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
         options = replace(options, elsewhere=RemoteReaders(elsewhere, session.storage()))
     validation = validate(reader, options)
     name = name_in_hints(common, table)
-    broken = BrokenTable(session.context.store, session.context.catalog, session.context.env, name)
+    broken = BrokenTable(session.context, name)
     findings = broken.hinted(validation.findings, "metadata" if level == "metadata" else "files")
     checked = CheckedTable(
         table_location=reader.metadata.location,

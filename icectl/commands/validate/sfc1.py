@@ -332,11 +332,7 @@ class _Check:
     def _manifests(self) -> Sequence[ManifestFile]:
         """Return the leaves of the chosen snapshots, as far as their roots can be read."""
         read = try_manifest_lists(
-            self._reader.context.store,
-            self._reader.metadata,
-            list(self._chosen.values()),
-            concurrency=self._reader.context.concurrency,
-            progress=self._reader.context.progress,
+            self._reader.context, self._reader.metadata, list(self._chosen.values())
         )
         with closing(read):
             return distinct_manifests([listed.manifests for listed in read])

@@ -48,7 +48,7 @@ from icectl.sfc1.safety import sound_root
 from icectl.sfc1.views import marked_manifests
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
-from icectl.table.manifests import load_manifests
+from icectl.table.manifests import scan_manifests
 from icectl.table.reading import decode_file, read_file
 
 _COLUMNS = [*PLANNING.names, *CARRIED.names]
@@ -192,16 +192,9 @@ class ListsOfRoots:
         return Entries(raw_entries(facts, rows, dead, ALL_COLUMNS, 0).table)
 
     def _load(self, facts: TreeFacts, manifest: ManifestFile) -> Entries:
-        headers, entries = load_manifests(
-            self.context.store,
-            facts.metadata,
-            [manifest],
-            columns=ALL_COLUMNS,
-            concurrency=self.context.concurrency,
-            progress=self.context.progress,
-        )
-        check_known(headers[0].unknown_field_ids)
-        return entries
+        (read,) = scan_manifests(self.context, facts.metadata, [manifest], ALL_COLUMNS)
+        check_known(read.headers[0].unknown_field_ids)
+        return read.entries()
 
     def _write(
         self, facts: TreeFacts, entries: Entries, sequence_number: int
@@ -220,10 +213,7 @@ class ListsOfRoots:
     def _writer(self, facts: TreeFacts, spec_id: int, content: ManifestContent) -> ManifestWriter:
         metadata = facts.metadata
         return ManifestWriter(
-            store=self.context.store,
-            env=self.context.env,
-            progress=self.context.progress,
-            concurrency=self.context.concurrency,
+            context=self.context,
             form=form_for(metadata, spec_id, content),
             target_size_bytes=read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
             new_location=lambda kind: self._whole(facts, self.outputs.manifest(kind)),

@@ -14,12 +14,12 @@ from icectl.entries.schema import PLANNING
 from icectl.errors import SelfCheckFailed
 from icectl.files.manifest.write import ManifestForm
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_groups import PLANNED_COLUMNS
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.builders.entry_rows import named
+from tests.builders.expiry import context_of
 from tests.builders.rows import read_avro
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
@@ -52,14 +52,7 @@ def sources(
     assert snapshot is not None
     listed = read_snapshot_manifests(LocalStore(), table.metadata, snapshot)
     found = tuple(item for item in listed if item.content is content)
-    read = load_entries(
-        LocalStore(),
-        table.metadata,
-        found,
-        columns=PLANNED_COLUMNS,
-        concurrency=1,
-        progress=SilentProgress(),
-    )
+    read = load_entries(context_of(), table.metadata, found, PLANNED_COLUMNS)
     return found, as_existing(read)
 
 
@@ -85,10 +78,7 @@ def write(
         return announced[-1]
 
     writer = ManifestWriter(
-        store=LocalStore(),
-        env=FixedEnv(),
-        progress=SilentProgress(),
-        concurrency=concurrency,
+        context=context_of(env=FixedEnv(), concurrency=concurrency),
         form=ManifestForm(table.metadata.current_schema, table.spec, 3, content),
         target_size_bytes=1,
         new_location=new_location,

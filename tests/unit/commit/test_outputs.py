@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ from icectl.commit.output_journal import DataPlaces
 from icectl.commit.outputs import Outputs, outputs_of
 from icectl.commit.transaction import Transaction
 from icectl.entries.files import FileKind, files, together
-from icectl.env import Deadline
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
-from icectl.table.cleanup import Cleaner
+from icectl.table.cleanup import remove_files
 from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.orphans import files_of
 from tests.builders.table_builder import TableBuilder
@@ -233,5 +231,5 @@ def test_progress_is_told_of_all_files_that_go() -> None:
 
     data = files(["/a", "/b"], ["/a", "/b"], FileKind.DATA_FILES, [1, 1])
     doomed = together([data, files(["/c"], ["/c"], FileKind.MANIFESTS, [1])])
-    Cleaner(LocalStore(), Told(), Deadline(Clock(NOW_MS)), nullcontext).remove(doomed)
+    remove_files(context_of(progress=Told()), doomed)
     assert told == [("deleting files", 3), 2, 1]

@@ -3,10 +3,10 @@
 import pytest
 
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_entries
+from tests.builders.expiry import context_of
 from tests.builders.twins import TreeTwin, twins
 
 
@@ -24,11 +24,10 @@ def test_l2_locations_of_an_older_manifest_with_dead_rows_have_a_scheme(table, h
     store, metadata = LocalStore(), table.metadata
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
     assert [one.dead_count for one in manifests if one.manifest_path.endswith(".avro")] == [1]
-    means = {"columns": ALL_COLUMNS, "concurrency": 1, "progress": SilentProgress()}
     if how == "together":
-        found = [load_entries(store, metadata, manifests, **means)]
+        found = [load_entries(context_of(), metadata, manifests, ALL_COLUMNS)]
     else:
-        found = [*scan_entries(store, metadata, manifests, **means)]
+        found = [*scan_entries(context_of(), metadata, manifests, ALL_COLUMNS)]
     names = [name for one in found for name in one.table["location"].to_pylist()]
     assert len(names) == 3
     assert {name.partition("/")[0] for name in names} == {"file:"}

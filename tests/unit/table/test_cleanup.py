@@ -2,16 +2,16 @@
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 from icectl.entries.files import FileKind, Files, distinct, files, rows, together
-from icectl.env import Deadline
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from icectl.table import cleanup
-from icectl.table.cleanup import Cleaner
+from icectl.table.cleanup import Removal, remove_files
+from tests.builders.expiry import context_of
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
@@ -33,14 +33,15 @@ DOOMED = distinct(
 )
 
 
-def cleaner(
+def remove(
     store: Store,
+    doomed: Files,
     env: FixedEnv | None = None,
     ends_at: float | None = None,
     kept_check_sums: Collection[str] | None = None,
-) -> Cleaner:
-    deadline = Deadline(env or FixedEnv(), ends_at)
-    return Cleaner(store, SilentProgress(), deadline, contextlib.nullcontext, kept_check_sums)
+) -> Removal:
+    context = context_of(store=store, env=env or FixedEnv(), ends_at_seconds=ends_at)
+    return remove_files(context, doomed, kept_check_sums)
 
 
 def places(found: Files) -> list[str]:
@@ -50,7 +51,7 @@ def places(found: Files) -> list[str]:
 def test_files_go_before_what_describes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "STEP", 2)
     store = CountingStore(LocalStore())
-    removal = cleaner(store).remove(DOOMED)
+    removal = remove(store, DOOMED)
     assert [location for _, location in store.calls] == [
         "/x.parquet /y.parquet",
         "/z.parquet",
@@ -78,7 +79,7 @@ class Asked(WrappedStore):
 def test_the_store_is_asked_for_several_requests_of_s3_at_a_time() -> None:
     store = Asked()
     many = [f"/{number}" for number in range(9_000)]
-    cleaner(store).remove(distinct(named(FileKind.DATA_FILES, *many)))
+    remove(store, distinct(named(FileKind.DATA_FILES, *many)))
     assert store.counts == [4_000, 4_000, 1_000]
 
 
@@ -90,14 +91,14 @@ class Stubborn(WrappedStore):
 
 
 def test_what_cannot_be_deleted_is_named_and_the_rest_goes() -> None:
-    removal = cleaner(Stubborn(LocalStore())).remove(DOOMED)
+    removal = remove(Stubborn(LocalStore()), DOOMED)
     assert removal.failed == (FailedRemoval("/y.parquet", "no"),)
     assert places(removal.removed) == [place for place in places(DOOMED) if place != "/y.parquet"]
     assert not removal.stopped
 
 
 def test_a_batch_that_fails_whole_is_named_whole() -> None:
-    removal = cleaner(FaultyStore(LocalStore(), 1, "before")).remove(DOOMED)
+    removal = remove(FaultyStore(LocalStore(), 1, "before"), DOOMED)
     assert [item.location for item in removal.failed] == ["/x.parquet", "/y.parquet", "/z.parquet"]
     assert places(removal.removed) == [
         "/b.parquet",
@@ -121,7 +122,7 @@ class Slow(WrappedStore):
 
 def test_the_time_limit_ends_it_between_batches() -> None:
     env = FixedEnv()
-    removal = cleaner(Slow(env), env, ends_at=2).remove(DOOMED)
+    removal = remove(Slow(env), DOOMED, env, ends_at=2)
     assert places(removal.removed) == ["/x.parquet", "/y.parquet", "/z.parquet", "/b.parquet"]
     assert removal.stopped
 
@@ -135,13 +136,13 @@ def test_each_batch_is_shielded_from_interrupts() -> None:
         yield
         entered.append("out")
 
-    Cleaner(LocalStore(), SilentProgress(), Deadline(FixedEnv()), shield).remove(DOOMED)
+    remove_files(replace(context_of(), shield=shield), DOOMED)
     assert entered == ["in", "out"] * 5
 
 
 def test_no_files_are_no_calls() -> None:
     store = CountingStore(LocalStore())
-    removal = cleaner(store).remove(named(FileKind.DATA_FILES))
+    removal = remove(store, named(FileKind.DATA_FILES))
     assert (store.calls, len(removal.removed), removal.stopped) == ([], 0, False)
 
 
@@ -153,7 +154,7 @@ def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay() 
             named(FileKind.MANIFESTS, "/d/m.avro"),
         ]
     )
-    removal = cleaner(store, kept_check_sums={"/d/.y.parquet.crc"}).remove(doomed)
+    removal = remove(store, doomed, kept_check_sums={"/d/.y.parquet.crc"})
     assert [location for _, location in store.calls] == [
         "/d/x.parquet file:///d/y.parquet",
         "/d/.x.parquet.crc",
@@ -166,7 +167,7 @@ def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay() 
 def test_files_that_stay_keep_their_check_sums() -> None:
     store = CountingStore(Stubborn(LocalStore()))
     files_of = named(FileKind.DATA_FILES, "/y.parquet")
-    assert len(cleaner(store, kept_check_sums=()).remove(files_of).failed) == 1
+    assert len(remove(store, files_of, kept_check_sums=()).failed) == 1
     assert [location for _, location in store.calls] == ["/y.parquet"]
 
 
@@ -189,6 +190,5 @@ class Told:
 def test_progress_counts_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "STEP", 2)
     progress = Told()
-    deadline = Deadline(FixedEnv())
-    Cleaner(LocalStore(), progress, deadline, contextlib.nullcontext).remove(DOOMED)
+    remove_files(context_of(progress=progress), DOOMED)
     assert progress.told == [("deleting files", 7, "count"), 2, 1, 1, 1, 1, 1]

@@ -14,12 +14,12 @@ from icectl.errors import CorruptTable, MissingFile
 from icectl.files.metadata_file import read_metadata
 from icectl.format.manifest import Content, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.progress import SilentProgress, Unit
+from icectl.progress import Unit
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import (
     distinct_manifests,
-    load_manifest_lists,
+    manifests_by_snapshot,
     read_snapshot_manifests,
 )
 from icectl.table.manifests import (
@@ -27,10 +27,10 @@ from icectl.table.manifests import (
     load_entries_to_match,
     scan_entries,
     scan_manifests,
-    scan_together,
     try_manifests,
 )
 from icectl.table.reading import Problem
+from tests.builders.expiry import context_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, WrappedStore
 
@@ -82,7 +82,10 @@ def test_entries_come_in_the_order_of_the_manifests(
     manifests = manifests_of(store, table.metadata)
     progress = Phases()
     entries = load_entries(
-        store, table.metadata, manifests, columns=FEW, concurrency=concurrency, progress=progress
+        context_of(store=store, progress=progress, concurrency=concurrency),
+        table.metadata,
+        manifests,
+        FEW,
     )
     assert list(rows.by_row(entries, "manifest", "manifest_pos")) == [(at, 0) for at in range(12)]
     assert [location for (location,) in rows.by_row(entries, "location")] == [
@@ -94,15 +97,13 @@ def test_entries_come_in_the_order_of_the_manifests(
 
 def test_each_manifest_is_read_once(store: Store, table: TableBuilder) -> None:
     counting = CountingStore(store)
-    lists = load_manifest_lists(
-        counting, table.metadata, table.metadata.snapshots, concurrency=4, progress=SilentProgress()
+    lists = manifests_by_snapshot(
+        context_of(store=counting, concurrency=4), table.metadata, table.metadata.snapshots
     )
     manifests = distinct_manifests(lists.values())
     assert sum(map(len, lists.values())) == 78
     assert len(manifests) == 12
-    load_entries(
-        counting, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
-    )
+    load_entries(context_of(store=counting, concurrency=4), table.metadata, manifests, FEW)
     read = [location for method, location in counting.calls if method == "read"]
     assert len(read) == len(set(read)) == 24
 
@@ -111,12 +112,7 @@ def test_scan_numbers_each_manifest_and_inherits_from_it(store: Store, table: Ta
     manifests = manifests_of(store, table.metadata)
     scanned = list(
         scan_entries(
-            store,
-            table.metadata,
-            manifests,
-            columns=PLANNING_COLUMNS,
-            concurrency=3,
-            progress=SilentProgress(),
+            context_of(store=store, concurrency=3), table.metadata, manifests, PLANNING_COLUMNS
         )
     )
     found = [row for part in scanned for row in rows.by_row(part, "manifest", "sequence_number")]
@@ -132,12 +128,10 @@ def test_a_scan_of_small_manifests_leaves_out_only_those_that_have_a_problem(
     Path(manifests[7].manifest_path).write_bytes(b"not avro")
     told: list[Problem] = []
     scanned = scan_entries(
-        store,
+        context_of(store=store, concurrency=3),
         table.metadata,
         manifests,
-        columns=PLANNING_COLUMNS,
-        concurrency=3,
-        progress=SilentProgress(),
+        PLANNING_COLUMNS,
         leave_out=told.append,
     )
     found = [row for part in scanned for row in rows.by_row(part, "manifest", "sequence_number")]
@@ -152,14 +146,7 @@ def test_manifests_read_together_are_told_apart(store: Store, table: TableBuilde
     manifests = manifests_of(store, table.metadata)
     Path(manifests[5].manifest_path).write_bytes(b"not avro")
     found = list(
-        try_manifests(
-            store,
-            table.metadata,
-            manifests,
-            columns=FEW,
-            concurrency=2,
-            progress=SilentProgress(),
-        )
+        try_manifests(context_of(store=store, concurrency=2), table.metadata, manifests, FEW)
     )
     assert [one.index for one in found] == list(range(12))
     for one, manifest in zip(found, manifests, strict=True):
@@ -181,7 +168,7 @@ def test_reading_ahead_stops_at_the_byte_budget(store: Store, table: TableBuilde
     ]
     counting = CountingStore(store)
     scanned: Iterator[object] = scan_manifests(
-        counting, table.metadata, huge, columns=FEW, concurrency=8, progress=SilentProgress()
+        context_of(store=counting, concurrency=8), table.metadata, huge, FEW
     )
     next(scanned)
     scanned.close()  # type: ignore[attr-defined]
@@ -191,9 +178,7 @@ def test_reading_ahead_stops_at_the_byte_budget(store: Store, table: TableBuilde
 def test_closing_a_scan_ends_its_threads(store: Store, table: TableBuilder) -> None:
     manifests = manifests_of(store, table.metadata)
     before = threading.active_count()
-    scanned = scan_entries(
-        store, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
-    )
+    scanned = scan_entries(context_of(store=store, concurrency=4), table.metadata, manifests, FEW)
     next(scanned)
     scanned.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
@@ -205,12 +190,10 @@ def test_position_deletes_without_a_data_file_are_named_by_their_bounds(
     table.delete_rows([5])
     manifests = manifests_of(store, table.metadata)
     entries = load_entries_to_match(
-        store,
+        context_of(store=store, concurrency=2),
         table.metadata,
         manifests,
-        columns=FEW | {"referenced_data_file"},
-        concurrency=2,
-        progress=SilentProgress(),
+        FEW | {"referenced_data_file"},
     )
     (deleted_from,) = rows.by_row(
         rows.of(entries, Content.POSITION_DELETES), "referenced_data_file"
@@ -238,9 +221,7 @@ def test_r030_manifests_embedded_in_a_version_1_snapshot(store: Store, tmp_path:
         min_sequence_number=0,
         added_snapshot_id=None,
     )
-    entries = load_entries(
-        store, metadata, [embedded], columns=FEW, concurrency=1, progress=SilentProgress()
-    )
+    entries = load_entries(context_of(store=store), metadata, [embedded], FEW)
     assert rows.total(entries, "record_count") == 3
 
 
@@ -249,9 +230,7 @@ def test_r034_a_missing_manifest_is_named(store: Store, table: TableBuilder) -> 
     lost = manifests[7].manifest_path
     Path(lost).unlink()
     with pytest.raises(MissingFile, match=f"`{lost}` is missing"):
-        load_entries(
-            store, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
-        )
+        load_entries(context_of(store=store, concurrency=4), table.metadata, manifests, FEW)
 
 
 def test_the_first_manifest_with_a_problem_is_named(store: Store, table: TableBuilder) -> None:
@@ -260,8 +239,8 @@ def test_the_first_manifest_with_a_problem_is_named(store: Store, table: TableBu
     damaged = Path(manifests[4].manifest_path)
     damaged.write_bytes(damaged.read_bytes()[:-5])
     found: list[int] = []
-    parts = scan_together(
-        store, table.metadata, manifests, [FEW] * 12, concurrency=4, progress=SilentProgress()
+    parts = scan_manifests(
+        context_of(store=store, concurrency=4), table.metadata, manifests, [FEW] * 12
     )
     with pytest.raises(CorruptTable) as raised:
         found.extend(part.first for part in parts)
@@ -274,8 +253,8 @@ def test_manifests_are_read_together_where_the_same_is_wanted_of_them(
 ) -> None:
     manifests = manifests_of(store, table.metadata)
     wanted = [FEW] * 5 + [frozenset({"location"})] * 7
-    parts = scan_together(
-        store, table.metadata, manifests, wanted, concurrency=2, progress=SilentProgress()
+    parts = scan_manifests(
+        context_of(store=store, concurrency=2), table.metadata, manifests, wanted
     )
     assert [(part.first, part.rows.table["manifest"].to_pylist()) for part in parts] == [
         (0, [0, 1, 2, 3, 4]),
@@ -297,9 +276,7 @@ def test_a_damaged_manifest_list_names_the_file_and_the_rule(
 
 
 def test_no_manifests_are_no_entries(store: Store, table: TableBuilder) -> None:
-    entries = load_entries(
-        store, table.metadata, [], columns=FEW, concurrency=4, progress=SilentProgress()
-    )
+    entries = load_entries(context_of(store=store, concurrency=4), table.metadata, [], FEW)
     assert len(entries) == 0
 
 
@@ -315,11 +292,6 @@ def test_reads_overlap_within_the_given_concurrency(store: Store, table: TableBu
 
     manifests = manifests_of(store, table.metadata)
     entries = load_entries(
-        Meeting(store),
-        table.metadata,
-        manifests,
-        columns=FEW,
-        concurrency=3,
-        progress=SilentProgress(),
+        context_of(store=Meeting(store), concurrency=3), table.metadata, manifests, FEW
     )
     assert len(entries) == 12

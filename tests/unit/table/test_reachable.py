@@ -15,6 +15,7 @@ from icectl.format.snapshot import MetadataLogEntry, PartitionStatisticsFile, St
 from icectl.storage.local.store import LocalStore
 from icectl.table import manifests as table_manifests
 from icectl.table import reachable
+from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
     VectorHomes,
     all_manifests,
@@ -22,7 +23,6 @@ from icectl.table.reachable import (
     every_statistics_file,
     files_of_live_entries,
     log_files,
-    manifest_lists,
     metadata_files,
     read_live,
     statistics_files,
@@ -53,7 +53,7 @@ def names(found: Files) -> list[tuple[str, FileKind]]:
 
 def every_live_file(table: TableBuilder) -> list[tuple[str, FileKind]]:
     metadata = table.metadata
-    lists = manifest_lists(READER, metadata, metadata.snapshots)
+    lists = manifests_by_snapshot(READER, metadata, metadata.snapshots)
     return names(
         distinct(files_of_live_entries(READER, metadata, all_manifests(lists, metadata.snapshots)))
     )
@@ -71,7 +71,7 @@ def test_r110_live_files_are_those_of_live_entries_whatever_the_manifest(table):
 def test_repeated_files_are_thinned_out_on_the_way(table, monkeypatch):
     metadata = table.metadata
     manifests = all_manifests(
-        manifest_lists(READER, metadata, metadata.snapshots), metadata.snapshots
+        manifests_by_snapshot(READER, metadata, metadata.snapshots), metadata.snapshots
     )
     whole = files_of_live_entries(READER, metadata, manifests)
     monkeypatch.setattr(reachable, "_ROWS_TO_THIN_OUT", 1)
@@ -83,7 +83,7 @@ def test_repeated_files_are_thinned_out_on_the_way(table, monkeypatch):
 def test_files_that_only_deleted_entries_name_are_not_reached(table):
     metadata = table.metadata
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
-    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
     found = read_live(READER, metadata, manifests)
     assert len(found.files) == 4
     assert found.schema_ids == {0}
@@ -92,7 +92,7 @@ def test_files_that_only_deleted_entries_name_are_not_reached(table):
 def test_manifests_and_lists_have_the_size_that_is_known_of_them(table):
     metadata = table.metadata
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
-    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
     path = head[0].manifest_list
     assert path is not None
     found = rows(metadata_files(metadata, head, manifests, {path: 7}))
@@ -134,7 +134,7 @@ def test_files_stay_found_however_often_repeated_ones_are_dropped(tmp_path, monk
         built.append(range(start, start + count), files=count)
     metadata = built.metadata
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
-    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
     written = sorted(path.name for path in (built.directory / "data").iterdir())
     assert len(written) == 15
     for given in (manifests, manifests[::-1], (*manifests, *manifests)):
@@ -148,7 +148,7 @@ def test_repeated_files_are_dropped_once_there_are_more_than_so_many(tmp_path, m
     built.append(range(4), files=4)
     metadata = built.metadata
     (manifest,) = all_manifests(
-        manifest_lists(READER, metadata, metadata.snapshots), metadata.snapshots
+        manifests_by_snapshot(READER, metadata, metadata.snapshots), metadata.snapshots
     )
     counts = []
     for most in (11, 12, 4, 3):
@@ -160,7 +160,7 @@ def test_repeated_files_are_dropped_once_there_are_more_than_so_many(tmp_path, m
 def test_r191_files_of_delete_vectors_that_are_not_in_the_root_any_more_are_reached(table):
     metadata = table.metadata
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
-    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
     leaf = replace(manifests[0], dead_locations=("/t/metadata/a-mdv.puffin",))
     in_root = replace(leaf, in_root=True, dead_locations=("/t/metadata/b-mdv.puffin",))
     found = rows(metadata_files(metadata, head, [leaf, in_root], {}))
@@ -178,7 +178,7 @@ def test_the_specs_of_entries_are_told_whatever_their_state(tmp_path):
     built.append(range(3, 6))
     built.remove_data_files(1)
     metadata = built.metadata
-    lists = manifest_lists(READER, metadata, metadata.snapshots)
+    lists = manifests_by_snapshot(READER, metadata, metadata.snapshots)
     manifests = all_manifests(lists, metadata.snapshots)
     assert len({item.partition_spec_id for item in manifests}) == 2
     for given in (manifests, manifests[:1]):
@@ -252,7 +252,7 @@ def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
     metadata = FileSystemCatalog(LocalStore(), str(tmp_path / "t"), SystemEnv()).load().metadata
     head = metadata.current_snapshot
     assert head is not None
-    manifests = manifest_lists(READER, metadata, [head])[head.snapshot_id]
+    manifests = manifests_by_snapshot(READER, metadata, [head])[head.snapshot_id]
     of_data, deletes = (
         [item for item in manifests if item.content is content]
         for content in (ManifestContent.DATA, ManifestContent.DELETES)
@@ -272,7 +272,7 @@ def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
     built.delete_rows([1])
     head = built.metadata.current_snapshot
     assert head is not None
-    manifests = manifest_lists(READER, built.metadata, [head])[head.snapshot_id]
+    manifests = manifests_by_snapshot(READER, built.metadata, [head])[head.snapshot_id]
     deletes = [item for item in manifests if item.content is ManifestContent.DELETES]
     assert len(deletes) == 1
     assert read_live(READER, built.metadata, deletes).homes.lost(deletes) == set()
@@ -286,7 +286,7 @@ def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):
         built.append(range(start, start + 4), files=4)
     metadata = built.metadata
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
-    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
     found = read_live(READER, metadata, manifests[::-1]).files.table
     listed = [built._entries[one.manifest_path] for one in manifests[::-1]]
     wanted = [entry["location"] for entries in listed for entry in entries]

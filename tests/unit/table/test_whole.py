@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from icectl.catalog.versions import list_versions
-from icectl.env import Deadline, SystemEnv
 from icectl.format.snapshot import Snapshot
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.table.whole import WholeLevel, WholeMetadata, WholeSnapshots, newest_whole_metadata
 from tests.builders.broken import Broken
+from tests.builders.expiry import context_of
 from tests.builders.table_builder import TableBuilder
 
 STORE = LocalStore()
@@ -36,9 +35,7 @@ def whole_before(table: TableBuilder, number: int) -> WholeMetadata | None:
 
 
 def newest(table: TableBuilder, level: WholeLevel, branch: str = "main") -> Snapshot | None:
-    deadline = Deadline(SystemEnv())
-    whole = WholeSnapshots(STORE, table.metadata, level, 2, SilentProgress(), deadline)
-    return whole.newest(branch)
+    return WholeSnapshots(context_of(concurrency=2), table.metadata, level).newest(branch)
 
 
 def truncate(path: Path) -> None:

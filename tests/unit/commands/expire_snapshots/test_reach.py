@@ -15,7 +15,8 @@ from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import StatisticsFile
 from icectl.storage.local.store import LocalStore
-from icectl.table.reachable import all_manifests, manifest_lists
+from icectl.table.manifest_lists import manifests_by_snapshot
+from icectl.table.reachable import all_manifests
 from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.broken_tree import (
     TREE_TABLES,
@@ -51,7 +52,7 @@ def names(found: Files) -> set[str]:
 
 def own_manifest(table: TableBuilder, place: int) -> Path:
     snapshot = table.metadata.snapshots[place]
-    lists = manifest_lists(context_of(), table.metadata, [snapshot])
+    lists = manifests_by_snapshot(context_of(), table.metadata, [snapshot])
     (found,) = [
         one
         for one in all_manifests(lists, [snapshot])

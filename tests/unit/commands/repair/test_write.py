@@ -16,8 +16,6 @@ from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete
 from icectl.format.manifest import ManifestFile
 from icectl.format.updates import AddSnapshot, SetSnapshotRef
-from icectl.progress import SilentProgress
-from icectl.storage.local.store import LocalStore
 from icectl.table.manifests import load_entries
 from tests.builders.broken import read_records
 from tests.builders.expiry import context_of
@@ -152,10 +150,7 @@ def test_removed_files_are_not_written_anew(table: TableBuilder) -> None:
 
 def test_what_was_rebuilt_is_written(table: TableBuilder) -> None:
     head = head_of(table)
-    entries = load_entries(
-        LocalStore(), table.metadata, head.listed.manifests[1:], columns=ALL_COLUMNS,
-        concurrency=1, progress=SilentProgress(),
-    )  # fmt: skip
+    entries = load_entries(context_of(), table.metadata, head.listed.manifests[1:], ALL_COLUMNS)
     lose(head.listed.manifests[1])
     rebuilt = as_existing(take(entries, [1]))
     made, _ = write(table, mend(ManifestChange(1, rebuilt=rebuilt)), head=head_of(table))

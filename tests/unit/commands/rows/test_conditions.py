@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.commands.compact.run import live_reader
+from icectl.commands.compact.run import live_files
 from icectl.commands.rows.write import append
 from icectl.entries.conditions.may_match import METRICS, all_match, may_match
 from icectl.entries.conditions.where import parse_where
@@ -86,7 +86,7 @@ def test_files_hold_the_rows_that_are_claimed(tmp_path: Path, partitioning: str)
         append(way_to(directory), frame, "main")
     context = way_to(directory)
     metadata = context.catalog.load().metadata
-    files = live_reader(context, METRICS).load(metadata, metadata.current_snapshot, {})
+    files = live_files(context, metadata, metadata.current_snapshot, {}, METRICS)
     held = [pq.read_table(local(place), partitioning=None)
             for place in files.data.table["location"].to_pylist()]  # fmt: skip
     leaves = [files.manifests[at].manifest_path for at in files.data.table["manifest"].to_pylist()]
