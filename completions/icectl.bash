@@ -68,15 +68,15 @@ _icectl() {
             esac
             ;;
         compact)
-            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --method --merge-row-group --partial-progress --max-failed-commits --engine --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--where --target-file-size --sort-order --zorder --strategy --method --merge-row-group --deletes-only --rewrite-all --max-groups --partial-progress --max-failed-commits --engine --branch --min-input-files --min-delete-ratio --min-delete-files --min-file-size --max-file-size --max-group-size --job-order --output-spec-id --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --strategy) words="binpack sort zorder" ;;
-                --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
                 --method) words="auto merge rewrite" ;;
                 --engine) words="auto spark local" ;;
+                --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
-                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--merge-row-group|--partial-progress|--max-failed-commits|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --where|--target-file-size|--sort-order|--zorder|--merge-row-group|--max-groups|--partial-progress|--max-failed-commits|--branch|--min-input-files|--min-delete-ratio|--min-delete-files|--min-file-size|--max-file-size|--max-group-size|--output-spec-id|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         remove-orphans)

@@ -52,11 +52,11 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'compact' {
-                $options = @('--branch', '--strategy', '--sort-order', '--zorder', '--where', '--target-file-size', '--min-file-size', '--max-file-size', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--rewrite-all', '--max-groups', '--job-order', '--max-group-size', '--output-spec-id', '--deletes-only', '--method', '--merge-row-group', '--partial-progress', '--max-failed-commits', '--engine', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--where', '--target-file-size', '--sort-order', '--zorder', '--strategy', '--method', '--merge-row-group', '--deletes-only', '--rewrite-all', '--max-groups', '--partial-progress', '--max-failed-commits', '--engine', '--branch', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--min-file-size', '--max-file-size', '--max-group-size', '--job-order', '--output-spec-id', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--strategy'] = @('binpack', 'sort', 'zorder')
-                $values['--job-order'] = @('none', 'bytes-asc', 'bytes-desc', 'files-asc', 'files-desc')
                 $values['--method'] = @('auto', 'merge', 'rewrite')
                 $values['--engine'] = @('auto', 'spark', 'local')
+                $values['--job-order'] = @('none', 'bytes-asc', 'bytes-desc', 'files-asc', 'files-desc')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }

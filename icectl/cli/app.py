@@ -195,7 +195,9 @@ def _root_options(
     ] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version"),
+        typer.Option(
+            "--version", "-V", callback=_print_version, is_eager=True, help="print the version"
+        ),
     ] = False,
 ) -> None:
     """Hold the options of the root."""

@@ -3,16 +3,26 @@
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from icectl.cli.options import CHANGING, FILES, OUTPUT, POLICY, RUNNING, STORAGE, Command
+from icectl.cli.options import (
+    CHANGING,
+    FILES,
+    OUTPUT,
+    POLICY,
+    RUNNING,
+    STORAGE,
+    Command,
+    Common,
+)
 from icectl.errors import EXIT_CODES, UsageError
 
 WIDTH = 79
-_LEFT = 28
+_LEFT = 31
 GROUPS = ("Options", FILES, POLICY, CHANGING, STORAGE, RUNNING, OUTPUT)
 
 ROOT_SUMMARY = "Inspect, validate and maintain Apache Iceberg tables."
@@ -58,32 +68,65 @@ def root_help(summaries: Mapping[str, str], papers: Mapping[str, str]) -> str:
     lines += ["", "About icectl itself:", *_rows(papers.items(), left=21)]
     lines += ["", "Options:"]
     options = [
-        ("--version", "print the version"),
+        ("-V, --version", "print the version"),
         ("--spark-script", "print the path of the script for spark-submit"),
         ("-h, --help", "print this help"),
     ]
     lines += _rows(options, left=20)
-    lines += ["", "TABLE is a table directory (path or URI), or one of its metadata files."]
-    lines += ["`icectl COMMAND --help` lists its options, exit codes and examples."]
+    lines += [
+        "",
+        "TABLE is CATALOG.NAMESPACE.TABLE, a table directory (path or URI), or one of",
+        "its metadata files. `icectl COMMAND --help` has examples, options, exit codes.",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def command_help(command: Command, parameters: Sequence[Any]) -> str:
-    """Print the help of one command."""
-    sections = [usage(command, parameters), *_paragraphs(command.help)]
+    """Print the help of one command: what to type; its manual page explains the rest."""
+    summary = re.split(r"(?<=[.])\s", command.help, maxsplit=1)[0]
     arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
-    sections.append("\n".join(["Arguments:", *_rows(map(_argument_row, arguments))]))
-    for group in GROUPS:
-        options = [entry for entry in parameters if is_in_group(entry, group)]
-        rows = [option_row(entry) for entry in options]
-        if group == OUTPUT:
-            rows.append(("-h, --help", "print this help"))
-        if rows:
-            sections.append("\n".join([f"{group}:", *_rows(rows)]))
-    codes = ((str(code), EXIT_CODES[code]) for code in command.exit_codes)
-    sections.append("\n".join(["Exit status:", *_rows(codes, left=7)]))
-    sections.append("\n".join(["Examples:", *_examples(command)]))
-    return "\n\n".join(sections) + "\n"
+    shared = {entry.name for entry in fields(Common)}
+    options = [entry for entry in parameters if any(is_in_group(entry, name) for name in GROUPS)]
+    common = [entry for entry in options if entry.name in shared]
+    changing = [entry for entry in options if is_in_group(entry, CHANGING)]
+    own = [entry for entry in options if entry not in common and entry not in changing]
+    codes = ", ".join(f"{code} {_short(code, command.name)}" for code in command.exit_codes)
+    sections = [
+        [usage(command, parameters)],
+        textwrap.wrap(summary, WIDTH),
+        ["Examples:", *_examples(command.examples[:3])],
+        ["Arguments:", *_rows(map(_argument_row, arguments))],
+        ["Options:", *_rows(map(option_row, own))] if own else [],
+        [f"{CHANGING}:", *_rows(map(option_row, changing))] if changing else [],
+        ["Common options:", *_filled(", ".join([*map(_names, common), "-h/--help"]))],
+        ["Exit status:", *_filled(codes)],
+        [f"`icectl man {command.name}` explains every option and exit code."],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _short(code: int, command: str) -> str:
+    """Return the first words of what an exit code means; 4 is of findings for `validate` alone."""
+    text = EXIT_CODES[code]
+    if code == 4 and command != "validate":
+        text = text.rpartition("; ")[2]
+    return re.split("[,:;(]", text)[0].strip()
+
+
+def _names(option: TyperOption) -> str:
+    metavar = f" {option.metavar}" if option.metavar else ""
+    return "/".join(sorted(option.opts, key=len)) + metavar
+
+
+def _filled(text: str) -> list[str]:
+    """Fill lines with a list; what stands between two commas is not torn apart if it fits."""
+    lines = [""]
+    for number, item in enumerate(items := text.split(", ")):
+        word = item if number == len(items) - 1 else f"{item},"
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > WIDTH - 2:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return [f"  {line}" for line in lines]
 
 
 def usage(command: Command, parameters: Sequence[Any]) -> str:
@@ -128,10 +171,6 @@ def _argument_row(argument: TyperArgument) -> tuple[str, str]:
     return argument.metavar or "", argument.help or ""
 
 
-def _paragraphs(text: str) -> list[str]:
-    return [textwrap.fill(" ".join(part.split()), WIDTH) for part in text.split("\n\n") if part]
-
-
 def _rows(rows: Any, left: int = _LEFT) -> Iterator[str]:
     for name, text in rows:
         wrapped = textwrap.wrap(text, WIDTH - left, break_on_hyphens=False) or [""]
@@ -144,8 +183,8 @@ def _rows(rows: Any, left: int = _LEFT) -> Iterator[str]:
             yield " " * left + line
 
 
-def _examples(command: Command) -> Iterator[str]:
-    for line, purpose in command.examples:
+def _examples(examples: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for line, purpose in examples:
         yield f"  # {purpose}"
         yield f"  $ {line}"
 

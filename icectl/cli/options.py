@@ -130,8 +130,8 @@ TablesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="TABLE...",
-        help="table directories (path or URI), metadata files, or names such as "
-        "CATALOG.NAMESPACE.TABLE; `*` and `**` in them stand for several tables",
+        help="CATALOG.NAMESPACE.TABLE, table directories (path or URI) or metadata files; with "
+        "`*` and `**` several tables",
         show_default=False,
     ),
 ]
@@ -160,7 +160,7 @@ CheckFormat = Annotated[
         metavar="FORMAT",
         choices=FORMATS,
         parse=str,
-        help="text (default) or json; with --check: github, junit, sarif too",
+        help="text, json; with --check: github, junit, sarif",
     ),
 ]
 

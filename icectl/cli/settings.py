@@ -286,10 +286,10 @@ COMPACT_ENGINE: Setting[str] = _choice(
     "ENGINE",
     ("auto", "spark", "local"),
     "auto",
-    "what rewrites rows: spark, local, or auto: Spark if it is installed",
+    "what rewrites rows: spark, local or auto",
 )
 COMPACT_MASTER: Setting[str | None] = Setting(
-    "compact.master", "URL", str, None, "cluster of Spark (default: the cores of this machine)"
+    "compact.master", "URL", str, None, "master of Spark (default: the cores here)"
 )
 UNTRUSTED_POLICY: Setting[bool] = Setting(
     "maintain.untrusted-policy",

@@ -114,7 +114,7 @@ def root_page() -> str:
     lines.append(".SH OPTIONS")
     lines += _list(
         [
-            (_bold("--version"), "print the version"),
+            (_option("-V, --version"), "print the version"),
             (_bold("--spark-script"), "print the path of the script for spark-submit"),
             (_bold("--help"), "print help"),
         ]

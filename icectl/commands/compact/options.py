@@ -49,41 +49,13 @@ def _parse_row_group(text: str) -> int:
 class CompactRequest:
     """The options of `icectl compact`, as given."""
 
-    branch: Annotated[
-        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
-    ] = "main"
-    strategy: Annotated[
-        str | None,
-        option(
-            "--strategy",
-            metavar="NAME",
-            choices=("binpack", "sort", "zorder"),
-            help="order of rows: binpack (default, as they come), sort or zorder",
-        ),
-    ] = None
-    sort_order: Annotated[
-        str | None,
-        option(
-            "--sort-order",
-            metavar="KEYS",
-            help='what to sort by, as in "day(at), id desc nulls last" (default the table\'s)',
-        ),
-    ] = None
-    zorder: Annotated[
-        str | None,
-        option(
-            "--zorder",
-            metavar="A,B",
-            help="columns to keep together, each as well as the others",
-        ),
-    ] = None
     where: Annotated[
         str | None,
         option(
             "--where",
             group=FILES,
             metavar="EXPR",
-            help="only files that may hold such rows, as in \"day >= '2024-01-01'\"",
+            help="only files that may hold rows with EXPR",
         ),
     ] = None
     target_file_size: Annotated[
@@ -92,61 +64,58 @@ class CompactRequest:
             "--target-file-size",
             metavar="SIZE",
             parse=parse_positive_size,
-            help="size of new files (default write.target-file-size-bytes)",
+            help="size of new files (default the table's)",
         ),
     ] = None
-    min_file_size: Annotated[
+    sort_order: Annotated[
         str | None,
         option(
-            "--min-file-size",
-            group=FILES,
+            "--sort-order",
+            metavar="KEYS",
+            help='sort keys, as in "day(at), id desc"',
+        ),
+    ] = None
+    zorder: Annotated[
+        str | None,
+        option(
+            "--zorder",
+            metavar="A,B",
+            help="columns to cluster by, with equal weight",
+        ),
+    ] = None
+    strategy: Annotated[
+        str | None,
+        option(
+            "--strategy",
+            metavar="NAME",
+            choices=("binpack", "sort", "zorder"),
+            help="binpack (default), sort or zorder",
+        ),
+    ] = None
+    method: Annotated[
+        str,
+        option(
+            "--method",
+            metavar="NAME",
+            choices=("auto", "merge", "rewrite"),
+            help="rewrite (default), merge (copies row groups), or auto",
+        ),
+    ] = "rewrite"
+    merge_row_group: Annotated[
+        str | None,
+        option(
+            "--merge-row-group",
             metavar="SIZE",
-            parse=parse_positive_size,
-            help="smaller files are rewritten (default 75% of the target)",
+            parse=_parse_row_group,
+            help="with auto, rewrite smaller row groups (default 4MiB)",
         ),
     ] = None
-    max_file_size: Annotated[
-        str | None,
-        option(
-            "--max-file-size",
-            group=FILES,
-            metavar="SIZE",
-            parse=parse_positive_size,
-            help="larger files are cut (default 180% of the target)",
-        ),
-    ] = None
-    min_input_files: Annotated[
-        str | None,
-        option(
-            "--min-input-files",
-            group=FILES,
-            metavar="N",
-            parse=parse_count,
-            help="leave partitions with fewer such files alone (default 5)",
-        ),
-    ] = None
-    min_delete_ratio: Annotated[
-        str | None,
-        option(
-            "--min-delete-ratio",
-            group=FILES,
-            metavar="R",
-            parse=_parse_delete_ratio,
-            help="rewrite files with so many deleted rows (default 30%)",
-        ),
-    ] = None
-    min_delete_files: Annotated[
-        str | None,
-        option(
-            "--min-delete-files",
-            group=FILES,
-            metavar="N",
-            parse=parse_count,
-            help="rewrite files with so many delete files (default never)",
-        ),
-    ] = None
+    deletes_only: Annotated[
+        bool,
+        option("--deletes-only", help="merge position deletes; keep data files"),
+    ] = False
     rewrite_all: Annotated[
-        bool, option("--rewrite-all", group=FILES, help="rewrite every file that is selected")
+        bool, option("--rewrite-all", group=FILES, help="rewrite every selected file")
     ] = False
     max_groups: Annotated[
         str | None,
@@ -156,60 +125,6 @@ class CompactRequest:
             metavar="N",
             parse=parse_count,
             help="rewrite at most N groups",
-        ),
-    ] = None
-    job_order: Annotated[
-        str,
-        option(
-            "--job-order",
-            group=FILES,
-            metavar="ORDER",
-            choices=("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
-            help="which groups come first: none (default), bytes-asc, bytes-desc, files-asc or "
-            "files-desc",
-        ),
-    ] = "none"
-    max_group_size: Annotated[
-        str | None,
-        option(
-            "--max-group-size",
-            metavar="SIZE",
-            parse=parse_positive_size,
-            help="bytes that are rewritten and committed together (default 100GiB)",
-        ),
-    ] = None
-    output_spec_id: Annotated[
-        str | None,
-        option(
-            "--output-spec-id",
-            metavar="N",
-            parse=parse_whole_number,
-            help="partition spec of new files (default the table's)",
-        ),
-    ] = None
-    deletes_only: Annotated[
-        bool,
-        option(
-            "--deletes-only", help="merge position deletes and vectors, and leave data files alone"
-        ),
-    ] = False
-    method: Annotated[
-        str,
-        option(
-            "--method",
-            metavar="NAME",
-            choices=("auto", "merge", "rewrite"),
-            help="how files become new ones: rewrite (default), merge, which copies row groups as "
-            "they are, or auto",
-        ),
-    ] = "rewrite"
-    merge_row_group: Annotated[
-        str | None,
-        option(
-            "--merge-row-group",
-            metavar="SIZE",
-            parse=_parse_row_group,
-            help="with `--method auto`, rewrite files of smaller row groups (default 4MiB)",
         ),
     ] = None
     partial_progress: Annotated[
@@ -227,10 +142,91 @@ class CompactRequest:
             "--max-failed-commits",
             metavar="N",
             parse=parse_whole_number,
-            help="steps that may lose against other writers before the run ends (default 0)",
+            help="commits that may conflict (default 0)",
         ),
     ] = None
     engine: Annotated[str | None, option_of(COMPACT_ENGINE)] = None
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+    ] = "main"
+    min_input_files: Annotated[
+        str | None,
+        option(
+            "--min-input-files",
+            group=FILES,
+            metavar="N",
+            parse=parse_count,
+            help="skip partitions with fewer files (default 5)",
+        ),
+    ] = None
+    min_delete_ratio: Annotated[
+        str | None,
+        option(
+            "--min-delete-ratio",
+            group=FILES,
+            metavar="R",
+            parse=_parse_delete_ratio,
+            help="rewrite from this deleted ratio (default 30%)",
+        ),
+    ] = None
+    min_delete_files: Annotated[
+        str | None,
+        option(
+            "--min-delete-files",
+            group=FILES,
+            metavar="N",
+            parse=parse_count,
+            help="rewrite from N delete files (default never)",
+        ),
+    ] = None
+    min_file_size: Annotated[
+        str | None,
+        option(
+            "--min-file-size",
+            group=FILES,
+            metavar="SIZE",
+            parse=parse_positive_size,
+            help="rewrite smaller files (default 75% of target)",
+        ),
+    ] = None
+    max_file_size: Annotated[
+        str | None,
+        option(
+            "--max-file-size",
+            group=FILES,
+            metavar="SIZE",
+            parse=parse_positive_size,
+            help="cut larger files (default 180% of target)",
+        ),
+    ] = None
+    max_group_size: Annotated[
+        str | None,
+        option(
+            "--max-group-size",
+            metavar="SIZE",
+            parse=parse_positive_size,
+            help="bytes committed together (default 100GiB)",
+        ),
+    ] = None
+    job_order: Annotated[
+        str,
+        option(
+            "--job-order",
+            group=FILES,
+            metavar="ORDER",
+            choices=("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
+            help="none (default), bytes-asc, bytes-desc, files-asc or files-desc",
+        ),
+    ] = "none"
+    output_spec_id: Annotated[
+        str | None,
+        option(
+            "--output-spec-id",
+            metavar="N",
+            parse=parse_whole_number,
+            help="partition spec of new files (default current)",
+        ),
+    ] = None
     master: SparkMaster = None
     remote: SparkRemote = None
     spark_conf: SparkConf = None

@@ -141,7 +141,12 @@ def inspect(
     common: Common,
     table: TableArgument,
     view: Annotated[
-        str, typer.Argument(metavar="VIEW", help="what to show, see above", show_default=False)
+        str,
+        typer.Argument(
+            metavar="VIEW",
+            help=f"{_VIEWS[0]} (default), {', '.join(_VIEWS[1:])}",
+            show_default=False,
+        ),
     ] = "summary",
     more: Annotated[
         list[str] | None,

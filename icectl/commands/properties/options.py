@@ -26,7 +26,7 @@ class PropertiesRequest:
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PROPERTY...", help="set: KEY=VALUE...; unset: KEY...", show_default=False
+            metavar="PROPERTY...", help="KEY=VALUE to set, KEY to unset", show_default=False
         ),
     ] = None
 
@@ -35,7 +35,7 @@ class PropertiesRequest:
     "properties",
     examples=[
         ("icectl properties /wh/db/t", "show every property"),
-        ("icectl properties prod.db.t set history.expire.max-snapshot-age-ms=604800000", "a week"),
+        ("icectl properties /wh/db/t set history.expire.max-snapshot-age-ms=604800000", "a week"),
         ("icectl properties prod.db.t unset write.data.path --dry-run", "what would change"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
