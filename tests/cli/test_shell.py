@@ -794,7 +794,7 @@ def test_path_map_splits_at_the_last_equals_sign_and_reads_files(
     def body(common: Common, change: Change) -> Outcome:
         from icectl.cli.session import open_session
 
-        seen.append(open_session(common, "/t", read_only=True).store.path_map)  # type: ignore[attr-defined]
+        seen.append(open_session(common, "/t", read_only=True).context.store.path_map)  # type: ignore[attr-defined]
         return done(common, change)
 
     serve(body)
