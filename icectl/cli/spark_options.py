@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from icectl.cli.session import Session
 from icectl.cli.settings import is_secret, split_pair
 from icectl.errors import UsageError
-from icectl.rows.spark_start import SparkOptions, is_submitted, runs_already
+from icectl.rows.spark_classic import SparkOptions, is_submitted, runs_already
 
 
 def spark_options(

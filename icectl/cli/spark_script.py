@@ -8,7 +8,7 @@ import sys
 from icectl.cli.app import main
 from icectl.cli.escapes import inert
 from icectl.errors import IcectlError
-from icectl.rows.spark_start import is_submitted, start_submitted
+from icectl.rows.spark_classic import is_submitted, start_submitted
 
 
 def run() -> None:

@@ -14,7 +14,7 @@ from icectl.cli.targets import FoundTables, find_tables, is_many, missing_tables
 from icectl.commands.maintain.schedule_plan import exit_code_of, status_of_error
 from icectl.commands.many_report import TableEnd, many_result, print_many, worst_finding
 from icectl.errors import Refused, UsageError
-from icectl.rows.spark_start import kept_session
+from icectl.rows.spark_classic import kept_session
 from icectl.units import print_count
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from icectl.errors import EngineError
-from icectl.rows.spark_start import check_installed, missing, runs_already
+from icectl.rows.spark_classic import check_installed, missing_prerequisite, runs_already
 
 EngineName = Literal["spark", "local"]
 AUTO = "auto"
@@ -34,10 +34,10 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
         return EngineChoice("local")
     if runs_already():
         return EngineChoice("spark", "its session is there")
-    lacking = missing()
-    if lacking is None:
+    prerequisite = missing_prerequisite()
+    if prerequisite is None:
         return EngineChoice("spark", _THERE)
-    return EngineChoice("local", lacking)
+    return EngineChoice("local", prerequisite)
 
 
 def confirm_engine(choice: EngineChoice) -> EngineChoice:

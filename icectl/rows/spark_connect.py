@@ -29,14 +29,11 @@ from icectl.rows.spark import (
     POLL_SECONDS,
     SQL_SETTINGS,
     Spark,
-    SparkWorkers,
     dealt_of,
-    made_of_rows,
     result_of,
-    results,
     spark_failures,
 )
-from icectl.rows.spark_start import SparkOptions, spark_session
+from icectl.rows.spark_classic import SparkOptions, classic_session
 from icectl.rows.wire import decode_result
 
 _PORT = 15002
@@ -49,128 +46,99 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectSpark:
-    """A session over Spark Connect. Whatever waits for it ends at the time limit, and on Ctrl-C."""
+class ConnectJobs:
+    """Jobs in a session over Spark Connect, whose protocol tells little of them.
+
+    `stages` has how many tasks each stage of this run has, and how many have ended.
+    """
 
     session: Any
-    progress: Progress
-    deadline: Deadline
+    tag: str
     pool: ThreadPoolExecutor
-    folder: str
-    stage_tasks: dict[Any, int] = field(default_factory=dict)
-    """How many tasks each stage of this run has."""
+    stages: dict[Any, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def core_count(self) -> int:
         """The number of tasks that run at once, by the parts that Spark makes of many rows."""
         from pyspark.sql.connect.functions import spark_partition_id
 
-        with spark_failures():
-            parts = self.session.range(1 << 16).select(spark_partition_id().alias("part"))
-            count: int = parts.distinct().count()
+        parts = self.session.range(1 << 16).select(spark_partition_id().alias("part"))
+        count: int = parts.distinct().count()
         return count
 
     @property
     def speculates(self) -> bool:
-        """Whether there may be two attempts at a task at the same time: the protocol can't tell."""
+        """Return True: there may be two attempts at a task at the same time."""
         return True
 
+    @property
+    def all_ran_once(self) -> bool:
+        """Return False: attempts that failed are unknown."""
+        return False
+
     def task_counts(self) -> tuple[int, int]:
-        """Count the tasks of this run so far; of failed attempts the protocol tells nothing."""
-        return sum(self.stage_tasks.values()), 0
+        """Count the tasks of this run so far; failed attempts are unknown."""
+        return sum(count for count, _ in tuple(self.stages.values())), 0
 
-    def each(
-        self, kernel: Callable[[Any], Result], tasks: Sequence[Any], types: Sequence[type] = ()
-    ) -> list[Result]:
-        """Run a kernel on each task, and bring here what it makes of them; as `Spark.each`."""
+    def finished_tasks(self) -> int:
+        """Count the tasks of this run that have ended."""
+        return sum(count for _, count in tuple(self.stages.values()))
 
-        def job() -> list[bytes]:
-            """Run the kernel on the server, and collect what it makes."""
-            numbers = self.session.range(0, len(tasks), 1, len(tasks))
-            work = partial(_each, kernel, tuple(tasks))
-            return _collected(numbers.mapInArrow(work, "number long, payload binary"))
+    def note(self, stages: Any, *_: Any, **__: Any) -> None:
+        """Note the progress of stages, as the session reports it."""
+        self.stages.update(
+            {one.stage_id: (one.num_tasks, one.num_completed_tasks) for one in stages or ()}
+        )
 
-        return results(self._awaited(job), types)
+    def run(self, job: Callable[[], Result]) -> Result:
+        """Run a job so that it can be interrupted."""
+        self.session.addTag(self.tag)
+        return job()
+
+    def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
+        """Run a kernel on each task. Order: that of the tasks."""
+        numbers = self.session.range(0, len(tasks), 1, len(tasks))
+        work = partial(_each, kernel, tuple(tasks))
+        return _collected(numbers.mapInArrow(work, "number long, payload binary"))
 
     def shuffled(
         self,
         deal: Callable[[Any], Iterable[tuple[int, Any]]],
         tasks: Sequence[Any],
-        take: Callable[[int, Iterator[Any]], Result],
+        take: Callable[[int, Iterator[Any]], Any],
         count: int,
-        types: Sequence[type] = (),
-    ) -> list[Result]:
-        """Deal tasks out to each number below `count`, and take; as `Spark.shuffled`.
+        types: Sequence[type],
+    ) -> list[bytes]:
+        """Deal tasks out to numbers, and run `take` on each. Order: that of the numbers.
 
-        Raises: as Spark.shuffled; Unsupported, before Spark 4.1.
+        Raises: Unsupported, before Spark 4.1.
         """
-
-        def job() -> list[bytes]:
-            """Deal and take on the server, and collect what is made."""
-            numbers = self.session.range(0, len(tasks), 1, len(tasks))
-            work = partial(_dealt, deal, tuple(tasks))
-            dealt = numbers.mapInArrow(work, "number long, payload binary")
-            parts = dealt.repartitionById(count, dealt["number"].cast("int"))
-            taken = parts.mapInArrow(partial(_taken, take, types), "number long, payload binary")
-            return _collected(taken)
-
         from pyspark.sql import DataFrame
 
         if not hasattr(DataFrame, "repartitionById"):
             raise Unsupported(
                 "Spark Connect deals rows out by their range from Spark 4.1 on", hint=_TO_SPARK
             )
-        return results(self._awaited(job), types)
+        numbers = self.session.range(0, len(tasks), 1, len(tasks))
+        work = partial(_dealt, deal, tuple(tasks))
+        dealt = numbers.mapInArrow(work, "number long, payload binary")
+        parts = dealt.repartitionById(count, dealt["number"].cast("int"))
+        taken = parts.mapInArrow(partial(_taken, take, types), "number long, payload binary")
+        return _collected(taken)
 
-    def on_rows(
-        self, frame: Any, kernel: Callable[[Iterator[pa.RecordBatch]], pa.Table]
-    ) -> tuple[list[pa.Table], bool]:
-        """Run a kernel on the rows of each partition of a frame, one of this session.
-
-        Second: False, since the protocol does not tell of attempts that failed.
-        Raises: as each.
-        """
-        return results(self._awaited(partial(made_of_rows, frame, kernel))), False
-
-    def _awaited(self, job: Callable[[], Result]) -> Result:
-        """Return the result of a job, whose finished tasks are told as progress."""
-        tag = f"icectl-{Path(self.folder).name}"
-        finished: dict[Any, int] = {}
-
-        def tell(stages: Any, *_: Any, **__: Any) -> None:
-            """Note how many tasks each stage has finished."""
-            finished.update({one.stage_id: one.num_completed_tasks for one in stages or ()})
-            self.stage_tasks.update({one.stage_id: one.num_tasks for one in stages or ()})
-
-        def tagged() -> Result:
-            """Run the job so that it can be interrupted."""
-            self.session.addTag(tag)
-            return job()
-
-        self.session.registerProgressHandler(tell)
-        future = self.pool.submit(tagged)
-        known = 0
-        try:
-            while not wait([future], POLL_SECONDS).done:
-                self.deadline.check()
-                now = sum(tuple(finished.values()))
-                self.progress.advance(max(now - known, 0))
-                known = max(now, known)
-            with spark_failures():
-                return future.result()
-        except BaseException:
-            with suppress(EngineError), spark_failures():
-                self.session.interruptTag(tag)
-            wait([future], _ANSWERS_WITHIN_SECONDS)
-            raise
-        finally:
-            self.session.removeProgressHandler(tell)
+    def leave(self) -> None:
+        """Interrupt what is left of this run's jobs, and wait a moment for its end."""
+        self.session.removeProgressHandler(self.note)
+        waiting = self.pool.submit(int)
+        if not wait([waiting], POLL_SECONDS).done:
+            self.session.interruptTag(self.tag)
+            wait([waiting], _ANSWERS_WITHIN_SECONDS)
 
 
 @contextmanager
 def connect_session(
     options: SparkOptions, progress: Progress, deadline: Deadline
-) -> Iterator[ConnectSpark]:
+) -> Iterator[Spark]:
     """Open a session of our own, on a server or beside the caller's, that has icectl with it.
 
     Raises: EngineError, where there is no client or no server; UsageError; Unsupported.
@@ -179,52 +147,58 @@ def connect_session(
     if options.remote is not None:
         _check_server(options.remote)
     progress.phase("starting Spark")
-    with _client(partial(_opened, options), progress, deadline) as spark:
-        try:
-            yield spark
-        finally:
-            with suppress(EngineError), spark_failures():
-                _close(spark.session, is_alone=options.remote is not None)
+    close = partial(_close, is_alone=options.remote is not None)
+    with _client(partial(_opened, options), progress, deadline, close) as spark:
+        yield spark
 
 
 @contextmanager
 def _client(
-    opened: Callable[[], Any], progress: Progress, deadline: Deadline
-) -> Iterator[ConnectSpark]:
-    """Work in a session, once it is opened. Raises: as `opened`; Incomplete."""
-    with tempfile.TemporaryDirectory() as folder:
-        pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        opening = pool.submit(opened)
+    opened: Callable[[], Any],
+    progress: Progress,
+    deadline: Deadline,
+    close: Callable[[Any], None] = lambda _: None,
+) -> Iterator[Spark]:
+    """Work in a session, once it is opened, and close it. Raises: as `opened`; Incomplete."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+    opening = pool.submit(opened)
+    try:
+        while not wait([opening], POLL_SECONDS).done:
+            deadline.check()
+        with spark_failures():
+            session = opening.result()
+            jobs = ConnectJobs(session, f"icectl-{deadline.env.new_uuid()}", pool)
+            session.registerProgressHandler(jobs.note)
         try:
-            while not wait([opening], POLL_SECONDS).done:
-                deadline.check()
-            with spark_failures():
-                session = opening.result()
-            yield ConnectSpark(session, progress, deadline, pool, folder)
+            yield Spark(jobs, progress, deadline, pool)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            with suppress(EngineError), spark_failures():
+                jobs.leave()
+            with suppress(EngineError), spark_failures():
+                close(session)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def open_workers(
+def open_spark(
     options: SparkOptions, progress: Progress, deadline: Deadline
-) -> AbstractContextManager[SparkWorkers]:
+) -> AbstractContextManager[Spark]:
     """Find Spark or start it, however it is reached. Raises: as both ways do."""
-    if options.is_connect:
-        return connect_session(options, progress, deadline)
-    return spark_session(options, progress, deadline)
+    open_session = connect_session if options.is_connect else classic_session
+    return open_session(options, progress, deadline)
 
 
 def open_beside(
     session: Any, progress: Progress, deadline: Deadline
-) -> AbstractContextManager[Spark | ConnectSpark]:
+) -> AbstractContextManager[Spark]:
     """Work on data frames of a session, in the session itself: no other knows their plans.
 
-    Raises: as spark_session; over Spark Connect EngineError.
+    Raises: as classic_session; over Spark Connect EngineError.
     """
     options = SparkOptions(session=session)
     if options.is_connect:
         return _client(partial(with_icectl, session), progress, deadline)
-    return spark_session(options, progress, deadline)
+    return classic_session(options, progress, deadline)
 
 
 def with_icectl(session: Any) -> Any:

@@ -7,7 +7,7 @@ no file that the table reaches counts as unreached.
 import json
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import Refused, Unsupported
+from icectl.errors import IcectlError, Refused, Unsupported
 from icectl.format.json_members import parse_json
 from icectl.progress import Progress
 from icectl.rows.orphan_search import Listing, LocalListing
-from icectl.rows.spark import Answer, Answers, Spark, batch_payload, payload_batch, spark_failures
-from icectl.rows.spark_start import SparkOptions, spark_session
+from icectl.rows.spark import Spark, batch_payload, payload_batch, spark_failures
+from icectl.rows.spark_classic import ClassicJobs, SparkOptions, classic_session
+from icectl.rows.wire import decode_result, encode
 from icectl.storage.listing import LISTING_SCHEMA, Spool
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import ListingPart, Store
@@ -38,6 +39,114 @@ _FEWEST_TASKS = 256
 """On a cluster, which may begin with few workers and take more as there is work."""
 _ONE_ATTEMPT = ("spark.speculation", "false")
 """A second attempt at the same time would list later than the first."""
+_ANSWERS = pa.schema([("task_id", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
+_FAILED = "failed"
+
+Answer = tuple[str, bytes]
+"""What a kernel yields: a kind of its own choice, and a payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of a kernel to every task, kept on the disks of the workers.
+
+    They are never computed again: a worker that is lost with its answers fails the run.
+    """
+
+    spark: Spark
+    frame: Any
+    task_count: int
+
+    def of(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        """Yield task ids and payloads of one kind, one partition after the other.
+
+        Raises: EngineError.
+        """
+        with spark_failures():
+            some = self.frame.filter(self.frame["kind"] == kind)
+            for row in some.toLocalIterator(prefetchPartitions=True):
+                yield row["task_id"], bytes(row["payload"])
+
+    def run(self, kind: str, kernel: Callable[[bytes], Iterable[Answer]]) -> "Answers":
+        """Run a kernel on each payload of one kind, and keep what it answers; raises as answer."""
+        with spark_failures():
+            some = self.frame.filter(self.frame["kind"] == kind)
+        return _kept(self.spark, some, partial(_answer_payloads, kernel), self.task_count)
+
+
+def answer(
+    spark: Spark, kernel: Callable[[Any], Iterable[Answer]], tasks: Sequence[Any]
+) -> Answers:
+    """Run a kernel on each task, of which there is at least one, and keep what it answers.
+
+    Raises: errors of the kernel that are icectl's; EngineError; Incomplete.
+    """
+    with spark_failures():
+        numbers = _classic(spark).sql().range(0, len(tasks), 1, len(tasks))
+    return _kept(spark, numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
+
+
+def _classic(spark: Spark) -> ClassicJobs:
+    assert isinstance(spark.jobs, ClassicJobs)  # `list` refuses the other way
+    return spark.jobs
+
+
+def _kept(
+    spark: Spark, frame: Any, work: Callable[[Iterator[pa.RecordBatch]], Any], task_count: int
+) -> Answers:
+    """Return the answers, computed now."""
+
+    def keep() -> Any:
+        """Compute the answers, and keep them on the disks of the workers."""
+        import pyspark
+
+        # Spark 3 knows but memory first, and then disks.
+        is_old = pyspark.__version__.startswith("3.")
+        level = {} if is_old else {"storageLevel": pyspark.StorageLevel.DISK_ONLY}
+        answered = frame.mapInArrow(work, "task_id string, kind string, payload binary")
+        return answered.localCheckpoint(eager=True, **level)
+
+    kept = Answers(spark, spark.wait_for(keep), task_count)
+    for _, payload in kept.of(_FAILED):
+        decode_result(payload)  # raises it
+    return kept
+
+
+def _answer_tasks(
+    kernel: Callable[[Any], Iterable[Answer]],
+    tasks: Sequence[Any],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Answer the tasks whose numbers come in, on a worker."""
+    for batch in batches:
+        for number in batch["id"].to_pylist():
+            yield from _rows(str(number), partial(kernel, tasks[number]))
+
+
+def _answer_payloads(
+    kernel: Callable[[bytes], Iterable[Answer]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Answer the payloads that come in, on a worker."""
+    for batch in batches:
+        for task_id, payload in zip(batch["task_id"], batch["payload"], strict=True):
+            yield from _rows(task_id.as_py(), partial(kernel, payload.as_py()))
+
+
+def _rows(task_id: str, answers: Callable[[], Iterable[Answer]]) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each answer.
+
+    An error of icectl's is one, so that Spark does not try again.
+    """
+    try:
+        for kind, payload in answers():
+            yield _row(task_id, kind, payload)
+    except IcectlError as error:
+        yield _row(task_id, _FAILED, encode(error))
+
+
+def _row(task_id: str, kind: str, payload: bytes) -> pa.RecordBatch:
+    columns = [pa.array([task_id]), pa.array([kind]), pa.array([payload], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_ANSWERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +168,7 @@ class _SparkListing:
             return
         self.spark.progress.phase("comparing on Spark", total=self.there.task_count)
         there = _sent(self.spark, known)
-        found = self.spark.run_on(self.there, _FILES, partial(_unreached, there, rule))
+        found = self.there.run(_FILES, partial(_unreached, there, rule))
         for _, payload in found.of(_FILES):
             yield unreached(payload_batch(payload), known, rule)
 
@@ -88,7 +197,7 @@ class SparkOrphanSearch:
             )
         with ExitStack() as stack:
             options = replace(self.spark, settings=(*self.spark.settings, _ONE_ATTEMPT))
-            spark = stack.enter_context(spark_session(options, self.progress, self.deadline))
+            spark = stack.enter_context(classic_session(options, self.progress, self.deadline))
             _check_attempts(spark)
             here = LocalListing(stack.enter_context(Spool()))
             tasks = self._tasks(spark, here, locations)
@@ -96,7 +205,7 @@ class SparkOrphanSearch:
             _LOGGER.debug("listing the rest in %d tasks on Spark", len(tasks))
             there = None
             if tasks:
-                there = spark.run(partial(_list, self.storage.crossing()), tasks)
+                there = answer(spark, partial(_list, self.storage.crossing()), tasks)
             yield _listing(spark, here, there)
 
     def _tasks(
@@ -104,7 +213,7 @@ class SparkOrphanSearch:
     ) -> Sequence[Sequence[ListingPart]]:
         """Begin the listing here, and deal out evenly what is left to list."""
         count = _TASKS_PER_CORE * spark.core_count
-        if not spark.is_local:
+        if not _classic(spark).is_local:
             count = max(count, _FEWEST_TASKS)
         tasks: list[Sequence[ListingPart]] = []
         for location in locations:
@@ -149,18 +258,18 @@ def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing
 def _list(storage: StorageOptions, parts: Sequence[ListingPart]) -> Iterator[Answer]:
     """List the files of some parts, on a worker, and in the end what they amount to."""
     file_count, total_bytes = 0, 0
-    named: list[str] = []
+    found: list[str] = []
     links: list[str] = []
     for batch in open_store(storage, SystemEnv()).list_parts(parts):
         file_count += batch.num_rows
         total_bytes += pc.sum(batch["size_bytes"]).as_py()
-        named += metadata_files(batch)
+        found += metadata_files(batch)
         links += symbolic_links(batch)
         yield _FILES, batch_payload(batch)
     summary = {
         "file_count": file_count,
         "total_bytes": total_bytes,
-        "metadata_files": named,
+        "metadata_files": found,
         "links": links,
     }
     yield _SUMMARY, json.dumps(summary).encode()
@@ -193,13 +302,14 @@ def _sent(spark: Spark, known: KnownLocations) -> _Sent:
     Workers that come later ask for it too, so it stays until the end. A session of others would
     have to keep the file for good: there it crosses as a value.
     """
-    with tempfile.NamedTemporaryFile(dir=spark.folder, delete=False) as file:
+    jobs = _classic(spark)
+    with tempfile.NamedTemporaryFile(dir=jobs.folder, delete=False) as file:
         known.save(file)
     with spark_failures():
-        if spark.is_own:
-            spark.context.addFile(file.name)
+        if jobs.is_own:
+            jobs.context.addFile(file.name)
             return _Sent(Path(file.name).name)
-        value = spark.context.broadcast(Path(file.name).read_bytes())
+        value = jobs.context.broadcast(Path(file.name).read_bytes())
         return _Sent(Path(file.name).name, value)
 
 

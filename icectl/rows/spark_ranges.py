@@ -21,7 +21,7 @@ from icectl.rows.compact_job import CompactJob, TaskResult, entries_of, file_gro
 from icectl.rows.range_rows import dealt, lows_of, range_keys, sampled_keys
 from icectl.rows.rewrite_data import RowsRead, counting_rows, live_batches, write_rows
 from icectl.rows.row_totals import RowTotals, check_totals
-from icectl.rows.spark import SparkWorkers, TaskAttempt, batch_payload, payload_batch
+from icectl.rows.spark import Spark, TaskAttempt, batch_payload, payload_batch
 from icectl.rows.workplace import Workplace
 from icectl.table.rewrite_task import InputFile, RewriteTask, even_splits
 
@@ -85,7 +85,7 @@ class _Ranges:
 
 
 def rewrite_in_ranges(
-    spark: SparkWorkers, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
+    spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
 ) -> list[TaskResult]:
     """Rewrite tasks in ranges of the keys of their rows, and return what comes of each.
 

@@ -26,10 +26,10 @@ from icectl.rows.compact_job import (
     run_rewrite,
 )
 from icectl.rows.merge_job import run_merge
-from icectl.rows.spark import SparkWorkers, TaskAttempt
-from icectl.rows.spark_connect import open_workers
+from icectl.rows.spark import Spark, TaskAttempt
+from icectl.rows.spark_classic import SparkOptions
+from icectl.rows.spark_connect import open_spark
 from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges
-from icectl.rows.spark_start import SparkOptions
 from icectl.rows.workplace import T, Workplace, bundle_small_tasks
 from icectl.storage.open import StorageOptions
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask
@@ -47,7 +47,7 @@ class SparkEngine:
     deadline: Deadline
     counts: TaskCounts = field(default_factory=TaskCounts)
     _stack: ExitStack = field(default_factory=ExitStack)
-    _spark: SparkWorkers | None = None
+    _spark: Spark | None = None
 
     def __enter__(self) -> "SparkEngine":
         return self
@@ -66,7 +66,7 @@ class SparkEngine:
         together = [task for task in tasks if is_for_ranges(task, job)]
         alone = [task for task in tasks if not is_for_ranges(task, job)]
 
-        def work(spark: SparkWorkers, at: Workplace) -> _Done:
+        def work(spark: Spark, at: Workplace) -> _Done:
             """Rewrite tasks by themselves, and then those that many workers share."""
             found, is_clean = _on_workers(
                 spark, partial(_rewrite, at, job), alone, "rewriting data files"
@@ -87,7 +87,7 @@ class SparkEngine:
         on record.
         """
 
-        def work(spark: SparkWorkers, at: Workplace) -> _Done:
+        def work(spark: Spark, at: Workplace) -> _Done:
             """Merge the deletes of tasks."""
             return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes")
 
@@ -95,7 +95,7 @@ class SparkEngine:
             yield from self._carried_out(work, places)
 
     def _carried_out(
-        self, work: Callable[[SparkWorkers, Workplace], _Done], places: OutputPlaces
+        self, work: Callable[[Spark, Workplace], _Done], places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
         spark = self._started()
@@ -113,10 +113,10 @@ class SparkEngine:
             places.record(result.entries["location"].unique().to_pylist())
             yield result
 
-    def _started(self) -> SparkWorkers:
+    def _started(self) -> Spark:
         if self._spark is None:
             self._spark = self._stack.enter_context(
-                open_workers(self.options, self.progress, self.deadline)
+                open_spark(self.options, self.progress, self.deadline)
             )
         return self._spark
 
@@ -126,7 +126,7 @@ class SparkEngine:
 
 
 def _on_workers(
-    spark: SparkWorkers, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], doing: str
+    spark: Spark, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], doing: str
 ) -> _Done:
     """Run a kernel on tasks by themselves; second: whether each worked at once."""
     bundles = bundle_small_tasks(tasks, spark.core_count)

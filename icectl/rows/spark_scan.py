@@ -20,8 +20,8 @@ from icectl.rows.matching_rows import matches
 from icectl.rows.outgoing_rows import OutgoingRows
 from icectl.rows.rewrite_data import RowsRead, live_batches
 from icectl.rows.spark import spark_failures
-from icectl.rows.spark_connect import open_workers, with_icectl
-from icectl.rows.spark_start import SparkOptions
+from icectl.rows.spark_classic import SparkOptions
+from icectl.rows.spark_connect import open_spark, with_icectl
 from icectl.rows.workplace import bundle_small_tasks
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions, open_store
@@ -49,7 +49,7 @@ class SparkReader:
         self.progress.phase("looking for rows on Spark", total=len(tasks))
         storage = self.storage().crossing()
         options = SparkOptions(session=self.session)
-        with open_workers(options, self.progress, self.deadline) as spark:
+        with open_spark(options, self.progress, self.deadline) as spark:
             bundles = bundle_small_tasks(tasks, spark.core_count)
             found = spark.each(partial(_find, storage, job), bundles, (FoundRows,))
         return [one for some in found for one in some]

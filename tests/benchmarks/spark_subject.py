@@ -20,8 +20,8 @@ from icectl.commands.compact.run import execute, prepare
 from icectl.env import Deadline, SystemEnv
 from icectl.progress import SilentProgress
 from icectl.rows.compact_job import Engine
+from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_rewrite import SparkEngine
-from icectl.rows.spark_start import SparkOptions
 from icectl.storage.open import StorageOptions
 from icectl.table.output_sizes import sizes_of
 from tests.builders.compactions import compaction_of

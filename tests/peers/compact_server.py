@@ -19,8 +19,8 @@ from icectl.errors import IcectlError
 from icectl.format.metadata import TableMetadata
 from icectl.progress import SilentProgress
 from icectl.rows.order import parse_sort_order, parse_zorder
+from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_rewrite import SparkEngine
-from icectl.rows.spark_start import SparkOptions
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
 from icectl.table.context import TableContext

@@ -18,8 +18,8 @@ from icectl.progress import SilentProgress
 from icectl.rows import spark_ranges
 from icectl.rows.compact_job import Engine
 from icectl.rows.order import ZOrder
+from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_rewrite import SparkEngine
-from icectl.rows.spark_start import SparkOptions
 from icectl.storage.open import StorageOptions
 from icectl.table.output_sizes import Sizes
 from tests.builders.compactions import compacted, planned

@@ -20,8 +20,9 @@ from pyspark.serializers import CPickleSerializer
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, StorageError
 from icectl.progress import SilentProgress
-from icectl.rows.spark import Answer, Spark
-from icectl.rows.spark_start import SparkOptions, spark_session
+from icectl.rows.spark import Spark
+from icectl.rows.spark_classic import ClassicJobs, SparkOptions, classic_session
+from icectl.rows.spark_orphans import Answer, answer
 
 LONGER_THAN_ANY_TEST = 600
 
@@ -86,13 +87,16 @@ def touches_late(path: str, _: int) -> None:
 def squared_beside(spark: Spark, path: str) -> list[object]:
     """Square a number while another task of the run is still under way; whether that has ended."""
 
+    jobs = spark.jobs
+    assert isinstance(jobs, ClassicJobs)
+
     def beside() -> None:
-        spark.context.setJobGroup(spark.group, "beside")
-        spark.context.parallelize([0], 1).foreach(partial(touches_late, path))
+        jobs.context.setJobGroup(jobs.group, "beside")
+        jobs.context.parallelize([0], 1).foreach(partial(touches_late, path))
 
     thread = threading.Thread(target=beside)
     thread.start()
-    while thread.is_alive() and not any(one and one.numActiveTasks for one in spark._stages()):
+    while thread.is_alive() and not any(one and one.numActiveTasks for one in jobs.stages()):
         time.sleep(0.1)
     found = [*spark.each(abs, [-2]), Path(path).exists()]
     thread.join()
@@ -132,11 +136,11 @@ def tell(name: str, work: Callable[[], object]) -> None:
 
 def ways(spark: Spark, folder: str) -> None:
     """Run every kernel."""
-    squared = spark.run(squares, range(3))
+    squared = answer(spark, squares, range(3))
     tell("squares", lambda: sorted((task, int(one)) for task, one in squared.of("square")))
-    doubled = spark.run_on(squared, "cube", doubles)
+    doubled = squared.run("cube", doubles)
     tell("doubled cubes", lambda: sorted((task, int(one)) for task, one in doubled.of("double")))
-    again = spark.run(partial(fails_at_first, folder), range(4))
+    again = answer(spark, partial(fails_at_first, folder), range(4))
     tell("second attempts", lambda: sorted(int(one) for _, one in again.of("number")))
     tell("ends", lambda: sorted(task for task, _ in again.of("end")))
     tell("settled", lambda: squared_beside(spark, f"{folder}/late"))
@@ -144,12 +148,12 @@ def ways(spark: Spark, folder: str) -> None:
     tell("denied deal", lambda: spark.shuffled(dealt, [1, 3, 5], taken, 2))
     tell("denied each", lambda: spark.each(denied_one, [1, 2]))
     for kernel in (denied, wrong, dies):
-        tell(kernel.__name__, lambda kernel=kernel: spark.run(kernel, range(3)))
+        tell(kernel.__name__, lambda kernel=kernel: answer(spark, kernel, range(3)))
     threading.Timer(3, lambda: ADDED.append(ADDED.pop() + LONGER_THAN_ANY_TEST)).start()
-    tell("late", lambda: spark.run(sleeps, range(1)))
+    tell("late", lambda: answer(spark, sleeps, range(1)))
     ADDED[0] = 0.0
     threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    tell("interrupted", lambda: spark.run(squares, range(3)))  # behind what sleeps
+    tell("interrupted", lambda: answer(spark, squares, range(3)))  # behind what sleeps
 
 
 def session(master: str, work: Callable[[Spark], None]) -> None:
@@ -159,7 +163,7 @@ def session(master: str, work: Callable[[Spark], None]) -> None:
     # of a task that starts right behind its stage only later, or after a heartbeat, unless asked.
     settings = (("spark.speculation", "true"), ("spark.ui.liveUpdate.period", "0"))
     options = SparkOptions(master, settings)
-    with spark_session(options, SilentProgress(), deadline) as spark:
+    with classic_session(options, SilentProgress(), deadline) as spark:
         work(spark)
 
 

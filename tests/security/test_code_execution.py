@@ -17,7 +17,7 @@ import pytest
 
 from icectl.env import find_program
 from icectl.errors import EngineError
-from icectl.rows.spark_start import check_installed
+from icectl.rows.spark_classic import check_installed
 from tests.builders.table_builder import TableBuilder
 from tests.spark.engine import command, environment, why_skipped
 

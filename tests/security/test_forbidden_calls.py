@@ -30,7 +30,7 @@ ALLOWED = {
     ("cli/documentation.py", "subprocess"): "the system's `man`, by its absolute path",
     ("files/build_loops.py", "subprocess"): "the compiler, when icectl is built",
     ("files/compiled.py", "ctypes"): "icectl's own library, beside the module",
-    ("rows/spark_start.py", "subprocess"): "`java -version`, by an absolute path",
+    ("rows/spark_classic.py", "subprocess"): "`java -version`, by an absolute path",
     ("rows/workers.py", "subprocess"): "workers: this Python and icectl, never the folder here",
     ("rows/workers.py", "multiprocessing"): "its Connection frames the bytes of a pipe",
     ("rows/workers.py", "recv"): "on workers only, which get calls from the process above them",

@@ -11,15 +11,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 PROGRAM = """
 import json, subprocess, sys
-from icectl.rows.spark_start import SparkOptions, spark_session
+from icectl.rows.spark_classic import SparkOptions, classic_session
 from icectl.env import Deadline, SystemEnv
 from icectl.progress import SilentProgress
 secret, plain = "spark.hadoop.fs.s3a.secret.key", "spark.hadoop.icectl.plain"
 given = ((secret, "hidden-value"), (plain, "shown-value"))
 options = SparkOptions("local[1]", given, secret=frozenset({secret}))
-with spark_session(options, SilentProgress(), Deadline(SystemEnv())) as spark:
+with classic_session(options, SilentProgress(), Deadline(SystemEnv())) as spark:
     listed = subprocess.run(["ps", "-wweo", "args"], capture_output=True, text=True).stdout
-    hadoop = spark.context._jsc.hadoopConfiguration()
+    hadoop = spark.jobs.context._jsc.hadoopConfiguration()
     print(json.dumps([
         "hidden-value" in listed, "shown-value" in listed, hadoop.get("fs.s3a.secret.key"),
         spark.context.parallelize([1, 2]).count(),

@@ -137,7 +137,7 @@ def test_what_spark_found_is_gone_and_all_else_is_there(runs: Runs) -> None:
 
 
 def test_workers_listed_both_and_no_secret_is_in_the_log(runs: Runs) -> None:
-    assert "debug: icectl.rows.spark_start: " in runs.log
+    assert "debug: icectl.rows.spark_classic: " in runs.log
     started = next(line for line in runs.log.splitlines() if "tasks on Spark" in line)
     assert started.endswith("listing the rest in 8 tasks on Spark")  # local folders and key ranges
     assert SECRET not in runs.log

@@ -20,7 +20,7 @@ from icectl.commands.maintain.schedule_plan import WORKER_ENDED, AssessedTable, 
 from icectl.commands.maintain.step import Done, Errand, ErrandPlace, carry_out
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import Incomplete
-from icectl.rows.spark_start import keep_session
+from icectl.rows.spark_classic import keep_session
 from icectl.rows.workers import Ask, WorkerPool
 
 _ANSWERS = (StepEnd, AssessedTable, Facts, Need, WithheldStep)

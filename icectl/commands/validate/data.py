@@ -32,7 +32,7 @@ from icectl.rows.check_delete_file import (
     check_vectors,
     read_puffin_footer,
 )
-from icectl.rows.spark import SparkWorkers
+from icectl.rows.spark import Spark
 from icectl.rows.workers import Ask, Kernel, KernelCrashed, WorkerPool
 from icectl.storage.local.scan import regular
 from icectl.storage.location import comparison_key, is_local, loosest_key
@@ -104,7 +104,7 @@ class RemoteReaders:
     Spark is opened when there are files for it.
     """
 
-    open: Callable[[], AbstractContextManager[SparkWorkers]]
+    open: Callable[[], AbstractContextManager[Spark]]
     storage: StorageOptions
 
 
@@ -143,7 +143,7 @@ def check_data(
     with WorkerPool((Finding,), check) as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
-        spark: SparkWorkers | None = None
+        spark: Spark | None = None
         for tasks in _bundles(_tasks(reader, manifests, how.part), how.bundle_count):
             found: Iterator[FileChecked]
             if how.elsewhere is None:
@@ -177,7 +177,7 @@ def _checked_here(
 
 
 def _checked_there(
-    spark: SparkWorkers, storage: StorageOptions, checks: "_Checks", tasks: Sequence[_Task]
+    spark: Spark, storage: StorageOptions, checks: "_Checks", tasks: Sequence[_Task]
 ) -> Iterator[FileChecked]:
     """Check files on Spark, but for those whose checks ask; in the order of the tasks."""
     batches: list[list[_Task]] = []

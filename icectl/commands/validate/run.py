@@ -37,8 +37,8 @@ from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import Severity
 from icectl.format.snapshot import Snapshot
-from icectl.rows.spark import SparkWorkers
-from icectl.rows.spark_connect import open_workers
+from icectl.rows.spark import Spark
+from icectl.rows.spark_connect import open_spark
 from icectl.table.reader import Reader
 from icectl.table.recovery_hint import BrokenTable
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
@@ -121,14 +121,14 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
 
 def _elsewhere(
     session: Session, request: ValidateRequest
-) -> Callable[[], AbstractContextManager[SparkWorkers]] | None:
+) -> Callable[[], AbstractContextManager[Spark]] | None:
     """Return what opens Spark for the files, if that was asked for. Raises: UsageError."""
     conf = request.spark_conf or ()
     if request.engine != "spark":
         check_no_spark_options(request.master, conf, request.remote)
         return None
     spark = spark_options(session, request.master, conf, remote=request.remote)
-    return partial(open_workers, spark, session.context.progress, session.context.deadline)
+    return partial(open_spark, spark, session.context.progress, session.context.deadline)
 
 
 def _whole(session: Session) -> bool:

@@ -9,14 +9,14 @@ from icectl.env import Deadline
 from icectl.errors import EngineError
 from icectl.progress import SilentProgress
 from icectl.rows.spark import _reason
-from icectl.rows.spark_start import SparkOptions, spark_session
+from icectl.rows.spark_classic import SparkOptions, classic_session
 from tests.stores.fixed_env import FixedEnv
 
 
 def failure():
     with (
         pytest.raises(EngineError) as raised,
-        spark_session(SparkOptions(), SilentProgress(), Deadline(FixedEnv())),
+        classic_session(SparkOptions(), SilentProgress(), Deadline(FixedEnv())),
     ):
         pass
     return raised.value

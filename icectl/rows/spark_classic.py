@@ -1,4 +1,4 @@
-"""The Spark to run on: one that runs already, of this process or of spark-submit, or our own.
+"""Classic Spark: a session of this process or of spark-submit that runs, or our own; its jobs.
 
 A session that others have made is theirs: it keeps its settings and goes on afterwards. It is ours
 only to run jobs on, which are cancelled where a run ends before them.
@@ -11,18 +11,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from icectl.env import Deadline, find_program, program_folders
 from icectl.errors import EngineError
 from icectl.progress import Progress
-from icectl.rows.spark import INSTALL_PYSPARK, POLL_SECONDS, Spark, spark_failures
+from icectl.rows.spark import (
+    INSTALL_PYSPARK,
+    POLL_SECONDS,
+    SQL_SETTINGS,
+    Spark,
+    dealt_of,
+    result_of,
+    spark_failures,
+)
+from icectl.rows.wire import decode_result
+
+Result = TypeVar("Result")
 
 LOCAL_MASTER = "local[*]"
 """All cores of this machine."""
@@ -35,6 +48,7 @@ _INSTALL_JAVA = (
     "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
     "`--engine local` does without"
 )
+_MOST_SETTLING_SECONDS = 30.0
 _SAFE_PATH = "PYTHONSAFEPATH"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where spark-submit tells the program that it runs how to reach the driver's Java process."""
@@ -96,7 +110,9 @@ def start_submitted() -> None:
 
 
 @contextmanager
-def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline) -> Iterator[Spark]:
+def classic_session(
+    options: SparkOptions, progress: Progress, deadline: Deadline
+) -> Iterator[Spark]:
     """Find Spark or start it; one of our own is stopped in the end.
 
     Raises: EngineError, where PySpark or Java is missing or the session does not start.
@@ -109,26 +125,26 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
         try:
             if theirs:
-                context = _found(options, deadline, pool)
-                spark = Spark(
-                    context, progress, deadline, pool, folder, options.session, is_own=False
-                )
-                with _left_alone(spark):
-                    yield spark
+                context = _running_context(options, deadline, pool)
+                jobs = ClassicJobs(context, folder, options.session, is_own=False)
+                try:
+                    yield Spark(jobs, progress, deadline, pool)
+                finally:
+                    with suppress(EngineError), spark_failures():
+                        jobs.leave()
             else:
                 own = _KEEPER.taken(options) or _start(options, progress, deadline, pool)
                 # What is sent along must not be looked for in the folder of a run that is over.
-                sends = not _KEEPER.is_on
-                spark = Spark(own.context, progress, deadline, pool, folder, is_own=sends)
+                jobs = ClassicJobs(own.context, folder, is_own=not _KEEPER.is_on)
                 try:
-                    yield spark
+                    yield Spark(jobs, progress, deadline, pool)
                 finally:
-                    _KEEPER.give_back(own, is_done=_is_done(spark))
+                    _KEEPER.give_back(own, is_done=_is_done(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _found(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) -> Any:
+def _running_context(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) -> Any:
     """Return the context of others."""
     with spark_failures():
         if options.session is not None:
@@ -137,29 +153,141 @@ def _found(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) 
     return running or _awaited(pool.submit(_submitted), deadline)
 
 
-@contextmanager
-def _left_alone(spark: Spark) -> Iterator[None]:
-    """Let no job of this run go on behind it, in a session that does."""
-    try:
-        yield
-    finally:
-        with suppress(EngineError), spark_failures():
-            if not _all_succeeded(spark):
-                spark.context.cancelJobGroup(spark.group)
-                spark.settle()
+@dataclass(frozen=True, slots=True)
+class ClassicJobs:
+    """Jobs in a running context, whose `session` is that of others unless it `is_own`.
+
+    `folder` is the run's own, for files that are sent along.
+    """
+
+    context: Any
+    folder: str
+    session: Any = None
+    is_own: bool = True
+
+    @property
+    def group(self) -> str:
+        """The group of this run's jobs, of which there is no other in the session."""
+        return f"icectl-{Path(self.folder).name}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers are processes of this machine."""
+        master: str = self.context.master
+        return master.startswith("local") and not master.startswith("local-cluster")
+
+    def sql(self) -> Any:
+        """Return Spark's SQL with settings of our own, whatever the session's are.
+
+        It takes a while to start: only what needs it asks for it.
+        """
+        from pyspark.sql import SparkSession
+
+        session = (self.session or SparkSession.builder.getOrCreate()).newSession()
+        for key, value in SQL_SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+    @property
+    def core_count(self) -> int:
+        """The number of tasks that run at once, as far as Spark knows yet."""
+        count: int = self.context.defaultParallelism
+        return count
+
+    @property
+    def speculates(self) -> bool:
+        """Whether there may be two attempts at a task at the same time."""
+        conf = self.context._conf  # noqa: SLF001 - getConf asks for every setting by itself
+        setting: str = conf.get("spark.speculation", "false")
+        return setting.lower() == "true"
+
+    @property
+    def all_ran_once(self) -> bool:
+        """Whether no task or stage of this run was tried again, and Spark remembers all."""
+        return not self.speculates and all(
+            stage is not None and not stage.numFailedTasks and not stage.currentAttemptId
+            for stage in self.stages()
+        )
+
+    def task_counts(self) -> tuple[int, int]:
+        """Count the tasks of this run so far, and the failed attempts that were repeated.
+
+        A stage that was repeated as a whole counts for one.
+        """
+        stages = [stage for stage in self.stages() if stage is not None]
+        repeats = sum(stage.numFailedTasks + stage.currentAttemptId for stage in stages)
+        return sum(stage.numTasks for stage in stages), repeats
+
+    def finished_tasks(self) -> int:
+        """Count the finished tasks of stages that run."""
+        tracker = self.context.statusTracker()
+        running = set(tracker.getJobIdsForGroup(self.group)) & set(tracker.getActiveJobsIds())
+        jobs = [tracker.getJobInfo(job) for job in running]
+        ours = {stage for job in jobs if job is not None for stage in job.stageIds}
+        stages = [tracker.getStageInfo(stage) for stage in ours & set(tracker.getActiveStageIds())]
+        return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+    def run(self, job: Callable[[], Result]) -> Result:
+        """Run a job as one of this run's, until none of its tasks runs any more."""
+        self.context.setJobGroup(self.group, "icectl")
+        result = job()
+        if self.speculates:
+            self.settle()
+        return result
+
+    def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
+        """Run a kernel on each task. Order: that of the tasks."""
+        pieces = self.context.parallelize(tasks, len(tasks))
+        return _collected(pieces.mapPartitions(partial(_each, kernel)))
+
+    def shuffled(
+        self,
+        deal: Callable[[Any], Iterable[tuple[int, Any]]],
+        tasks: Sequence[Any],
+        take: Callable[[int, Iterator[Any]], Any],
+        count: int,
+        types: Sequence[type],
+    ) -> list[bytes]:
+        """Deal tasks out to numbers, and run `take` on each. Order: that of the numbers."""
+        pieces = self.context.parallelize(tasks, len(tasks))
+        dealt = pieces.mapPartitions(partial(_dealt, deal)).partitionBy(count, _unchanged)
+        return _collected(dealt.mapPartitionsWithIndex(partial(_taken, take, types)))
+
+    def leave(self) -> None:
+        """Cancel what is left of this run's jobs, and wait for the end of their tasks."""
+        if not self.all_succeeded():
+            self.context.cancelJobGroup(self.group)
+            self.settle()
+
+    def all_succeeded(self) -> bool:
+        """Return whether all jobs of this run came to a good end."""
+        tracker = self.context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
+        return all(job is None or job.status == "SUCCEEDED" for job in jobs)
+
+    def settle(self) -> None:
+        """Wait until no task of this run runs any more, though not for ever.
+
+        One that was cancelled, or whose copy was faster, may still write for a while.
+        """
+        ends_at = time.monotonic() + _MOST_SETTLING_SECONDS
+        while any(stage is not None and stage.numActiveTasks for stage in self.stages()):
+            if time.monotonic() > ends_at:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def stages(self) -> list[Any]:
+        """Return the stages of this run's jobs, None for one that Spark remembers no more."""
+        tracker = self.context.statusTracker()
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
+        ids = {stage for job in jobs if job is not None for stage in job.stageIds}
+        return [tracker.getStageInfo(stage) for stage in ids]
 
 
-def _all_succeeded(spark: Spark) -> bool:
-    """Return whether all jobs of this run came to a good end."""
-    tracker = spark.context.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
-    return all(job is None or job.status == "SUCCEEDED" for job in jobs)
-
-
-def _is_done(spark: Spark) -> bool:
+def _is_done(jobs: ClassicJobs) -> bool:
     """Return whether nothing of this run goes on in its session, or may do so unseen."""
     with suppress(EngineError), spark_failures():
-        return not spark.speculates and _all_succeeded(spark)
+        return not jobs.speculates and jobs.all_succeeded()
     return False
 
 
@@ -336,7 +464,7 @@ def _settings(options: SparkOptions) -> dict[str, str]:
     return {**ours, **dict(options.settings), **fixed}
 
 
-def missing() -> str | None:
+def missing_prerequisite() -> str | None:
     """What Spark lacks on this machine, as far as a look tells: nothing is imported, nothing run.
 
     What is there may still be too old, or no good: check_installed tries.
@@ -401,3 +529,42 @@ def _lines(log: IO[bytes]) -> Sequence[str]:
     """Read what Java has written so far, by lines; its own place in the file is left alone."""
     size = os.fstat(log.fileno()).st_size
     return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()
+
+
+def _collected(made: Any) -> list[bytes]:
+    """Bring here bytes that tasks make.
+
+    They cross in frames: else PySpark would pickle them there and unpickle here what comes.
+    """
+    made._bypass_serializer = True  # noqa: SLF001 - there is no public name for that
+    found: list[bytes] = made.collect()
+    return found
+
+
+def _each(kernel: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[bytes]:
+    """Run a kernel on some tasks, on a worker."""
+    for task in tasks:
+        yield result_of(partial(kernel, task))
+
+
+def _dealt(
+    deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
+) -> Iterator[tuple[int, bytes]]:
+    """Deal out what is in some tasks, on a worker."""
+    for task in tasks:
+        yield from dealt_of(partial(deal, task))
+
+
+def _taken(
+    take: Callable[[int, Iterator[Any]], Any],
+    types: Sequence[type],
+    number: int,
+    dealt: Iterator[tuple[int, bytes]],
+) -> Iterator[bytes]:
+    """Take all that was dealt out to a number, on a worker."""
+    values = (decode_result(payload, types) for _, payload in dealt)
+    yield result_of(partial(take, number, values))
+
+
+def _unchanged(number: int) -> int:
+    return number
