@@ -22,7 +22,7 @@ from icectl.cli.tables import TableColumn, print_table
 from icectl.env import Deadline
 from icectl.errors import EngineError, IcectlError, Incomplete, ProblemsFound
 from icectl.files import compiled
-from icectl.rows.spark_start import check_installed
+from icectl.rows.spark_classic import check_installed
 from icectl.storage.open import open_store
 from icectl.units import print_count
 
