@@ -16,7 +16,8 @@ from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.warehouse import connect
 from icectl.catalog.warehouse import CatalogAccess
 from icectl.env import SystemEnv
-from icectl.errors import IcectlError, Refused
+from icectl.errors import IcectlError, Refused, StorageError
+from icectl.storage.failures import remote_failure
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.origins import is_clouds_own, joined
 from tests.builders.rows import current_metadata, read_metadata
@@ -383,3 +384,35 @@ def test_storage_options_cross_with_whose_they_are() -> None:
     )
     with pytest.raises(Refused):
         replace(options.crossing()).of("s3://b/x")
+
+
+@pytest.mark.parametrize("secret", ["hush-hush\n", "hush-hush\r\nx: y", "hush-hush\u20ac"])
+@pytest.mark.parametrize(
+    ("table", "options"),
+    [
+        ("gs://b/t", {"token": "{}"}),
+        ("s3://b/t", {"key": "k", "secret": "s", "token": "{}"}),
+        ("s3://b/t", {"key": "{}", "secret": "s"}),
+    ],
+)
+def test_keys_that_no_header_can_have_end_in_one_error(
+    table: str,
+    options: dict[str, str],
+    secret: str,
+    thief: PythonServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [f"{name}={value.format(secret)}" for name, value in options.items()]
+    words.append(f"endpoint_url={thief.uri}")
+    given = [part for word in words for part in ("--storage-option", word)]
+    code, document = run(["inspect", table, *given, "--json"])
+    assert code == 2 if table.startswith("gs:") else code in (2, 13), document
+    shown = json.dumps(document) + capsys.readouterr().err
+    assert "Traceback" not in shown
+    assert "hush-hush" not in shown
+
+
+def test_a_short_secret_is_hidden_where_it_stands_by_itself() -> None:
+    failure = remote_failure("read", "s3://b/k", OSError(5, "no answer as a: a"), secrets=["a"])
+    assert isinstance(failure, StorageError)
+    assert "no answer as ***: ***" in failure.message

@@ -1,5 +1,6 @@
 """One bucket or container by obstore, made anew whenever the credentials for it are."""
 
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -11,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
+from icectl.errors import UsageError
 from icectl.storage.buckets.errors import obstore_failures
 
 Result = TypeVar("Result")
@@ -40,6 +42,24 @@ class BucketAccess:
     region: str = ""
     authorities: str | None = None
     timeouts: Mapping[str, str] = field(default_factory=dict)
+
+
+_IN_HEADERS = ("access_key_id", "token", "bearer_token")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+
+
+def _check_keys(access: BucketAccess) -> None:
+    """Do nothing where credentials can stand in headers: obstore itself panics. Raises: UsageError.
+
+    What they are is not shown.
+    """
+    for name in _IN_HEADERS:
+        if not _HEADER_VALUE.fullmatch(access.keys.get(name) or ""):
+            raise UsageError(
+                f"the credentials for {access.url} hold a line break or another character that no "
+                f"header can have, in what obstore calls `{name}`",
+                hint="a secret that was read from a file often ends with a line break",
+            )
 
 
 def client_options(access: BucketAccess) -> Any:
@@ -95,6 +115,7 @@ class BucketClient:
         """Return the store by the credentials that hold now."""
         with self._lock:
             access = self._source.access(self._region)
+            _check_keys(access)
             if self._store is None or access != self._access:
                 self._store = self._source.connect(access, ONE_ATTEMPT)
                 self._access = access
