@@ -21,8 +21,7 @@ from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, spli
 from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
-from icectl.table.context import CatalogTables, LeftoverRemovals, TableContext
-from icectl.table.open import open_table
+from icectl.table.context import CatalogTables, LeftoverRemovals, TableContext, open_table
 from icectl.table.reader import Reader
 
 if TYPE_CHECKING:  # what commands that only read have no use for, and would wait for

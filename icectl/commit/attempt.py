@@ -20,8 +20,12 @@ from icectl.format.requirements import AssertTableUuid, check, requirements_of
 from icectl.format.updates import Update
 from icectl.storage.location import check_sum, is_local, loosest_key, parent
 from icectl.table.context import TableContext
-from icectl.table.other_tables import OtherTables
-from icectl.table.own_places import check_metadata_folder, metadata_files_among, own_places
+from icectl.table.own_places import (
+    OtherTables,
+    check_metadata_folder,
+    metadata_files_among,
+    own_places,
+)
 from icectl.table.row_safety import require_safe_base
 
 Changes = Callable[[TableMetadata], Sequence[Update]]

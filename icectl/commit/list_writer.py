@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from icectl.commit.changes import Changes
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
+from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Proposal

@@ -40,8 +40,7 @@ from icectl.storage.store import FileStatus, Store
 from icectl.storage.temporary import old_temporaries
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
-from icectl.table.other_tables import OtherTables
-from icectl.table.own_places import OwnPlaces, own_places
+from icectl.table.own_places import OtherTables, OwnPlaces, own_places
 from icectl.table.reachable import (
     all_manifests,
     files_of_live_entries,

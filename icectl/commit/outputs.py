@@ -1,17 +1,23 @@
 """The files that a run writes for one commit: how they are named, and on record."""
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Lock
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit import output_journal
 from icectl.commit.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
 from icectl.env import Env
 from icectl.errors import StorageError
+from icectl.format.data_paths import data_folder
 from icectl.format.manifest import FileFormat
+from icectl.format.metadata import TableMetadata
+from icectl.rows.compact_job import FileNames
 from icectl.storage.location import join, loosest_key
 from icectl.storage.store import Store
+from icectl.table.rewrite_task import Task
 
 
 @dataclass(slots=True)
@@ -98,3 +104,38 @@ def outputs_of(
     journal = new_journal(env, loaded, command, data)
     is_journalled = loaded.capabilities.rules_out_commits
     return Outputs(store, folder, journal, is_journalled)
+
+
+def data_places(metadata: TableMetadata, partitions: Iterable[str | None]) -> DataPlaces:
+    """Find where files of some partitions, by their paths, will lie; None stands for any."""
+    found = {data_folder(metadata.location, metadata.properties, path) for path in set(partitions)}
+    exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
+    return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
+
+
+class DataOutputs:
+    """The places where new data files of a run go; they, or the run, are on record beforehand."""
+
+    def __init__(self, metadata: TableMetadata, outputs: Outputs, mark: str = "") -> None:
+        uuid = outputs.journal.uuid
+        self.names = FileNames(metadata.location, metadata.properties, uuid, mark)
+        self._outputs = outputs
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def next(self, task: Task, partition: str) -> str:
+        """Return the location of a task's next file in the folder of a partition."""
+        with self._lock:
+            self._counts[task.task_id] += 1
+            number = int(task.task_id.partition("-")[2])
+            count = self._counts[task.task_id]
+            return self._outputs.add(self.names.location(task, number, partition, count))
+
+    def record(self, locations: Sequence[str]) -> None:
+        """Put files on record that workers have named."""
+        for location in locations:
+            self._outputs.add(location)
+
+    def find(self) -> None:
+        """Put on record whatever the run has written, by a look into the folders of its files."""
+        self._outputs.find()

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from icectl.commit.changes import Changes, changes
-from icectl.commit.conflicts import GroupResult, conflict, head_of
+from icectl.commit.rewritten_groups import Changes, GroupResult, changes, conflict, head_of
 from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal

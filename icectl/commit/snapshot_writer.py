@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
-from icectl.commit.changes import Changes
 from icectl.commit.outputs import Outputs
+from icectl.commit.rewritten_groups import Changes
 from icectl.commit.transaction import Proposal
 from icectl.format.layout import Layout
 from icectl.format.manifest import ManifestFile

@@ -15,8 +15,7 @@ from icectl.env import Deadline
 from icectl.progress import Progress
 from icectl.storage.listing import Spool
 from icectl.table.known_locations import KnownLocations
-from icectl.table.orphan_verdicts import OrphanRule
-from icectl.table.unreached import metadata_files, symbolic_links, unreached
+from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached
 
 
 class Listing(Protocol):

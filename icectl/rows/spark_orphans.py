@@ -29,8 +29,7 @@ from icectl.storage.listing import LISTING_SCHEMA, Spool
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import ListingPart, Store
 from icectl.table.known_locations import KnownLocations
-from icectl.table.orphan_verdicts import OrphanRule
-from icectl.table.unreached import metadata_files, symbolic_links, unreached
+from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached
 
 _LOGGER = logging.getLogger(__name__)
 _FILES, _SUMMARY = "files", "summary"

@@ -20,8 +20,8 @@ from icectl.sfc1.partition_stats import UNKNOWN_KEY
 from icectl.sfc1.views import killed_of, manifests_for_views, marked_manifests, root_manifest
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
+from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader
 from icectl.table.reading import of_one_file
-from icectl.table.snapshot_reader import ManifestListRead, MarkedManifest, SnapshotReader
 
 
 def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:

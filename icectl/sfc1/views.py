@@ -19,8 +19,8 @@ from icectl.sfc1.rows import STATS, ListedRow, number_of
 from icectl.sfc1.stats_maps import single_values
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
+from icectl.table.manifest_lists import MarkedManifest
 from icectl.table.reading import decode_file, read_file
-from icectl.table.snapshot_reader import MarkedManifest
 
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
 

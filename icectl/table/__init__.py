@@ -1,4 +1,4 @@
 """Reading a table: metadata, manifest lists, entries, facts for an operation.
 
-May import catalog, storage, codec, plan, entries and spec. Start at open.py.
+May import catalog, storage, files, entries and format. Start at context.py.
 """

@@ -21,8 +21,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.rule import Found
 from icectl.format.snapshot import Snapshot
 from icectl.storage.store import Store
+from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader
 from icectl.table.reading import Problem, decode_file, of_one_file, read_file, try_file
-from icectl.table.snapshot_reader import ManifestListRead, MarkedManifest, SnapshotReader
 
 _MANY_LISTS = 16
 """From so many on it pays to load the compiled scan for manifest lists."""

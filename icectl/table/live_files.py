@@ -1,4 +1,4 @@
-"""The live files of a snapshot, as compactions plan and commit with them."""
+"""The live files of a snapshot as compactions plan and commit with them; what entries state."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.file_identity import StatedFile
+from icectl.checks.file_identity import STATED, StatedFile, stated_files
 from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.deletes.by_file import NamedFiles, names_of
 from icectl.entries.rows import (
@@ -26,15 +26,60 @@ from icectl.entries.rows import (
 from icectl.format.locations import scheme_of_entries, with_scheme
 from icectl.format.manifest import Content, ManifestFile
 from icectl.format.metadata import TableMetadata
+from icectl.format.schema import POSITION_FIELD
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
-from icectl.table.manifests import load_entries_to_match
+from icectl.table.manifests import load_entries_to_match, scan_entries
+from icectl.table.reader import every_column
 from icectl.table.rewritable_files import LiveFiles, files_of_snapshot
+from icectl.table.rewrite_task import Task
 from icectl.table.rewrite_tasks import LOADED_COLUMNS
 from icectl.table.row_safety import check_live
-from icectl.table.stated import load_stated
+
+
+def load_stated(
+    context: TableContext,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    wanted: Sequence[Entries],
+) -> Mapping[str, StatedFile]:
+    """Read what the entries of some live files state of them, by location.
+
+    `wanted` are entries with `location` and `manifest`, which indexes `manifests`. Of position
+    deletes only bounds of positions count: tools that move tables may leave those of paths.
+    Raises: as scan_manifests.
+    Cost: the manifests that have them, a few MiB at a time.
+    """
+    names = pa.chunked_array(
+        [chunk for one in wanted for chunk in one.table["location"].chunks], pa.string()
+    )
+    places = np.unique(np.concatenate([numbers(one, "manifest") for one in wanted]))
+    found: dict[str, StatedFile] = {}
+    read = scan_entries(context, metadata, [manifests[place] for place in places.tolist()], STATED)
+    columns = every_column(metadata).fields
+    for part in map(live, read):
+        own = where(part, pc.is_in(part.table["location"], value_set=names))
+        by_position = pc.equal(own.table["content"], Content.POSITION_DELETES)
+        found.update(stated_files(where(own, pc.invert(by_position)), columns))
+        found.update(stated_files(where(own, by_position), [POSITION_FIELD]))
+    return found
+
+
+def with_stated(tasks: Sequence[Task], stated: Mapping[str, StatedFile]) -> list[Task]:
+    """Return tasks that know what entries state of their files."""
+    return [
+        replace(
+            task,
+            inputs=tuple(replace(one, stated=stated.get(one.location)) for one in task.inputs),
+            delete_files=tuple(
+                replace(one, stated=stated.get(one.location)) for one in task.delete_files
+            ),
+        )
+        for task in tasks
+    ]
+
 
 ReadNames = Callable[[Entries, Mapping[str, StatedFile]], NamedFiles]
 """Reads which data files some position delete files name, with what entries state of these."""

@@ -34,8 +34,7 @@ from icectl.errors import UsageError
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
-from icectl.table.plan_parts import Pin
-from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed
+from icectl.table.reviewed import REWRITE_MANIFEST, Pin, Reviewed
 from icectl.units import print_size
 
 PLANNED_COLUMNS = frozenset(

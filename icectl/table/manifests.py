@@ -23,6 +23,7 @@ from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.table.context import TableContext
+from icectl.table.manifest_lists import reader_of
 from icectl.table.reading import (
     FileRead,
     Problem,
@@ -32,7 +33,6 @@ from icectl.table.reading import (
     read_in_threads,
     try_file,
 )
-from icectl.table.snapshot_reader import reader_of
 
 _TOGETHER_BYTES = 2**21
 """Manifests, as stored, that are decoded as one: of small ones there may be very many."""

@@ -3,15 +3,16 @@
 What metadata say of places is the word of whoever writes the table. So a place counts as owned only
 where the table's current metadata file shows that its writer may write there: a location by a file
 in it or in its folder `metadata`, the folder of `write.metadata.path` by a file right in it. That
-no other table lies there too is what `icectl.table.other_tables` looks for.
+no other table lies there too is what OtherTables looks for.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.catalog.protocol import LoadedTable
-from icectl.catalog.versions import is_metadata_file_name
+from icectl.catalog.versions import is_metadata_file_name, metadata_version, uncommitted_files
 from icectl.entries.files import (
     Files,
     beginning_with,
@@ -21,20 +22,25 @@ from icectl.entries.files import (
     rows,
     together,
 )
-from icectl.errors import Refused
+from icectl.errors import CorruptTable, Refused, StorageError
+from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
+from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.location import (
     is_local,
     is_within,
     join,
+    loosest_key,
     name,
     parent,
     redacted,
     root,
 )
-from icectl.storage.real_paths import real_location
+from icectl.storage.real_paths import place_key, real_location
 from icectl.storage.same_store import SameStore
+from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.other_tables import OtherTables
+from icectl.table.orphan_verdicts import metadata_files
+from icectl.table.reading import in_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +115,305 @@ def _is_same(folder: str, other: str) -> bool:
         return False
     first, second = (one[len(root(one)) :].rstrip("/") for one in (folder, other))
     return first == second
+
+
+_BEGINNING_BYTES = 4_096
+_MOST_FOLDERS = 1_000
+"""Folders that are looked into one by one."""
+
+_OTHER_FORMATS = {"_delta_log": r".", ".hoodie": r".", "schema": r"schema-[0-9]+$"}
+"""Folders of table formats (Delta, Hudi, Paimon) whose tables may share data files with an Iceberg
+table, and how the names of files in them begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTables:
+    """The search for metadata of other tables.
+
+    `accepted` are files that were looked at, with their last-updated-ms where they tell it.
+    """
+
+    context: TableContext
+    accepted: dict[str, int | None] = field(default_factory=dict)
+    _logged: set[str] = field(default_factory=set)
+
+    def check_around(
+        self, loaded: LoadedTable, folders: Sequence[str], of_files: Sequence[str]
+    ) -> None:
+        """Look for other tables at and above some folders, and on the way to files below them.
+
+        `of_files` are the folders of these files. Raises: Refused; StorageError.
+        """
+        self.check_in_and_above(loaded, folders)
+        self.check_catalog(folders)
+        self.check(loaded, self._below(folders, of_files))
+
+    def check_in_and_above(self, loaded: LoadedTable, folders: Sequence[str]) -> None:
+        """Look for metadata files of other tables right in some folders, and as `check_above`.
+
+        A folder above that may not be listed is left to what the catalog says.
+        Raises: Refused; StorageError.
+        """
+        self.check_above(loaded, folders, skips_denied=self.context.catalog_tables is not None)
+        self.check(loaded, self._metadata_files_in(folders))
+
+    def _metadata_files_in(self, folders: Iterable[str]) -> list[str]:
+        """Return the metadata files right in some folders."""
+        listings = in_threads(
+            self.context.store.list_directory,
+            folders := list(folders),
+            [1] * len(folders),
+            threads=self.context.concurrency,
+        )
+        return [
+            status.location
+            for listed in listings
+            for status in listed
+            if is_metadata_file_name(name(status.location))
+        ]
+
+    def _below(self, folders: Sequence[str], of_files: Sequence[str]) -> list[str]:
+        """Return the metadata files of tables that lie between the folders and some files.
+
+        Where the files lie in very many folders, one listing of everything costs less.
+        """
+        between: dict[str, None] = {}
+        for folder_of_files in of_files:
+            above = folder_of_files
+            while above not in between and any(
+                is_within(above, folder) and not is_within(folder, above) for folder in folders
+            ):
+                between[above] = None
+                above = parent(above)
+        if len(between) <= _MOST_FOLDERS:
+            return self._metadata_files_in(join(each, "metadata") for each in between)
+        return [
+            location
+            for folder in folders
+            for batch in self.context.store.list(folder)
+            for location in metadata_files(batch)
+        ]
+
+    def check_above(
+        self, loaded: LoadedTable, places: Sequence[str], *, skips_denied: bool = False
+    ) -> None:
+        """Look for metadata files of tables whose location is, or holds, one of the places.
+
+        Raises: Refused; StorageError, where a folder above cannot be listed.
+        """
+        held = dict.fromkeys(above for place in places for above in _above(place))
+        found = []
+        for above in held:
+            try:
+                found += self._metadata_files_in([join(above, "metadata")])
+            except StorageError as error:
+                if not skips_denied or above in places or error.error_id != ACCESS_DENIED:
+                    raise
+                self.context.progress.warn(
+                    f"{redacted(above)} may not be listed: that no other table lies there is known "
+                    "only from the catalog"
+                )
+        found += [
+            status.location
+            for above in held
+            if is_within(above, loaded.metadata.location)
+            for folder, names in _OTHER_FORMATS.items()
+            for status in self.context.store.list_directory(join(above, folder))
+            if re.match(names, name(status.location))
+        ]
+        self.check(loaded, found)
+
+    def check(self, loaded: LoadedTable, found: Sequence[str]) -> None:
+        """Accept the metadata files of the table itself, those that left its log too.
+
+        Those that are in the log are looked at as well, since a log may name anything.
+        One that another writer is just committing to the table is not looked at, let alone read.
+        Raises: Refused for any other, with whatever uuid; StorageError.
+        """
+        metadata = loaded.metadata
+        logged = {loosest_key(entry.metadata_file) for entry in metadata.metadata_log}
+        current = loosest_key(loaded.metadata_location)
+        own = {
+            loosest_key(folder)
+            for folder in (loaded.metadata_folder, join(metadata.location, "metadata"))
+        }
+        seen = [
+            place
+            for place in found
+            if place not in self.accepted
+            and place not in self._logged
+            and loosest_key(place) != current
+        ]
+        for location in seen:
+            if loosest_key(location) not in logged and loosest_key(parent(location)) not in own:
+                raise _other_table(location, "it lies in another folder than the table's")
+        if loaded.capabilities.numbers_versions:
+            seen = [place for place in seen if not self._is_under_way(place)]
+        looks = in_threads(
+            lambda location: _look(self.context.store, loaded, location),
+            seen,
+            [_BEGINNING_BYTES] * len(seen),
+            threads=self.context.concurrency,
+        )
+        for location, look in zip(seen, looks, strict=True):
+            is_logged = loosest_key(location) in logged
+            may_be_own = is_logged and loosest_key(parent(location)) in own
+            if isinstance(look, _Foreign) and not (may_be_own and look.is_doubtful(loaded)):
+                raise _other_table(location, look.why)
+            if is_logged:
+                self._logged.add(location)
+            elif not isinstance(look, _Foreign):
+                self.accepted[location] = look
+
+    def _is_under_way(self, location: str) -> bool:
+        """Return whether a file waits for the rename that commits it, or has it behind it."""
+        version = metadata_version(location)
+        if version.kind != "uncommitted":
+            return False
+        status = self.context.store.stat(location)
+        dated = [] if status is None else [replace(version, modified_ms=status.modified_ms)]
+        _, left_over = uncommitted_files(dated, self.context.store, self.context.env)
+        return not left_over
+
+    def check_catalog(self, places: Sequence[str]) -> None:
+        """Ask the catalog for other tables at, above or below the places, and files of theirs.
+
+        A catalog that cannot be asked is named in a warning: the search for metadata files is left.
+        Raises: Refused.
+        """
+        if self.context.catalog_tables is None:
+            return
+        keys = [place_key(place) for place in places]
+        try:
+            found = self.context.catalog_tables()
+            for table, place in found or ():
+                other = place_key(place.folder)
+                holds = not place.is_named and any(key.startswith(other) for key in keys)
+                if holds or any(other.startswith(key) for key in keys):
+                    how = "has files" if place.is_named else "lies"
+                    raise Refused(
+                        f"`{table}`, another table of the catalog, {how} in "
+                        f"{redacted(place.folder)}: its files could be deleted",
+                        hint="give each table a location of its own, and folders of its own",
+                        id="other-table",
+                    )
+        except StorageError as error:
+            found = None
+            self.context.progress.warn(error.message)
+        if found is None:
+            self.context.progress.warn(
+                "the catalog does not tell where its other tables lie: that none lies here is "
+                "known only from the metadata files that are here"
+            )
+
+    def check_newest(self, loaded: LoadedTable) -> None:
+        """Refuse where one of the table's own files may be the current one instead of the loaded.
+
+        The caller may have named an old one, or a copy that lies elsewhere. A catalog with which
+        the table was registered may have begun to count anew: then the time tells.
+        """
+        if loaded.capabilities.publishes and not loaded.capabilities.numbers_versions:
+            return  # a catalog has said which is current
+        folder = loosest_key(loaded.metadata_folder)
+        for location, updated_ms in sorted(self.accepted.items()):
+            is_beside = loosest_key(parent(location)) == folder
+            ahead = (metadata_version(location).version or 0) - (loaded.version or 0)
+            is_later = (updated_ms or 0) > loaded.metadata.last_updated_ms
+            is_recounted = not loaded.capabilities.numbers_versions and ahead < 0 and is_later
+            if ahead > 0 or (ahead == 0 and not is_beside) or is_recounted:
+                raise Refused(
+                    f"{redacted(location)} is not older than {redacted(loaded.metadata_location)}: "
+                    "if it is current, its files would be taken for orphans",
+                    hint="ask the catalog which is current and name that one; move files of failed "
+                    "commits away",
+                    id="newer-metadata",
+                )
+
+    def forks(self, loaded: LoadedTable) -> Sequence[str]:
+        """Return the table's own files that are no versions of it, as far back as its log goes.
+
+        A commit that failed leaves one behind; so does another catalog that has the table too.
+        """
+        if loaded.capabilities.numbers_versions:  # numbers in a row are versions of one history
+            return ()
+        log = loaded.metadata.metadata_log
+        since_ms = min((entry.timestamp_ms for entry in log), default=0)
+        return [place for place, ms in sorted(self.accepted.items()) if (ms or 0) > since_ms]
+
+
+def _above(place: str) -> Iterator[str]:
+    """Yield a place, and the folders that hold it, up to the root, behind symbolic links too."""
+    yield place
+    yield from _parents(place)
+    yield from _parents(real_location(place))
+
+
+def _parents(place: str) -> Iterator[str]:
+    while (above := parent(place)) != place:
+        yield above
+        place = above
+
+
+@dataclass(frozen=True, slots=True)
+class _Foreign:
+    """Why a metadata file cannot be one of the table's own; its uuid, if it has one."""
+
+    why: str
+    uuid: object = None
+
+    def is_doubtful(self, loaded: LoadedTable) -> bool:
+        """Return whether a file in the table's own folder may be its own: if its log says so.
+
+        A file-system table is alone there, and gets a uuid when it is upgraded.
+        """
+        return self.uuid is None or loaded.capabilities.numbers_versions
+
+
+def _look(store: Store, loaded: LoadedTable, location: str) -> _Foreign | int | None:
+    """Tell why a metadata file cannot be one of the table's own; otherwise its last-updated-ms.
+
+    None where it tells none, or is gone.
+    """
+    own = loaded.metadata.table_uuid
+    try:
+        beginning = store.read_range(location, 0, _BEGINNING_BYTES)
+        found, updated_ms = find_table_uuid(beginning), find_last_updated_ms(beginning)
+        if found is None:
+            members = read_metadata_json(store.read(location))
+            found, updated_ms = members.get("table-uuid"), members.get("last-updated-ms")
+    except FileNotFoundError:
+        return None
+    except CorruptTable as error:
+        return None if _is_left_over(loaded, location) else _Foreign(error.message)
+    if found is None and not _is_former(loaded, location):
+        return _Foreign("it has no table-uuid")
+    if found is not None and found != own:
+        return _Foreign(f"its table-uuid is {found}, that of the table is {own}", found)
+    return updated_ms if isinstance(updated_ms, int) else None
+
+
+def _is_former(loaded: LoadedTable, location: str) -> bool:
+    """Whether a file without a uuid must be of a file-system table: an earlier version, or what a
+    commit has left over."""
+    found = metadata_version(location)
+    return _is_left_over(loaded, location) or (
+        loaded.capabilities.numbers_versions
+        and found.kind == "file-system"
+        and found.version is not None
+        and loaded.version is not None
+        and found.version < loaded.version
+    )
+
+
+def _is_left_over(loaded: LoadedTable, location: str) -> bool:
+    """Return whether a commit that did not end has left a file beside the versions of a table."""
+    return loaded.capabilities.numbers_versions and metadata_version(location).kind == "uncommitted"
+
+
+def _other_table(location: str, why: str) -> Refused:
+    return Refused(
+        f"{redacted(location)} may be metadata of another table, whose files could be deleted: "
+        f"{why}",
+        hint="give each table a location of its own; move that file away if it is left over",
+        id="other-table",
+    )

@@ -9,7 +9,7 @@ from icectl.env import SystemEnv
 from icectl.format.metadata import TableMetadata
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
-from icectl.table.open import open_table
+from icectl.table.context import open_table
 
 
 def facts_of(fixtures_dir: Path, name: str) -> dict[str, Any]:

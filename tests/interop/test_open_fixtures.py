@@ -11,7 +11,7 @@ from icectl.env import SystemEnv
 from icectl.errors import Refused, TableNotFound
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, open_store
-from icectl.table.open import open_table
+from icectl.table.context import open_table
 
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
 EXPECTED = FIXTURES / "expected.json"

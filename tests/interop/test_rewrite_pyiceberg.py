@@ -50,7 +50,7 @@ from icectl.format.metrics_modes import metrics_modes
 from icectl.rows.rewrite_data import RewrittenGroup, rewrite_data
 from icectl.rows.write_data import FileOutputs, write_options
 from icectl.storage.open import StorageOptions, open_store
-from icectl.table.open import open_table
+from icectl.table.context import open_table
 from tests.builders.file_groups import whole_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")

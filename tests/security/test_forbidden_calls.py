@@ -26,7 +26,7 @@ ALLOWED = {
     ("commands/launch.py", "import_module"): COMPUTED_IMPORT,
     ("commit/snapshot_writer.py", "import_module"): COMPUTED_IMPORT,
     ("commands/validate/found.py", "import_module"): COMPUTED_IMPORT,
-    ("table/snapshot_reader.py", "import_module"): COMPUTED_IMPORT,
+    ("table/manifest_lists.py", "import_module"): COMPUTED_IMPORT,
     ("cli/documentation.py", "subprocess"): "the system's `man`, by its absolute path",
     ("files/build_loops.py", "subprocess"): "the compiler, when icectl is built",
     ("files/compiled.py", "ctypes"): "icectl's own library, beside the module",

@@ -22,8 +22,8 @@ from icectl.entries.deletes.by_file import Applied
 from icectl.entries.file_verdicts import FileVerdict, Verdicts, everywhere, of_specs
 from icectl.entries.rows import by_row
 from icectl.format.metadata import TableMetadata
-from icectl.table.binpack import pack
-from icectl.table.plan_parts import Pin
+from icectl.table.output_sizes import pack
+from icectl.table.reviewed import Pin
 from icectl.table.rewritable_files import LiveFiles, check_deletes
 from icectl.table.rewrite_task import MergeDeletesTask
 from icectl.table.rewrite_tasks import TaskMaker

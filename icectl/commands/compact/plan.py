@@ -37,7 +37,6 @@ from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import Type
 from icectl.rows.order import RowOrder
-from icectl.table.binpack import pack
 from icectl.table.mergeable import (
     MERGE_ROW_GROUP_BYTES,
     Mergeable,
@@ -45,9 +44,8 @@ from icectl.table.mergeable import (
     choose_method,
     mergeable,
 )
-from icectl.table.output_sizes import Sizes
-from icectl.table.plan_parts import Pin
-from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
+from icectl.table.output_sizes import Sizes, pack
+from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Pin, Reviewed
 from icectl.table.rewritable_files import LiveFiles, check_deletes
 from icectl.table.rewrite_task import Method, RewriteTask, Task
 from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once, split_bins

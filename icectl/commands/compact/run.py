@@ -25,12 +25,10 @@ from icectl.commands.compact.report import (
     compaction_result,
     print_compaction,
 )
-from icectl.commit.changes import changes
-from icectl.commit.conflicts import GroupResult
-from icectl.commit.data_outputs import DataOutputs, data_places
 from icectl.commit.output_journal import DataPlaces, Leftovers
-from icectl.commit.outputs import Outputs
+from icectl.commit.outputs import DataOutputs, Outputs, data_places
 from icectl.commit.rewrite_files import FileRewrite, PlannedState
+from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import writer_of
 from icectl.commit.transaction import transaction
@@ -76,15 +74,14 @@ from icectl.rows.sort_rows import Sorting
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
-from icectl.table.live_files import load_live_files
+from icectl.table.live_files import load_live_files, load_stated, with_stated
 from icectl.table.mergeable import MethodChoice
-from icectl.table.plan_parts import pin_of
 from icectl.table.reader import every_column, name_mapping
 from icectl.table.reading import in_threads, naming
+from icectl.table.reviewed import pin_of
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
 from icectl.table.row_safety import open_to_change
-from icectl.table.stated import load_stated, with_stated
 
 COMMAND = "compact"
 _REWRITE_THEM = "`--method auto` rewrites what it can't merge"

@@ -18,9 +18,8 @@ from icectl.format.updates import (
     RemoveStatistics,
     Update,
 )
-from icectl.table.plan_parts import Pin
 from icectl.table.retention import Retention
-from icectl.table.reviewed import REMOVE_SCHEMA, REMOVE_SPEC, Reviewed
+from icectl.table.reviewed import REMOVE_SCHEMA, REMOVE_SPEC, Pin, Reviewed
 
 
 @dataclass(frozen=True, slots=True)

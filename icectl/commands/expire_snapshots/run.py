@@ -66,16 +66,13 @@ from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
 from icectl.table.cleanup import Removal, remove_files
-from icectl.table.context import TableContext
-from icectl.table.deletion_guards import check_deletable, check_gc_enabled
+from icectl.table.context import TableContext, open_table
 from icectl.table.known_locations import KnownFiles
-from icectl.table.open import open_table
-from icectl.table.other_tables import OtherTables
-from icectl.table.own_places import metadata_files_among, own_places
-from icectl.table.plan_parts import pin_of
+from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.retention import AskedRetention, decide, decide_again
-from icectl.table.reviewed import DELETE_FILE, Reviewed
+from icectl.table.reviewed import DELETE_FILE, Reviewed, pin_of
+from icectl.table.row_safety import check_deletable, check_gc_enabled
 from icectl.units import parse_instant, print_count
 
 COMMAND = "expire-snapshots"

@@ -29,10 +29,9 @@ from icectl.format.layout import layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.names import lost_versions
 from icectl.format.snapshot import Snapshot
-from icectl.table.manifest_lists import distinct_manifests, snapshot_reader
+from icectl.table.manifest_lists import distinct_manifests, reader_of, snapshot_reader
 from icectl.table.reader import Reader
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
-from icectl.table.snapshot_reader import reader_of
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""

@@ -25,8 +25,7 @@ from icectl.commands.inspect.warehouse_plan import (
     totals,
 )
 from icectl.commands.maintain.schedule_plan import exit_code_of
-from icectl.commands.many import end_on, missing_ends
-from icectl.commands.many_report import TableEnd, many_result, print_troubles
+from icectl.commands.many import TableEnd, end_on, many_result, missing_ends, print_troubles
 from icectl.errors import ProblemsFound
 from icectl.rows.choice import EngineChoice
 from icectl.table.snapshot_choice import SnapshotChoice

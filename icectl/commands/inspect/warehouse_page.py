@@ -14,7 +14,7 @@ from icectl.commands.inspect.health_report import CHECKS as CHECK_TITLES
 from icectl.commands.inspect.health_report import band
 from icectl.commands.inspect.views import Row
 from icectl.commands.inspect.warehouse_plan import CHECKS, totals
-from icectl.commands.many_report import TableEnd
+from icectl.commands.many import TableEnd
 from icectl.units import print_count, print_instant, print_size
 
 _DAY_MS = 86_400_000

@@ -15,11 +15,10 @@ from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MAINTAIN_ENABLED, ORPHANS_LOOKED_FOR, read
 from icectl.format.updates import SetProperties, Update
-from icectl.table.context import TableContext
-from icectl.table.deletion_guards import check_gc_enabled, check_not_maintained
-from icectl.table.open import open_table
+from icectl.table.context import TableContext, open_table
 from icectl.table.reader import Reader
 from icectl.table.retention import AskedRetention, decide
+from icectl.table.row_safety import check_gc_enabled, check_not_maintained
 from icectl.units import parse_instant, print_instant
 
 

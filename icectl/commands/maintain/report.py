@@ -8,7 +8,7 @@ from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
 from icectl.commands.maintain.needs_plan import Facts
 from icectl.commands.maintain.schedule_plan import STATUSES, StepEnd, TableRun
-from icectl.commands.many_report import STATUS_NAMES, print_lines, print_troubles, what_was_done
+from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles, what_was_done
 from icectl.units import print_count, print_size
 
 

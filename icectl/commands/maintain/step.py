@@ -51,12 +51,12 @@ from icectl.commands.maintain.schedule_plan import (
     StepEnd,
     status_of_error,
 )
-from icectl.commands.many_report import worst_finding
+from icectl.commands.many import worst_finding
 from icectl.commands.rewrite_manifests import run as rewrite_manifests
 from icectl.commands.validate.options import ValidateRequest
 from icectl.env import Deadline, Env, InstantEnv
 from icectl.errors import CommitUnknown
-from icectl.table.open import open_table
+from icectl.table.context import open_table
 from icectl.table.reader import Reader
 from icectl.table.reviewed import Reviewed, ReviewedAct
 

@@ -10,7 +10,7 @@ from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import AssignUuid, SetManifestList, Update, UpgradeFormatVersion
-from icectl.table.plan_parts import Pin, UpgradeStep
+from icectl.table.reviewed import Pin, UpgradeStep
 
 TO_VERSION = 2
 

@@ -39,11 +39,10 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import SetManifestList
-from icectl.table.context import TableContext
+from icectl.table.context import TableContext, open_table
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
-from icectl.table.open import open_table
-from icectl.table.plan_parts import pin_of
+from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import require_safe_base
 
 COMMAND = "migrate-v1-v2"

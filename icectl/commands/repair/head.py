@@ -17,10 +17,9 @@ from icectl.errors import CorruptTable
 from icectl.format.manifest import ManifestFile
 from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
-from icectl.table.manifest_lists import try_manifest_lists
+from icectl.table.manifest_lists import ManifestListRead, try_manifest_lists
 from icectl.table.manifests import ManifestRead, try_manifests
 from icectl.table.reader import Reader
-from icectl.table.snapshot_reader import ManifestListRead
 
 
 @dataclass(frozen=True, slots=True)

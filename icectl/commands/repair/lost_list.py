@@ -29,10 +29,9 @@ from icectl.errors import CorruptTable
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import loosest_key, name
-from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
+from icectl.table.manifest_lists import ManifestListRead, distinct_manifests, try_manifest_lists
 from icectl.table.manifests import ManifestRead, try_manifests
 from icectl.table.reader import Reader
-from icectl.table.snapshot_reader import ManifestListRead
 
 _Key = tuple[str, int | None]
 """What tells a file: its location, and where in it a deletion vector begins."""

@@ -9,9 +9,8 @@ from icectl.checks.columns import Columns
 from icectl.checks.objects import StoredManifest
 from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
-from icectl.commands.repair.footers import entries_by_footers
 from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
-from icectl.commands.repair.lost import proven_entries
+from icectl.commands.repair.lost import entries_by_footers, proven_entries
 from icectl.commands.repair.metrics import restated_metrics
 from icectl.commands.repair.plan import (
     OF_DANGLING_VECTORS,

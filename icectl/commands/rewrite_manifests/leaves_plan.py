@@ -19,7 +19,7 @@ from icectl.table.manifest_groups import (
     by_size,
     rewriting,
 )
-from icectl.table.plan_parts import Pin
+from icectl.table.reviewed import Pin
 
 
 def plan_leaves(

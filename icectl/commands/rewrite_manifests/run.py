@@ -37,7 +37,7 @@ from icectl.table.manifest_groups import (
 )
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
-from icectl.table.plan_parts import pin_of
+from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import check_live, open_to_change
 
 COMMAND = "rewrite-manifests"

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.commands.rows.read import blank_task
-from icectl.commit.changes import Changes
 from icectl.commit.output_journal import DataPlaces
+from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, Transaction, transaction
 from icectl.entries.rows import Entries, by_row, deletion_vectors, only

@@ -16,9 +16,8 @@ from icectl.commands.rows.change import (
     whole_files,
 )
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
-from icectl.commit.changes import changes
-from icectl.commit.conflicts import GroupResult
-from icectl.commit.data_outputs import data_places
+from icectl.commit.outputs import data_places
+from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal
 from icectl.entries.conditions.may_match import METRICS, all_match, may_match

@@ -19,10 +19,8 @@ from icectl.rows.outgoing_rows import OutgoingRows
 from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.spark_scan import LoadJob
 from icectl.rows.write_data import write_options
-from icectl.table.binpack import pack
-from icectl.table.context import TableContext
-from icectl.table.open import open_table
-from icectl.table.output_sizes import sizes_of
+from icectl.table.context import TableContext, open_table
+from icectl.table.output_sizes import pack, sizes_of
 from icectl.table.reader import every_column, name_mapping
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import RewriteTask

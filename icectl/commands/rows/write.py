@@ -14,10 +14,9 @@ from icectl.commands.rows.change import (
     row_change,
     whole_files,
 )
-from icectl.commit.changes import changes
-from icectl.commit.conflicts import GroupResult
-from icectl.commit.data_outputs import DataOutputs, data_places
 from icectl.commit.output_journal import DataPlaces
+from icectl.commit.outputs import DataOutputs, data_places
+from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal
 from icectl.entries.deletes.apply import known_deleted_rows

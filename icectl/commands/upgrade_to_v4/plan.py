@@ -19,7 +19,7 @@ from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.rule import Fault
-from icectl.table.plan_parts import Pin, UpgradeStep
+from icectl.table.reviewed import Pin, UpgradeStep
 from icectl.units import print_count
 
 TO_VERSION = 4

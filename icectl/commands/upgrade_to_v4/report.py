@@ -11,7 +11,7 @@ from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.upgrade_to_v4.plan import UpgradeOptions
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout
-from icectl.table.plan_parts import UpgradeStep
+from icectl.table.reviewed import UpgradeStep
 from icectl.units import print_count
 
 MIGRATION_NOTES = (

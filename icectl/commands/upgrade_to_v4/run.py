@@ -20,6 +20,7 @@ from icectl.commands.compact.run import prepare as prepare_compaction
 from icectl.commands.compact.run import read_names
 from icectl.commands.rewrite_manifests import run as rewriting
 from icectl.commands.upgrade_to_v4.change import planned_upgrade
+from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.commands.upgrade_to_v4.options import UpgradeRequest
 from icectl.commands.upgrade_to_v4.plan import (
     TO_VERSION,
@@ -30,7 +31,6 @@ from icectl.commands.upgrade_to_v4.plan import (
     plan_with_lists,
 )
 from icectl.commands.upgrade_to_v4.report import Upgrade, version_4_notes
-from icectl.commit.delete_spelling import misspelt_deletes
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal, transaction
@@ -77,7 +77,7 @@ from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.output_sizes import sizes_of
-from icectl.table.plan_parts import pin_of
+from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import open_to_change
 
 COMMAND = "upgrade-to-v4"

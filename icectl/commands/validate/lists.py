@@ -22,11 +22,10 @@ from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile
 from icectl.format.snapshot import Snapshot
-from icectl.table.manifest_lists import try_manifest_lists
+from icectl.table.manifest_lists import ManifestListRead, try_manifest_lists
 from icectl.table.manifests import try_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import Problem
-from icectl.table.snapshot_reader import ManifestListRead
 
 
 def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> SnapshotsChecked:

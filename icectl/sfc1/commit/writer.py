@@ -8,8 +8,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.commit.changes import Changes
 from icectl.commit.outputs import Outputs
+from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import engine_summary, head, put_on
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Proposal

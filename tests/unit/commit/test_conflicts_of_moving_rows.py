@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.commands.compact.plan import Branch, CompactOptions, plan
-from icectl.commit.conflicts import GroupResult, conflict, head_of
+from icectl.commit.rewritten_groups import GroupResult, conflict, head_of
 from icectl.entries.partition.key import encode_key
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionField, PartitionSpec
@@ -12,7 +12,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.table.output_sizes import Sizes
-from icectl.table.plan_parts import pin_of
+from icectl.table.reviewed import pin_of
 from icectl.table.rewritable_files import files_of_snapshot
 from tests.builders.entry_rows import data, entries, equality
 from tests.builders.plain_metadata import plain_metadata

@@ -12,10 +12,10 @@ from icectl.commit import snapshot_writer
 from icectl.format.layout import Layout, layout_of, layout_of_manifest, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.snapshot import Snapshot
-from icectl.table import snapshot_reader
+from icectl.table import manifest_lists
 from tests.builders.scenarios import FACTS
 
-PACKAGE = Path(snapshot_reader.__file__).parents[1]
+PACKAGE = Path(manifest_lists.__file__).parents[1]
 SNAPSHOT = Snapshot(snapshot_id=1, timestamp_ms=0)
 MANIFEST = ManifestFile(
     manifest_path="file:///t/m",
@@ -65,7 +65,7 @@ def test_only_a_root_lists_manifests_in_parquet_or_with_dead_rows(
 
 @pytest.mark.parametrize("layout", Layout)
 def test_each_layout_has_a_reader_a_writer_and_checks(layout: Layout) -> None:
-    assert callable(import_module(snapshot_reader._READERS[layout]).reader)
+    assert callable(import_module(manifest_lists._READERS[layout]).reader)
     assert callable(import_module(snapshot_writer._WRITERS[layout]).writer)
     assert callable(import_module(validate_found._CHECKS[layout]).check)
     assert callable(rewrite_manifests._PLANS[layout])

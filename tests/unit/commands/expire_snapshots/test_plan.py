@@ -31,8 +31,8 @@ from icectl.format.updates import (
     RemoveStatistics,
     apply_all,
 )
-from icectl.table.plan_parts import Pin
 from icectl.table.retention import AskedRetention, Retention, decide
+from icectl.table.reviewed import Pin
 from tests.builders.history import history, ms
 
 NOW = ms("2026-03-15T12:00:00Z")

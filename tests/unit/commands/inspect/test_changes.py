@@ -7,13 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icectl.commands.inspect.changes import changes, detect_changes, rows_between
+from icectl.commands.inspect.changes import changes, detect_changes, row_changes, rows_between
 from icectl.entries.rows import Entries, data_files, deletion_vectors
 from icectl.errors import CorruptTable, UsageError
 from icectl.format.manifest import Status
 from icectl.sfc1.manifest_file import TreeContent, read_tree, write_tree
 from icectl.table.reader import Reader
-from icectl.table.row_changes import row_changes
 from tests.builders.scenarios import SCENARIOS, Files, Scenario, leaf_location, table
 
 READ = [

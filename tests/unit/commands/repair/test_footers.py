@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.commands.repair.footers import entries_by_footers, proven_partition
+from icectl.commands.repair.lost import entries_by_footers, proven_partition
 from icectl.entries.partition.key import encode_key
 from icectl.errors import Incomplete
 from icectl.files.parquet.metrics import FileMetrics

@@ -8,12 +8,12 @@ from icectl.entries.rows import Entries, data_files, delete_files, live, take
 from icectl.files.metadata_file import read_metadata
 from icectl.format.manifest import Content, FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
+from icectl.table.live_files import load_stated, with_stated
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from icectl.table.rewrite_task import DeleteFile, InputFile, MergeDeletesTask
-from icectl.table.stated import load_stated, with_stated
+from tests.builders.expiry import context_of
 from tests.builders.table_builder import SCHEMA, TableBuilder
 from tests.stores.wrapped import CountingStore
 
@@ -37,14 +37,8 @@ def loaded(table: TableBuilder) -> tuple[TableMetadata, tuple[ManifestFile, ...]
     assert metadata.current_snapshot is not None
     store = LocalStore()
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
-    entries = load_entries(
-        store,
-        metadata,
-        manifests,
-        columns=frozenset({"location", "content", "status", "manifest"}),
-        concurrency=1,
-        progress=SilentProgress(),
-    )
+    columns = frozenset({"location", "content", "status", "manifest"})
+    entries = load_entries(context_of(store=store), metadata, manifests, columns)
     return metadata, manifests, live(entries)
 
 
@@ -52,9 +46,7 @@ def test_what_entries_state_is_read_of_files_that_are_wanted(table: TableBuilder
     metadata, manifests, entries = loaded(table)
     store = CountingStore(LocalStore())
     wanted = [take(data_files(entries), [0, 2]), delete_files(entries)]
-    stated = load_stated(
-        store, metadata, manifests, wanted, concurrency=1, progress=SilentProgress()
-    )
+    stated = load_stated(context_of(store=store), metadata, manifests, wanted)
     rows = {row["location"]: row for row in table.live()}
     locations = [place for one in wanted for place in one.table["location"].to_pylist()]
     assert sorted(stated) == sorted(locations)
@@ -75,9 +67,7 @@ def test_what_entries_state_is_read_of_files_that_are_wanted(table: TableBuilder
 
 def test_tasks_know_what_is_stated_of_their_files(table: TableBuilder) -> None:
     metadata, manifests, entries = loaded(table)
-    stated = load_stated(
-        LocalStore(), metadata, manifests, [entries], concurrency=1, progress=SilentProgress()
-    )
+    stated = load_stated(context_of(), metadata, manifests, [entries])
     data, deletes = (
         part.table["location"].to_pylist() for part in (data_files(entries), delete_files(entries))
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from icectl.commit.conflicts import GroupResult, conflict, head_of
+from icectl.commit.rewritten_groups import GroupResult, conflict, head_of
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec

@@ -5,8 +5,7 @@ import pytest
 
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.table.known_locations import KnownLocations
-from icectl.table.orphan_verdicts import OrphanRule, OrphanVerdict
-from icectl.table.unreached import metadata_files, unreached
+from icectl.table.orphan_verdicts import OrphanRule, OrphanVerdict, metadata_files, unreached
 
 TABLE = "s3://bucket/wh/_db/t"
 OLD, NEW = 1_000, 2_000

@@ -8,7 +8,7 @@ import pytest
 
 from icectl.checks.finding import Finding
 from icectl.commands.compact.run import read_names
-from icectl.commit.delete_spelling import misspelt_deletes
+from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.entries.rows import Entries
 from icectl.storage.local.store import LocalStore
 from icectl.storage.path_map import PathMapStore

@@ -7,7 +7,7 @@ import pytest
 from icectl.catalog.files import SingleFileCatalog
 from icectl.errors import Unsupported
 from icectl.storage.local.store import LocalStore
-from icectl.table.open import open_table
+from icectl.table.context import open_table
 from tests.builders.plain_metadata import plain_members
 
 
