@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from threading import Condition
 from typing import Any
 
@@ -51,8 +52,11 @@ class _Room:
 
 
 def _machine_bytes() -> int:
-    """Return the memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the memory of this machine, or of the container that this process is in."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no container, or one without a limit
+        return min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return whole
 
 
 _room = _Room(_machine_bytes() // 4)
