@@ -322,19 +322,19 @@ _INPUT = (
 """The members of a table that Glue takes back; the others are its own to tell."""
 
 
-def connect(means: CatalogAccess) -> "GlueWarehouse":
+def connect(access: CatalogAccess) -> "GlueWarehouse":
     """Return the catalog in AWS Glue. Raises: UsageError; StorageError, without credentials."""
-    settings = means.settings
-    storage = with_file_io(means.storage, settings.properties)
-    service = glue_of(settings.name, settings.properties, means.env, means.deadline)
-    return GlueWarehouse(means, service, open_store(storage, means.env, means.deadline))
+    settings = access.settings
+    storage = with_file_io(access.storage, settings.properties)
+    service = glue_of(settings.name, settings.properties, access.env, access.deadline)
+    return GlueWarehouse(access, service, open_store(storage, access.env, access.deadline))
 
 
 @dataclass(frozen=True, slots=True)
 class GlueWarehouse:
     """The databases of one Glue catalog."""
 
-    means: CatalogAccess
+    access: CatalogAccess
     service: Glue
     store: Store
 
@@ -342,7 +342,7 @@ class GlueWarehouse:
         """Yield the databases; there is nothing below one. Raises: TableNotFound; StorageError."""
         if parent:
             if len(parent) > 1 or parent[0].lower() not in self._databases():
-                raise no_namespace(self.means.settings.name, parent, self._databases())
+                raise no_namespace(self.access.settings.name, parent, self._databases())
             return
         for name in self._databases():
             yield (name,)
@@ -354,9 +354,9 @@ class GlueWarehouse:
                 yield TableName(namespace, table["Name"])
 
     def table(self, name: TableName) -> TableInCatalog:
-        settings = self.means.settings
+        settings = self.access.settings
         shown = dotted_name((settings.name, *name.namespace, name.name))
-        return behind_pointer(self.means, self.store, GluePointer(self, name), shown)
+        return behind_pointer(self.access, self.store, GluePointer(self, name), shown)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield every table, those of other formats too, with its location.
@@ -375,7 +375,7 @@ class GlueWarehouse:
     def not_found(self, name: TableName) -> TableNotFound:
         """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""
         beside = [table["Name"] for table in self._tables(name.namespace)]
-        return no_table(self.means.settings.name, name, beside)
+        return no_table(self.access.settings.name, name, beside)
 
     def _databases(self) -> list[str]:
         try:
@@ -385,7 +385,7 @@ class GlueWarehouse:
         return [database["Name"] for database in found]
 
     def _tables(self, namespace: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
-        catalog = self.means.settings.name
+        catalog = self.access.settings.name
         if len(namespace) != 1:
             raise no_namespace(catalog, namespace, self._databases())
         request = {"DatabaseName": namespace[0]}
@@ -413,7 +413,7 @@ class GluePointer:
 
     def read(self) -> PointerState:
         """Ask for the table. Raises: TableNotFound; StorageError."""
-        catalog = self.warehouse.means.settings.name
+        catalog = self.warehouse.access.settings.name
         table = self._table()
         if _is_view(table):
             raise no_iceberg_table(catalog, self.name, "a view")
@@ -471,7 +471,7 @@ class GluePointer:
                     raise
             else:
                 return None
-            self.warehouse.means.env.sleep(_PAUSE_SECONDS * 2**number)
+            self.warehouse.access.env.sleep(_PAUSE_SECONDS * 2**number)
         assert lost is not None
         raise SwapUncertain(lost)
 
@@ -527,7 +527,7 @@ class GluePointer:
         """Return the request that changes the pointer and nothing else of the table."""
         assert isinstance(pointed.token, dict)
         kept = {name: pointed.token[name] for name in _INPUT if name in pointed.token}
-        properties = self.warehouse.means.settings.properties
+        properties = self.warehouse.access.settings.properties
         return {
             "DatabaseName": self.name.namespace[0],
             "TableInput": {

@@ -47,16 +47,16 @@ _NAMESPACES = (
 _CATALOGS = "SELECT DISTINCT catalog_name FROM iceberg_tables ORDER BY catalog_name"
 
 
-def connect(means: CatalogAccess) -> "SqlWarehouse":
+def connect(access: CatalogAccess) -> "SqlWarehouse":
     """Return the catalog in a database.
 
     Raises: UsageError; Unsupported, where its driver is missing.
     """
-    settings = means.settings
-    database = database_of(settings.name, settings.properties, means.deadline)
-    storage = with_file_io(means.storage, settings.properties)
-    store = open_store(storage, means.env, means.deadline)
-    return SqlWarehouse(means, CatalogRows(database, settings.name), store)
+    settings = access.settings
+    database = database_of(settings.name, settings.properties, access.deadline)
+    storage = with_file_io(access.storage, settings.properties)
+    store = open_store(storage, access.env, access.deadline)
+    return SqlWarehouse(access, CatalogRows(database, settings.name), store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _row(found: dict[str, Any]) -> Row:
 class SqlWarehouse:
     """The tables of one catalog in a database, which may hold several."""
 
-    means: CatalogAccess
+    access: CatalogAccess
     rows: CatalogRows
     store: Store
 
@@ -234,13 +234,13 @@ class SqlWarehouse:
         yield from (TableName(namespace, row.name) for row in found)
 
     def table(self, name: TableName) -> TableInCatalog:
-        shown = dotted_name((self.means.settings.name, *name.namespace, name.name))
-        return behind_pointer(self.means, self.store, SqlPointer(self, name), shown)
+        shown = dotted_name((self.access.settings.name, *name.namespace, name.name))
+        return behind_pointer(self.access, self.store, SqlPointer(self, name), shown)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield where every table has its files, by its metadata file. Raises: StorageError."""
         found = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
-        with ThreadPoolExecutor(self.means.storage.concurrency) as pool:
+        with ThreadPoolExecutor(self.access.storage.concurrency) as pool:
             for of_one in pool.map(self._places, found):
                 yield from of_one
 
@@ -263,15 +263,15 @@ class SqlWarehouse:
         beside = [row.name for row in self.rows.of(joined)]
         if not beside:
             return self._no_namespace(name.namespace)
-        return no_table(self.means.settings.name, name, beside)
+        return no_table(self.access.settings.name, name, beside)
 
     def _no_namespace(self, namespace: tuple[str, ...]) -> TableNotFound:
         known = self.rows.namespaces()
-        return no_namespace(self.means.settings.name, namespace, known) if known else self._empty()
+        return no_namespace(self.access.settings.name, namespace, known) if known else self._empty()
 
     def _empty(self) -> TableNotFound:
         """Return the error where no row has the catalog's name."""
-        catalog, others = self.means.settings.name, list(self.rows.catalogs())
+        catalog, others = self.access.settings.name, list(self.rows.catalogs())
         listed = ", ".join(f"`{each}`" for each in others[:5])
         return TableNotFound(
             f"the database {self.rows.database.shown} has no tables of a catalog `{catalog}`",
@@ -295,7 +295,7 @@ class SqlPointer:
             raise self.warehouse.not_found(self.name)
         if row.is_view or not row.metadata_location:
             raise TableNotFound(
-                f"`{self.name}` in catalog `{self.warehouse.means.settings.name}` is a view"
+                f"`{self.name}` in catalog `{self.warehouse.access.settings.name}` is a view"
                 if row.is_view
                 else f"the row of `{self.name}` in `iceberg_tables` names no metadata file"
             )

@@ -46,13 +46,13 @@ class TableInCatalog:
 
 
 def behind_pointer(
-    means: CatalogAccess, store: Store, pointer: Pointer, name: str
+    access: CatalogAccess, store: Store, pointer: Pointer, name: str
 ) -> TableInCatalog:
     """Return a table by its pointer; `store` is that of all tables of the catalog."""
     own = store_of_table(store)
-    storage = with_file_io(means.storage, means.settings.properties)
+    storage = with_file_io(access.storage, access.settings.properties)
     return TableInCatalog(
-        PointerCatalog(pointer, own, means.env, name),
+        PointerCatalog(pointer, own, access.env, name),
         own,
         lambda: replace(storage, home=home_of(own)),
     )

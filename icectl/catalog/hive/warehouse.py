@@ -113,19 +113,19 @@ _LOOK_SECONDS = (0.0, 0.5, 1.5)
 """Before each look at a table whose change was sent and not answered."""
 
 
-def connect(means: CatalogAccess) -> "HiveWarehouse":
+def connect(access: CatalogAccess) -> "HiveWarehouse":
     """Return the catalog in a Hive metastore. Raises: UsageError; Unsupported."""
-    settings = means.settings
-    storage = with_file_io(means.storage, settings.properties)
-    servers = servers_of(settings.name, settings.properties, means.deadline)
-    return HiveWarehouse(means, servers, open_store(storage, means.env, means.deadline))
+    settings = access.settings
+    storage = with_file_io(access.storage, settings.properties)
+    servers = servers_of(settings.name, settings.properties, access.deadline)
+    return HiveWarehouse(access, servers, open_store(storage, access.env, access.deadline))
 
 
 @dataclass(frozen=True, slots=True)
 class HiveWarehouse:
     """The databases of one metastore; each question has a connection of its own."""
 
-    means: CatalogAccess
+    access: CatalogAccess
     servers: Servers
     store: Store
 
@@ -134,7 +134,7 @@ class HiveWarehouse:
         with self.servers.connected() as connection:
             known = calls.databases(connection)
         if parent and parent not in {(name,) for name in known}:
-            raise no_namespace(self.means.settings.name, parent, known)
+            raise no_namespace(self.access.settings.name, parent, known)
         yield from () if parent else ((name,) for name in known)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
@@ -148,9 +148,9 @@ class HiveWarehouse:
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table; the metastore has all names in lower case."""
         name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
-        settings = self.means.settings
+        settings = self.access.settings
         shown = dotted_name((settings.name, *name.namespace, name.name))
-        return behind_pointer(self.means, self.store, HivePointer(self, name), shown)
+        return behind_pointer(self.access, self.store, HivePointer(self, name), shown)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield every table, Hive's own too, with its location: all their files are somebody's.
@@ -169,12 +169,12 @@ class HiveWarehouse:
         """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""
         self._check_database(connection, name.namespace)
         beside = calls.table_names(connection, name.namespace[0])
-        return no_table(self.means.settings.name, name, beside)
+        return no_table(self.access.settings.name, name, beside)
 
     def _check_database(self, connection: Connection, namespace: tuple[str, ...]) -> None:
         known = calls.databases(connection)
         if tuple(part.lower() for part in namespace) not in {(name,) for name in known}:
-            raise no_namespace(self.means.settings.name, namespace, known)
+            raise no_namespace(self.access.settings.name, namespace, known)
 
 
 @dataclass(slots=True)
@@ -233,16 +233,16 @@ class HivePointer:
 
     @property
     def _properties(self) -> Mapping[str, str]:
-        return self.warehouse.means.settings.properties
+        return self.warehouse.access.settings.properties
 
     @property
     def _locker(self) -> Locker:
-        means = self.warehouse.means
+        access = self.warehouse.access
         named = self.name.namespace[0], self.name.name
-        return locker_of(self._servers, means.env, named, self._properties)
+        return locker_of(self._servers, access.env, named, self._properties)
 
     def _pointed(self, connection: Connection) -> PointerState:
-        catalog = self.warehouse.means.settings.name
+        catalog = self.warehouse.access.settings.name
         found = None
         if len(self.name.namespace) == 1:
             found = calls.get_table(connection, self.name.namespace[0], self.name.name)
@@ -360,7 +360,7 @@ class HivePointer:
     def _after_silence(self, change: "_Change", reason: str) -> None:
         """Return where the change is there; looks for a while. Raises: SwapUncertain."""
         for seconds in _LOOK_SECONDS:
-            self.warehouse.means.env.sleep(seconds)
+            self.warehouse.access.env.sleep(seconds)
             with suppress(StorageError, TableNotFound):
                 if self.read().metadata_location == change.target:
                     return

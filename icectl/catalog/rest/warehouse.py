@@ -90,7 +90,7 @@ class RestTable:
 class RestWarehouse:
     """One catalog of a REST server."""
 
-    means: CatalogAccess
+    access: CatalogAccess
     client: RestClient
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -120,12 +120,14 @@ class RestWarehouse:
 
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table; whether it exists is seen when it is loaded."""
-        means = self.means
-        vended = Vended(self.client, name.namespace, name.name, means.storage, means.hide)
-        configured = with_file_io(means.storage, means.settings.properties)
+        access = self.access
+        vended = Vended(self.client, name.namespace, name.name, access.storage, access.hide)
+        configured = with_file_io(access.storage, access.settings.properties)
         storage = replace(configured, renewed=vended)
-        store = open_store(storage, means.env, means.deadline)
-        served = ServedTable(self.client, name.namespace, name.name, vended, store.read, means.warn)
+        store = open_store(storage, access.env, access.deadline)
+        served = ServedTable(
+            self.client, name.namespace, name.name, vended, store.read, access.warn
+        )
         return TableInCatalog(
             RestTable(served, store), store, lambda: replace(storage, home=home_of(store))
         )
@@ -155,11 +157,13 @@ class RestWarehouse:
                 continue
 
 
-def connect(means: CatalogAccess) -> RestWarehouse:
+def connect(access: CatalogAccess) -> RestWarehouse:
     """Return the catalog that settings name; nothing is asked yet."""
-    settings = means.settings
-    client = RestClient(settings.name, settings.properties, means.env, means.deadline, means.hide)
-    return RestWarehouse(means, client)
+    settings = access.settings
+    client = RestClient(
+        settings.name, settings.properties, access.env, access.deadline, access.hide
+    )
+    return RestWarehouse(access, client)
 
 
 def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[TablePlace]:
