@@ -10,13 +10,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from icectl.catalog.http import Request
 from icectl.errors import StorageError, UsageError
-from icectl.storage.credentials import AwsKeys
+from icectl.storage.credentials import AwsKeys, has_aws_settings, keys_in_environment
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _UNSIGNED = {"user-agent", "expect", "transfer-encoding", "connection"}
@@ -49,9 +48,12 @@ def identity_of(
     given = _given(who, properties, groups)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     authorities = os.environ.get("AWS_CA_BUNDLE")
-    told = given or _of_environment(profile)
-    if told is not None and not _has_settings(profile):
-        keys, origin = told
+    in_environment = None if profile is not None else keys_in_environment()
+    known = given
+    if known is None and in_environment is not None:
+        known = in_environment, "AWS_ACCESS_KEY_ID"
+    if known is not None and not has_aws_settings(profile):
+        keys, origin = known
         return Identity(lambda: keys, origin, region, authorities)
     session = _session(who, profile)
     region = os.environ.get("AWS_REGION") or session.get_config_variable("region")
@@ -117,22 +119,6 @@ def _given(
                 f"`{group}.secret-access-key`, and both are needed"
             )
     return None
-
-
-def _of_environment(profile: str | None) -> tuple[AwsKeys, str] | None:
-    """Return the keys in the environment, which count where no profile is named for the catalog."""
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if profile is not None or not key or not secret:
-        return None
-    token = os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_SECURITY_TOKEN")
-    return AwsKeys(key, secret, token), "AWS_ACCESS_KEY_ID"
-
-
-def _has_settings(profile: str | None) -> bool:
-    """Whether AWS's configuration says something, which only botocore reads as AWS's tools do."""
-    config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
-    named = profile or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
-    return bool(named) or Path(config).expanduser().is_file()
 
 
 def _session(who: str, profile: str | None) -> Any:

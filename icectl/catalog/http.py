@@ -1,52 +1,21 @@
 """HTTP to a catalog: one request, and what came of it."""
 
 import logging
-import os
 import re
 import ssl
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
 
+from icectl.catalog.tls import tls_context
 from icectl.env import Deadline
 from icectl.errors import UsageError
-
-_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-
-
-def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Read the certificates that a catalog's properties name, `ssl.cabundle` and `ssl.client.*`.
-
-    Where they name no authority, the environment does, or those of the machine are trusted.
-    Raises: UsageError.
-    """
-    trusted = properties.get("ssl.cabundle") or next(
-        (os.environ[name] for name in _VARIABLES if os.environ.get(name)), None
-    )
-    certificate, key = properties.get("ssl.client.cert"), properties.get("ssl.client.key")
-    what = "ssl.cabundle"
-    try:
-        is_folder = trusted is not None and Path(trusted).is_dir()
-        context = ssl.create_default_context(
-            cafile=None if is_folder else trusted, capath=trusted if is_folder else None
-        )
-        if certificate:
-            what = "ssl.client.cert"
-            context.load_cert_chain(certificate, key)
-    except OSError as error:  # SSLError among them
-        reason = error.strerror or str(error)
-        raise UsageError(
-            f"catalog property `{what}`: {reason}", hint="certificates and keys are files in PEM"
-        ) from error
-    return context
-
 
 _LOGGER = logging.getLogger(__name__)
 _CONNECT_MS, _READ_MS = 20_000, 120_000

@@ -1,7 +1,9 @@
 """Credentials that end: asked for again before they do, by whoever can."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
@@ -58,6 +60,20 @@ class AwsKeys:
     key: str
     secret: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
+
+
+def keys_in_environment() -> AwsKeys | None:
+    """Return the keys of AWS's variables; None without both a key and a secret."""
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    token = os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_SECURITY_TOKEN")
+    return AwsKeys(key, secret, token) if key and secret else None
+
+
+def has_aws_settings(profile: str | None) -> bool:
+    """Whether AWS's configuration says something, which only botocore reads as AWS's tools do."""
+    config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
+    named = profile or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
+    return bool(named) or Path(config).expanduser().is_file()
 
 
 _DOMAINS = {

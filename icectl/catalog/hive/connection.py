@@ -23,7 +23,7 @@ from icectl.catalog.hive.thrift import (
     text,
     write_call,
 )
-from icectl.catalog.http import tls_context
+from icectl.catalog.tls import tls_context
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import StorageError, Unsupported, UsageError
 

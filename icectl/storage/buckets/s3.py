@@ -8,7 +8,14 @@ from typing import Any
 
 from icectl.errors import StorageError
 from icectl.storage.buckets.client import BucketAccess, ClientSource, client_options
-from icectl.storage.credentials import AwsKeys, AwsSession, Renewed, endpoint_of
+from icectl.storage.credentials import (
+    AwsKeys,
+    AwsSession,
+    Renewed,
+    endpoint_of,
+    has_aws_settings,
+    keys_in_environment,
+)
 
 _EXPRESSED = {
     "key",
@@ -79,7 +86,7 @@ def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
             settings,
             _keys(current, session),
             other_region or region,
-            _authorities(session),
+            _setting(session, "ca_bundle", os.environ.get("AWS_CA_BUNDLE")),
             {ours: f"{current[name]}s" for name, ours in _TIMEOUTS.items() if name in current},
         )
 
@@ -152,18 +159,10 @@ def _has_other_ways(profile: Mapping[str, Any]) -> bool:
 
 def _session(options: Mapping[str, str]) -> AwsSession | None:
     """AWS's own settings, where there are any, or where keys are wanted that only they have."""
-    profile = options.get("profile") or os.environ.get("AWS_PROFILE")
-    config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
-    is_needed = profile or Path(config).expanduser().is_file()
-    if not is_needed and (_is_anonymous(options) or "key" in options or _from_environment()):
+    is_known = _is_anonymous(options) or "key" in options or keys_in_environment()
+    if is_known and not has_aws_settings(options.get("profile")):
         return None
     return AwsSession(options.get("profile"))
-
-
-def _from_environment() -> AwsKeys | None:
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    token = os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_SECURITY_TOKEN")
-    return AwsKeys(key, secret, token) if key and secret else None
 
 
 def _is_anonymous(options: Mapping[str, str]) -> bool:
@@ -177,7 +176,7 @@ def _keys(options: Mapping[str, str], session: AwsSession | None) -> Mapping[str
     if "key" in options:
         found = AwsKeys(options["key"], options["secret"], options.get("token"))
     else:
-        known = _from_environment() if session is None else session.keys()
+        known = keys_in_environment() if session is None else session.keys()
         assert known is not None
         found = known
     return {
@@ -187,20 +186,19 @@ def _keys(options: Mapping[str, str], session: AwsSession | None) -> Mapping[str
     }
 
 
+def _setting(session: AwsSession | None, name: str, *stronger: str | None) -> str | None:
+    """Return the first of the stronger values that says something, else what the profile says."""
+    value = next((value for value in stronger if value), None)
+    if value is None and session is not None:
+        value = session.profile.get(name)
+    return value or None
+
+
 def _region(options: Mapping[str, str], session: AwsSession | None) -> str:
     """Return the region that is asked; botocore's default is the oldest one."""
-    value = options.get("client_kwargs.region_name") or os.environ.get("AWS_DEFAULT_REGION")
-    if not value and session is not None:
-        value = session.profile.get("region")
-    return value or "us-east-1"
-
-
-def _authorities(session: AwsSession | None) -> str | None:
-    """Return the file of certificates that servers are trusted by, beside the machine's own."""
-    value = os.environ.get("AWS_CA_BUNDLE")
-    if not value and session is not None:
-        value = session.profile.get("ca_bundle")
-    return value or None
+    named = options.get("client_kwargs.region_name")
+    found = _setting(session, "region", named, os.environ.get("AWS_DEFAULT_REGION"))
+    return found or "us-east-1"
 
 
 def _style(options: Mapping[str, str], session: AwsSession | None) -> str:
@@ -213,13 +211,11 @@ def _style(options: Mapping[str, str], session: AwsSession | None) -> str:
 
 def _configured_endpoint(options: Mapping[str, str], session: AwsSession | None) -> str | None:
     """Return the address that someone names, by options, environment or profile."""
-    value = options.get("endpoint_url") or options.get("client_kwargs.endpoint_url")
-    if value or os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
-        return value
-    value = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if not value and session is not None:
-        value = session.profile.get("endpoint_url")
-    return value
+    named = options.get("endpoint_url") or options.get("client_kwargs.endpoint_url")
+    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return named
+    variables = map(os.environ.get, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    return _setting(session, "endpoint_url", named, *variables)
 
 
 def _is_virtual(
