@@ -3,12 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from icectl.commit.rewritten_groups import Changes, GroupResult, changes, conflict, head_of
+from icectl.commit.carry import DeleteCarrier, NotCarried
+from icectl.commit.rewritten_groups import (
+    Changes,
+    GroupResult,
+    LiveHead,
+    changes,
+    conflict,
+    head_of,
+    is_changed,
+)
 from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal
 from icectl.entries.deletes.by_file import NamedFiles
-from icectl.entries.rows import by_row
+from icectl.entries.rows import by_row, concat
 from icectl.errors import CommitConflict
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
@@ -32,7 +41,8 @@ class PlannedState:
 class FileRewrite:
     """One commit of some groups, or of none, where deletes are dangling.
 
-    After a try `changes` is what it changes, and `lost` says why groups are not among it.
+    After a try `changes` is what it changes, `lost` says why groups are not among it, and `carried`
+    how many rows of the others were deleted meanwhile.
     """
 
     load: LoadFiles
@@ -40,8 +50,11 @@ class FileRewrite:
     planned: PlannedState
     results: Sequence[GroupResult]
     snapshot_id: int
+    carrier: DeleteCarrier | None = None
     lost: dict[int, str] = field(default_factory=dict)
     changes: Changes | None = None
+    carried: dict[int, int] = field(default_factory=dict)
+    _tries: int = 0
 
     def propose(self, metadata: TableMetadata) -> Proposal:
         """Propose the snapshot on the newest metadata, and the files of what of it still holds.
@@ -54,10 +67,13 @@ class FileRewrite:
             raise CommitConflict("the table's format version has changed meanwhile")
         files = self._files(metadata)
         results = self._holding(files)
-        self.changes = changes(files, results)
+        self.changes = replace(changes(files, results), carried=sum(self.carried.values()))
         if not len(self.changes.removed) and not len(self.changes.added):
             return Proposal(())
         groups = tuple(result.number for result in results)
+        if self.carried:  # what is written differs from one try to the next
+            self._tries += 1
+            groups = (*groups, -self._tries)
         made = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes, groups)
         data = (location for (location,) in by_row(self.changes.added, "location"))
         return replace(made, files=made.files.union(data))
@@ -72,8 +88,29 @@ class FileRewrite:
     def _holding(self, files: LiveFiles) -> list[GroupResult]:
         """Return the groups that may be committed on a head; why others may not is noted."""
         view = head_of(files, self.results)
-        reasons = {result.number: conflict(result, view) for result in self.results}
-        self.lost = {number: reason for number, reason in reasons.items() if reason is not None}
-        if self.results and len(self.lost) == len(self.results):
+        self.lost, self.carried = {}, {}
+        holding = []
+        for result in self.results:
+            try:
+                holding.append(self._held(result, files, view))
+            except NotCarried as error:
+                self.lost[result.number] = str(error)
+        if self.results and not holding:
             raise CommitConflict(next(iter(self.lost.values())))
-        return [result for result in self.results if result.number not in self.lost]
+        return holding
+
+    def _held(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> GroupResult:
+        """Return a group with the deletes that came meanwhile. Raises: NotCarried; as propose."""
+        carrier = self.carrier if result.carries else None
+        reason = conflict(result, head, carries=carrier is not None)
+        if reason is not None:
+            raise NotCarried(reason)
+        if carrier is None or not any(
+            is_changed(task, file, head) for task in result.tasks for file in task.inputs
+        ):
+            return result
+        carried = carrier.carry(result, files, head)
+        if not carried.row_count:
+            return result
+        self.carried[result.number] = carried.row_count
+        return replace(result, added=concat([result.added, carried.entries]))

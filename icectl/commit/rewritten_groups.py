@@ -50,16 +50,37 @@ _STATED = ("record_count", "spec_id", "partition_key", "sequence_number", "first
 the last may have come meanwhile."""
 
 
+Made = Sequence[tuple[str, int]]
+"""Locations and row counts of the new files of a task."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupResult:
     """The result of a group: its tasks as they were planned, and the entries to add.
 
-    `added` have status ADDED, an explicit data sequence number, and no snapshot id.
+    `added` have status ADDED, an explicit data sequence number, and no snapshot id. `made` has the
+    new files of each task, where rows are in them in the order of the old ones; else it is empty.
     """
 
     number: int
     tasks: tuple[Task, ...]
     added: Entries
+    made: tuple[Made, ...] = ()
+
+    @property
+    def rewrites(self) -> tuple[RewriteTask, ...]:
+        """The tasks that rewrite data files."""
+        return tuple(task for task in self.tasks if isinstance(task, RewriteTask))
+
+    @property
+    def carries(self) -> bool:
+        """Whether it is known where rows of the inputs are now, by their position alone."""
+        return bool(self.made) and all(
+            isinstance(task, RewriteTask)
+            and task.partition_key is not None
+            and all(file.split is None and not file.equality_deletes for file in task.inputs)
+            for task in self.tasks
+        )
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
@@ -108,6 +129,10 @@ class LiveHead:
         found = self._entries.get(location)
         return None if found is None else found[1]
 
+    def row(self, location: str) -> int:
+        """Return the row of a live data file."""
+        return self._entries[location][0]
+
     def applied(self, location: str) -> tuple[set[DeleteKey], Mapping[DeleteKey, EqualityDelete]]:
         """Return vectors and position deletes of a live data file, and its equality deletes."""
         found = self._applied[self._entries[location][0]]
@@ -133,15 +158,16 @@ def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
     return LiveHead(files, {file.location for result in results for file in result.inputs})
 
 
-def conflict(result: GroupResult, head: LiveHead) -> str | None:
+def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> str | None:
     """Tell why a group cannot be committed on a head; None where it can.
 
+    With `carries` other deletes by position are no reason, nor are files that have gone.
     Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, but for
     deletes that have gone.
     """
     for task in result.tasks:
         for file in task.inputs:
-            reason = _of_file(task, file, head)
+            reason = _of_file(task, file, head, carries=carries)
             if reason is not None:
                 return reason
     moving = [task for task in result.tasks if isinstance(task, RewriteTask) if _moves(task)]
@@ -157,15 +183,22 @@ def _moves(task: RewriteTask) -> bool:
     return task.partition_key is None or any(file.spec_id != task.spec_id for file in task.inputs)
 
 
-def _of_file(task: Task, file: InputFile, head: LiveHead) -> str | None:
+def is_changed(task: Task, file: InputFile, head: LiveHead) -> bool:
+    """Return whether other rows of an input are deleted by position now, or all are gone."""
+    if head.entry(file.location) is None:
+        return True
+    return head.applied(file.location)[0] != _positions_applied(task, file)
+
+
+def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> str | None:
     stated = head.entry(file.location)
     if stated is None:  # R-152
-        return f"`{file.location}` is not live any more"
+        return None if carries else f"`{file.location}` is not live any more"
     compared = len(_STATED) - isinstance(task, MergeDeletesTask)
     if stated[:compared] != tuple(getattr(file, name) for name in _STATED[:compared]):
         return f"`{file.location}` has another entry now"
-    by_position, by_value = head.applied(file.location)
-    if by_position != _positions_applied(task, file):
+    by_value = head.applied(file.location)[1]
+    if not carries and is_changed(task, file, head):
         return f"other rows of `{file.location}` are deleted by position now"
     if isinstance(task, MergeDeletesTask):
         return None
@@ -214,17 +247,23 @@ def _delete_rows(
     }
 
 
+CARRIED_DELETES = "icectl.carried-deletes"
+"""What a summary says of rows that were deleted while their files were rewritten."""
+
+
 @dataclass(frozen=True)
 class Changes:
     """Live entries of a head that go, and entries that come; `after` is what is live then.
 
-    `dangling` are the delete files among `removed` that nothing was left to apply to.
+    `dangling` are the delete files among `removed` that nothing was left to apply to, `carried` the
+    rows that were deleted while their files were rewritten.
     """
 
     removed: Entries
     added: Entries
     after: Entries
     dangling: Entries
+    carried: int = 0
 
     @cached_property
     def summary(self) -> Mapping[str, str]:
@@ -233,6 +272,7 @@ class Changes:
             **summary_counters(summarise(self.added), "added"),
             **summary_counters(summarise(self.removed), "removed"),
             "changed-partition-count": self._changed_partitions,
+            CARRIED_DELETES: self.carried,
         }
         changed = {key: str(value) for key, value in counters.items() if value}
         totals = summary_counters(summarise(self.after), "total")

@@ -290,9 +290,11 @@ def compact(
 
     Before the commit the rows of each new file are compared with those that were read. New files
     keep the sequence number that the run started from, so that rows which are deleted meanwhile
-    stay deleted. What counts is whether the files that were read, and their deletes, are still
-    live: another writer's commit drops only the groups that it touched (exit 3, or 11 where nothing
-    is left).
+    stay deleted. Rows that others delete by position meanwhile, and those of files that others
+    remove, are deleted in the new files by the same commit. That is so in versions 2 and 3, where
+    rows keep their order and no equality deletes were applied. Else another writer's commit drops
+    the groups that it touched, and always those of which it took half of the rows (exit 3, or 11
+    where nothing is left).
 
     Rows are rewritten on Spark where PySpark (`icectl[spark]`) and Java 17 or newer are there, on
     the cores of this machine without `--master`, else in processes of icectl's own; a line says so

@@ -38,7 +38,8 @@ class Compaction:
     """The plan of a compaction, and its outcome.
 
     `outputs` has the groups that were committed, `failed` why others were not, by number; both are
-    empty for a plan. `removed_delete_files` is what a plan expects, or what a run has removed.
+    empty for a plan. `removed_delete_files` is what a plan expects, or what a run has removed, and
+    `carried_deletes` the rows that others deleted while it ran.
     """
 
     plan: CompactPlan
@@ -50,6 +51,7 @@ class Compaction:
     outputs: Mapping[int, GroupOutput] = field(default_factory=dict)
     failed: Mapping[int, str] = field(default_factory=dict)
     snapshot_ids: Sequence[int] = ()
+    carried_deletes: int = 0
     new_metadata_file: str | None = None
     tasks: TaskCounts = field(default_factory=TaskCounts)
 
@@ -77,6 +79,7 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
         "added_data_files": 0 if deletes_only else added,
         "removed_delete_files": report.removed_delete_files,
+        "carried_deletes": report.carried_deletes,
         "added_delete_files": added if deletes_only else 0,
         "rewritten_bytes": sum(group.input_bytes for group in done),
         "added_bytes": sum(one.size_bytes for one in outputs) if report.is_run else added_bytes,

@@ -25,6 +25,7 @@ from icectl.commands.compact.report import (
     compaction_result,
     print_compaction,
 )
+from icectl.commit.carry import DeleteCarrier
 from icectl.commit.output_journal import DataPlaces, Leftovers
 from icectl.commit.outputs import DataOutputs, Outputs, data_places
 from icectl.commit.rewrite_files import FileRewrite, PlannedState
@@ -84,6 +85,9 @@ from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
 from icectl.table.row_safety import open_to_change
 
 COMMAND = "compact"
+_CARRYING = (2, 3)
+"""Format versions in which deletes that come meanwhile are carried to new files."""
+
 _REWRITE_THEM = "`--method auto` rewrites what it can't merge"
 SORT_BYTES = 64 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
@@ -119,6 +123,7 @@ class Compacted:
     done: tuple[CommittedGroup, ...]
     failed: Mapping[int, str]
     removed_delete_files: int
+    carried_deletes: int
 
 
 def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
@@ -231,6 +236,7 @@ def _finished(report: Compaction, compacted: Compacted) -> Finished[Compaction]:
             failed=compacted.failed,
             snapshot_ids=compacted.snapshot_ids,
             removed_delete_files=compacted.removed_delete_files,
+            carried_deletes=compacted.carried_deletes,
             new_metadata_file=unpublished_metadata(compacted.landed),
         ),
         compacted.landed.metadata_location,
@@ -392,6 +398,7 @@ def execute(
         tuple(run.done),
         run.failed,
         run.removed_delete_files,
+        run.carried_deletes,
     )
 
 
@@ -435,7 +442,7 @@ class _Run:
         self._failed_commits = 0
         self.reason = ""
         self.conflict: CommitConflict | None = None
-        self.removed_delete_files = 0
+        self.removed_delete_files = self.carried_deletes = 0
 
     def commit(self, batch: Sequence[CompactGroup], max_failed_commits: int) -> bool:
         """Rewrite and commit some groups; whether to go on with others.
@@ -480,7 +487,8 @@ class _Run:
             if batch and not kept:
                 why = self.failed[batch[0].number]
                 raise Refused(f"no group was committed: {why}", hint=_REWRITE_THEM)
-            results = [_group_result(*one) for one in kept]
+            keeps_order = self._prepared.plan.options.order is None
+            results = [_group_result(*one, keeps_order=keeps_order) for one in kept]
             rewrite = self._file_rewrite(results, opened.outputs)
             self.landed = opened.commit(rewrite.propose)
             self._note(kept, results, rewrite)
@@ -488,6 +496,12 @@ class _Run:
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan
         snapshot = planned.branch.snapshot
+        version = loaded.metadata.format_version
+        carrier = None
+        if version in _CARRYING and not planned.options.deletes_only:
+            places = DataOutputs(loaded.metadata, outputs)
+            job = _merge_job(loaded.metadata)
+            carrier = DeleteCarrier(self._context.store, job, places, has_vectors=version >= 3)
         return FileRewrite(
             load=partial(live_files, self._context),
             writer=writer_of(
@@ -504,6 +518,7 @@ class _Run:
             ),
             results=results,
             snapshot_id=self._context.env.new_snapshot_id(),
+            carrier=carrier,
         )
 
     def _rewritten(
@@ -555,6 +570,7 @@ class _Run:
                 self.done.append(_done(group, result, _method(group, of_tasks)))
         if rewrite.changes is not None:
             self.removed_delete_files += rewrite.changes.removed_delete_files
+            self.carried_deletes += rewrite.changes.carried
 
 
 def _left_alone(results: Sequence[TaskResult]) -> str | None:
@@ -581,7 +597,9 @@ def _done(group: CompactGroup, result: GroupResult, choice: MethodChoice) -> Com
     return CommittedGroup(group, len(sizes), sum(sizes.values()), rows, choice)
 
 
-def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
+def _group_result(
+    group: CompactGroup, results: Sequence[TaskResult], *, keeps_order: bool
+) -> GroupResult:
     """Make the result of a group, once all rows of its files are known to have been read.
 
     Raises: SelfCheckFailed.
@@ -594,7 +612,12 @@ def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupRe
             f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
         )
     added = concat([Entries(result.entries) for result in results])
-    return GroupResult(group.number, group.tasks, added)
+    made = tuple(
+        tuple(by_row(Entries(result.entries), "location", "record_count"))
+        for result in results
+        if keeps_order and rewriting
+    )
+    return GroupResult(group.number, group.tasks, added, made)
 
 
 def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:

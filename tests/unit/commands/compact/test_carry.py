@@ -1,0 +1,102 @@
+"""Compactions beside writers that delete: the new files have the deletes that came meanwhile."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.compactions import compacted, lineage, planned
+from tests.builders.expiry import NOW_MS
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
+
+WAYS: list[dict[str, Any]] = [{"method": "rewrite"}, {"method": "merge"}]
+
+
+def ids(directory: Path) -> list[int]:
+    rows = read_rows(read_metadata(current_metadata(directory)))
+    return sorted(dict(row)["id"] for row in rows)
+
+
+def built(directory: Path, version: int) -> TableBuilder:
+    table = TableBuilder(directory, format_version=version, partitioning="identity")
+    for start in range(0, 60, 12):
+        table.append(range(start, start + 12))
+    return table
+
+
+def deletes(directory: Path) -> list[dict]:
+    files = [entry["data_file"] for entry in live_entries(head(directory))]
+    return [file for file in files if file["content"] == 1]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_that_were_deleted_meanwhile_stay_so(
+    tmp_path: Path, version: int, way: dict[str, Any]
+) -> None:
+    table = built(tmp_path, version)
+    prepared = planned(tmp_path, **way)
+    table.delete_rows([0, 3, 13, 59])
+    table.delete_rows([4, 16])
+    before = lineage(tmp_path) if version == 3 else {}
+
+    env = FixedEnv(NOW_MS)
+    done = compacted(tmp_path, prepared, env=env)
+
+    assert done.failed == {}
+    assert ids(tmp_path) == sorted(set(range(60)) - {0, 3, 13, 59, 4, 16})
+    assert (lineage(tmp_path) if version == 3 else {}) == before
+    assert done.carried_deletes == 6
+    assert head(tmp_path)["summary"]["icectl.carried-deletes"] == "6"
+    locations = {
+        entry["data_file"]["file_path"]
+        for entry in live_entries(head(tmp_path))
+        if entry["data_file"]["content"] == 0
+    }
+    assert {file["referenced_data_file"] for file in deletes(tmp_path)} <= locations
+    assert len(locations) == 3
+    compacted(tmp_path, planned(tmp_path, min_delete_ratio=0.01), env=env)
+    assert ids(tmp_path) == sorted(set(range(60)) - {0, 3, 13, 59, 4, 16})
+    assert not deletes(tmp_path)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_that_were_left_out_do_not_count(tmp_path: Path, version: int) -> None:
+    table = built(tmp_path, version)
+    table.delete_rows([0, 6, 12, 13, 30])
+    prepared = planned(tmp_path)
+    table.delete_rows([3, 15, 27, 57, 14])
+    table.delete_rows([9, 10], kind="equality") if version == 2 else table.delete_rows([9, 10])
+    done = compacted(tmp_path, prepared)
+    assert done.failed == {}
+    gone = {0, 6, 12, 13, 30, 3, 15, 27, 57, 14, 9, 10}
+    assert ids(tmp_path) == sorted(set(range(60)) - gone)
+    assert done.carried_deletes == (5 if version == 2 else 7)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("way", WAYS)
+def test_files_that_have_gone_have_no_row_left(
+    tmp_path: Path, version: int, way: dict[str, Any]
+) -> None:
+    table = built(tmp_path, version)
+    prepared = planned(tmp_path, **way)
+    table.remove_data_files(1)
+    table.replace_data_files(1)
+    done = compacted(tmp_path, prepared)
+    assert done.failed == {}
+    assert ids(tmp_path) == sorted(table.ids())
+    assert done.carried_deletes == 8
+
+
+def test_equality_deletes_that_were_applied_let_the_group_fall_away(tmp_path: Path) -> None:
+    table = built(tmp_path, 2)
+    table.delete_rows([3], kind="equality")
+    prepared = planned(tmp_path)
+    table.delete_rows([6])
+    done = compacted(tmp_path, prepared)
+    assert ids(tmp_path) == sorted(set(range(60)) - {3, 6})
+    assert len(done.failed) == 1
+    assert next(iter(done.failed.values())).endswith("are deleted by position now")
