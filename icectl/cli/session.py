@@ -178,7 +178,7 @@ def _open(
     name = name_in_catalog(common, table)
     options = storage_of(common, table if name is None else "", path_map)
     if metadata_file is not None:
-        options = replace(options, own=(*options.own, metadata_file))
+        options = replace(options, user_locations=(*options.user_locations, metadata_file))
     if name is not None:
         if metadata_file is not None:
             raise UsageError(
@@ -235,7 +235,7 @@ def storage_of(
         path_map=path_map,
         concurrency=shell.settings.read(CONCURRENCY),
         warn=shell.console.warn,
-        own=(at, *(target for _, target in path_map)) if at else (),
+        user_locations=(at, *(target for _, target in path_map)) if at else (),
     )
 
 

@@ -69,7 +69,7 @@ class StorageOptions:
     `options` win over those of `places`, which the user configured. `served` are those that a
     catalog's server says, which no credentials of the user follow (`origins.py`). Where these end,
     `renewed` has those that are valid now: it is asked before each use, and crosses to other
-    processes. `own` are the locations that the user named, where no catalog names the table.
+    processes. `user_locations` are those that the user named, where no catalog names the table.
     `concurrency` is by kind of storage where it is None. `warn` takes what the user should know of
     the storage itself. `home` is where the table lies by the word of the user, or of its catalog.
     """
@@ -81,7 +81,7 @@ class StorageOptions:
     concurrency: int | None = None
     warn: Callable[[str], None] = _LOGGER.debug
     renewed: Vendor | None = field(default=None, repr=False)
-    own: tuple[str, ...] = ()
+    user_locations: tuple[str, ...] = ()
     home: str | None = None
 
     def now(self) -> "StorageOptions":
@@ -113,13 +113,13 @@ def _longest(starts: Iterable[str], location: str) -> str:
     return max((start for start in starts if location.startswith(start)), key=len, default="")
 
 
-def requests_at_once(given: int | None, location: str) -> int:
+def requests_at_once(concurrency: int | None, location: str) -> int:
     """Return how many files are read or removed at the same time, where the user does not say.
 
     Those of a store wait for answers most of the time; those of a disk do not.
     """
-    if given is not None:
-        return given
+    if concurrency is not None:
+        return concurrency
     return _AT_ONCE_LOCALLY if locations.is_local(location) else _AT_ONCE_IN_STORES
 
 
@@ -219,7 +219,7 @@ class SchemeStore:
                 renewed = Renewed(
                     partial(self._now_of, location), None if vendor is None else vendor.expire
                 )
-                check_owner(location, now.of(location), now.own)
+                check_owner(location, now.of(location), now.user_locations)
                 self.remote[key] = bucket_store(
                     Driver(
                         location,

@@ -53,19 +53,19 @@ def is_clouds_own(host: str) -> bool:
 
 
 def joined(
-    configured: Mapping[str, str], served: Mapping[str, str], given: Mapping[str, str]
+    configured: Mapping[str, str], served: Mapping[str, str], options: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return the options of a storage: `given` ones win over a server's, these over `configured`.
+    """Return the options of a storage: `options` win over a server's, these over `configured`.
 
     Raises: Refused, where the user's credentials would go to an address that a server names.
     """
-    own = {**configured, **given}
+    own = {**configured, **options}
     if not served:
         return own
-    is_served = _logs_in(served) and not given.keys() & (_LOGIN | _BOTH)
+    is_served = _logs_in(served) and not options.keys() & (_LOGIN | _BOTH)
     login = served if is_served else own
-    address = given if is_served else own
-    rest = {**configured, **served, **given}
+    address = options if is_served else own
+    rest = {**configured, **served, **options}
     found = {name: value for name, value in rest.items() if name not in _LOGIN | _BOTH}
     found |= {name: login[name] for name in _LOGIN | _BOTH if name in login}
     if "account_name" in login or "connection_string" in login:

@@ -33,10 +33,10 @@ _IN_CONNECTION_STRINGS = {
 }
 
 
-def check_account(location: str, options: Mapping[str, str], own: Sequence[str]) -> None:
+def check_account(location: str, options: Mapping[str, str], user_locations: Sequence[str]) -> None:
     """Check the account that a location names, before anything is sent there.
 
-    It is that of the options, or of one of the `own` locations, which the user named; without
+    It is that of the options, or of one of the `user_locations`, which the user named; without
     those, as for tables of catalogs, any of the cloud itself. Raises: Refused.
     """
     host = _host_of(location)
@@ -44,9 +44,9 @@ def check_account(location: str, options: Mapping[str, str], own: Sequence[str])
     if not host or known.keys() & {"endpoint", "account_host"}:  # requests go there
         return
     account = known.get("account_name")
-    if host in map(_host_of, own):
+    if host in map(_host_of, user_locations):
         return
-    is_known = host.partition(".")[0] == account if account else not own
+    is_known = host.partition(".")[0] == account if account else not user_locations
     if not is_known or not is_clouds_own(host):
         raise Refused(
             f"{locations.redacted(location)} names another account than the table's own, and "

@@ -166,10 +166,10 @@ class Driver:
             return self.known
 
 
-def check_owner(location: str, options: Mapping[str, str], own: Sequence[str]) -> None:
+def check_owner(location: str, options: Mapping[str, str], user_locations: Sequence[str]) -> None:
     """Check that credentials may go where a location says. Raises: Refused."""
     if _SOURCES.get(locations.scheme(location)) is azure_source:
-        check_account(location, options, own)
+        check_account(location, options, user_locations)
 
 
 def bucket_store(driver: Driver) -> Callable[[str | None], Store]:
