@@ -18,7 +18,7 @@ from icectl.catalog.warehouse import CatalogAccess
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import StorageError
 from icectl.storage.buckets import requests
-from icectl.storage.buckets.client import BucketClient, ClientSource
+from icectl.storage.buckets.client import BucketAccess, BucketClient, ClientSource
 from icectl.storage.buckets.requests import InFlight
 from icectl.storage.open import StorageOptions
 from tests.builders.rows import current_metadata
@@ -180,7 +180,8 @@ BODY = (
 @pytest.mark.parametrize("ends_at", [None, math.inf, 1e300, 0.0])
 def test_reads_of_buckets_with_and_without_a_limit(ends_at: float | None) -> None:
     env = SystemEnv()
-    client = BucketClient(ClientSource("s3", lambda _: None, lambda *_: "store", lambda: False))  # type: ignore[arg-type,return-value]
+    access = BucketAccess("https://s3", "https://s3/b", {}, {})
+    client = BucketClient(ClientSource("s3", lambda _: access, lambda *_: "store", lambda: False))
     in_flight = InFlight(1, requests.is_throttled)
     made = requests.Requests(client, env, in_flight, tuple, Deadline(env, ends_at))
     assert made.make("read", "s3://b/k", lambda store: f"bytes of {store}") == "bytes of store"
