@@ -7,7 +7,7 @@ import pytest
 
 from tests.spark.engine import command, environment, why_skipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
 PROGRAM = """
 import json, subprocess, sys

@@ -16,7 +16,7 @@ from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.spark.engine import command, environment, on_spark, why_skipped
 from tests.stores.s3_servers import KEY, SECRET, S3Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.xdist_group("spark-runs")]
 
 BUCKET = "compacted-on-a-cluster"
 SETTINGS = {

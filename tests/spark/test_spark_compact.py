@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.peers.spark_compact import CASES, MERGED, PIECE_BYTES, compact
 from tests.spark.engine import command, environment, on_spark, why_skipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
 SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 WORKING = [name for name in CASES if name != "wrong"]

@@ -26,7 +26,7 @@ from tests.spark.programs import (
     unreferenced,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.conftest import ROOT
 from tests.spark.engine import command, environment, why_skipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
 
 PROPERTIES = {
     "write__metadata__delete_after_commit__enabled": "true",

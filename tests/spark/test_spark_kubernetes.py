@@ -17,7 +17,7 @@ from tests.spark.engine import command, environment, why_skipped
 from tests.spark.kubernetes import Kubernetes, kubernetes
 from tests.spark.shipped import ship
 
-pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
 
 PAGE = (ROOT / "docs" / "spark.md").read_text("utf-8")
 SMALL = ("--min-input-files", "2", "--target-file-size", "4KiB")

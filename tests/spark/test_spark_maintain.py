@@ -11,7 +11,7 @@ from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.spark.engine import on_spark, why_skipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.builders.orphans import age, stray
 from tests.spark.engine import on_spark, why_skipped
 from tests.stores.s3_servers import KEY, SECRET, S3Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.xdist_group("spark-runs")]
 
 BUCKET = "orphans-on-spark"
 DATA = f"s3://{BUCKET}/wh/t/data"

@@ -27,7 +27,7 @@ from tests.spark.programs import (
     unreferenced,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
 
 @dataclass(frozen=True)

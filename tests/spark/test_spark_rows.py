@@ -24,7 +24,7 @@ from tests.spark.programs import (
     told_by,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tests.spark.clusters import Cluster, standalone, submit
 from tests.spark.engine import AT_LINK, command, environment, why_skipped
 from tests.spark.shipped import Shipped, ship
 
-pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
 
 SMALL = ("--min-input-files", "2", "--target-file-size", "4KiB")
 SETTINGS = {

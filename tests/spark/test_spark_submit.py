@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from tests.spark.clusters import SCRIPT, Cluster, standalone, submit
 from tests.spark.engine import why_skipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
 SMALL = ("--min-input-files", "2", "--target-file-size", "4KiB")
 

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.spark.engine import on_spark, why_skipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
 
 @pytest.fixture(scope="module")

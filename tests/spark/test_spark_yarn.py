@@ -15,7 +15,7 @@ from tests.spark.clusters import pyspark_home, submit, yarn
 from tests.spark.engine import command, environment, why_skipped
 from tests.spark.shipped import ship
 
-pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
 
 SMALL = ("--min-input-files", "2", "--target-file-size", "4KiB")
 PYTHON = "env/bin/python"

@@ -213,11 +213,15 @@ def test_folders_above_that_may_not_be_listed_are_left_to_a_catalog(
         assert world.told.told == []
 
 
-def test_folders_above_are_those_behind_a_link_too(world: World) -> None:
-    (world.directory / "disk/u").mkdir(parents=True)
-    (world.directory / "link").symlink_to(world.directory / "disk/u")
-    world.put("disk/metadata/v1.metadata.json")
-    refusal(lambda: world.others().check_above(world.loaded(), [f"{world.directory}/link/t"]))
+@pytest.mark.parametrize("above", ["disk", "disk/u", "links", "."])
+def test_folders_above_are_those_before_and_behind_a_link(world: World, above: str) -> None:
+    for folder in ("disk/u", "links"):
+        (world.directory / folder).mkdir(parents=True)
+    (world.directory / "links/link").symlink_to(world.directory / "disk/u")
+    place = f"{world.directory}/links/link/t"
+    world.others().check_above(world.loaded(), [place])
+    world.put(f"{above}/metadata/v1.metadata.json")
+    refusal(lambda: world.others().check_above(world.loaded(), [place]))
 
 
 def in_metadata(world: World, *names: str) -> Sequence[str]:
@@ -243,6 +247,7 @@ def test_a_file_of_another_uuid_is_of_another_table(
     ("name", "capabilities", "version", "is_own"),
     [
         ("v6.metadata.json", NUMBERED, 7, True),
+        ("v7.metadata.json.gz", NUMBERED, 7, False),
         ("v8.metadata.json", NUMBERED, 7, False),
         ("v6.metadata.json", NUMBERED, None, False),
         ("v6.metadata.json", OF_CATALOG, 7, False),
@@ -418,13 +423,24 @@ def test_a_newer_file_of_the_table_may_be_current(
     assert raised.value.error_id == "newer-metadata"
 
 
+@pytest.mark.parametrize(("name", "is_newer"), [("v1.metadata.json", True), (UNCOMMITTED, False)])
+def test_any_number_is_newer_than_none(world: World, name: str, is_newer: bool) -> None:
+    others = world.others()
+    others.accepted[f"{world.location}/metadata/{name}"] = 0
+    if is_newer:
+        with pytest.raises(Refused):
+            others.check_newest(world.loaded(version=None))
+    else:
+        others.check_newest(world.loaded(version=None))
+
+
 def test_own_files_that_are_no_versions_are_forks_as_far_back_as_the_log_goes(
     world: World,
 ) -> None:
     others = world.others()
-    others.accepted.update({"/c": 6, "/a": 7, "/b": 5, "/d": None})
+    others.accepted.update({"/c": 6, "/a": 7, "/b": 5, "/d": None, "/e": 1})
     assert others.forks(world.loaded(OF_CATALOG, {"/x": 9, "/y": 5})) == ["/a", "/c"]
-    assert others.forks(world.loaded(OF_CATALOG)) == ["/a", "/b", "/c"]
+    assert others.forks(world.loaded(OF_CATALOG)) == ["/a", "/b", "/c", "/e"]
     assert others.forks(world.loaded(NUMBERED)) == ()
 
 
