@@ -112,7 +112,9 @@ class DeleteCarrier:
         path = partition_of(first.partition_key, self.job.specs[first.spec_id]).path
         blank = self._blank(result.number)
         outputs = FileOutputs(
-            lambda _: self.places.next(blank, path), self.store.open_new, self.store.open
+            lambda _: self.places.next_file_location(blank, path),
+            self.store.open_new,
+            self.store.open,
         )
         if self.has_vectors:
             files = write_vectors(found, f"icectl {__version__}", outputs, self.job.base)

@@ -123,7 +123,7 @@ class DataOutputs:
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
 
-    def next(self, task: Task, partition: str) -> str:
+    def next_file_location(self, task: Task, partition: str) -> str:
         """Return the location of a task's next file in the folder of a partition."""
         with self._lock:
             self._counts[task.task_id] += 1

@@ -141,7 +141,7 @@ class OutputPlaces(Protocol):
     def names(self) -> FileNames:
         """The names for engines whose workers are out of sight: they name files themselves."""
 
-    def next(self, task: Task, partition: str) -> str:
+    def next_file_location(self, task: Task, partition: str) -> str:
         """The location of a task's next file in the folder of a partition, on record from now."""
 
     def record(self, locations: Sequence[str]) -> None:

@@ -88,7 +88,9 @@ class LocalEngine:
 
         def outputs(task: MergeDeletesTask) -> FileOutputs:
             """Make the outputs of a task."""
-            return FileOutputs(partial(places.next, task), self.store.open_new, self.store.open)
+            return FileOutputs(
+                partial(places.next_file_location, task), self.store.open_new, self.store.open
+            )
 
         check = self.deadline.check
         for result in merge_in_threads(tasks, job, outputs, check, self.concurrency):

@@ -38,7 +38,7 @@ class Listing(Protocol):
         """Symbolic links to files among them: the table may reach what they lead to."""
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
-        """Yield the files that are not known, each with its verdict, as table.unreached finds them.
+        """Yield the files that are not known, each with its verdict, as `unreached` finds them.
 
         Shape: UNREACHED_SCHEMA. Order: none.
         """

@@ -26,7 +26,7 @@ class InlineEngine(LocalEngine):
         def run(task: RewriteTask) -> TaskResult:
             self.deadline.check()
             outputs = FileOutputs(
-                lambda partition: places.next(task, partition),
+                lambda partition: places.next_file_location(task, partition),
                 self.store.open_new,
                 self.store.open,
             )

@@ -22,7 +22,7 @@ from icectl.commands.migrate_v1_v2.plan import (
     updates,
 )
 from icectl.commands.rewrite_manifests import run as rewriting
-from icectl.commands.upgrade_to_v4.change import planned_upgrade
+from icectl.commands.upgrade_to_v4.change import Upgraded, planned_upgrade, refused
 from icectl.commands.upgrade_to_v4.report import MIGRATION_NOTES, Upgrade
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.outputs import Outputs
@@ -31,7 +31,7 @@ from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused, UsageError
+from icectl.errors import CommitUnknown, CorruptTable, IcectlError, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile
@@ -46,6 +46,7 @@ from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import require_safe_base
 
 COMMAND = "migrate-v1-v2"
+_REFUSED = "not-migratable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,6 @@ class PreparedMigration:
     loaded: LoadedTable
     plan: MigratePlan
     described: Mapping[int, Sequence[ManifestFile]]
-
-
-@dataclass(frozen=True, slots=True)
-class Migrated:
-    """The result of a run; `snapshot_id` is that of the rewritten manifests.
-
-    `unfinished` says why the manifests were not rewritten, where they should have been.
-    """
-
-    landed: LoadedTable
-    snapshot_id: int | None = None
-    unfinished: IcectlError | None = None
 
 
 def run(common: Common, table: str, request: MigrateRequest, change: Change) -> Outcome:
@@ -89,7 +78,7 @@ def run(common: Common, table: str, request: MigrateRequest, change: Change) -> 
         loaded,
         Upgrade(loaded.metadata.location, planned, TO_VERSION, notes),
         lambda: execute(context, prepared),
-        refusal=_refusal(planned.forbidding) if planned.forbidding else None,
+        refusal=refused(planned.forbidding, _REFUSED) if planned.forbidding else None,
         clean_up=lambda: remove_leftovers(context, prepared),
     )
     return carry_out(session, change, upgrade)
@@ -186,27 +175,19 @@ def _entries(
     return load_entries(context, metadata, named, PLANNING_COLUMNS)
 
 
-def _refusal(forbidding: Sequence[Finding]) -> Refused:
-    """Return the error of a table that is not migrated: the first rule that forbids it."""
-    first = forbidding[0]
-    return Refused(
-        f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-migratable"
-    )
-
-
-def execute(context: TableContext, prepared: PreparedMigration) -> Migrated:
+def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:
     """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
 
     Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
     Incomplete, before anything has changed.
     """
     if prepared.plan.forbidding:
-        raise _refusal(prepared.plan.forbidding)
+        raise refused(prepared.plan.forbidding, _REFUSED)
     context.deadline.check()
     if prepared.plan.from_version >= TO_VERSION:
         with Leftovers(context, (COMMAND,)).removed_after(prepared.loaded):
             done = _rewritten(context)
-        return Migrated(done.landed, done.snapshot_id)
+        return Upgraded(done.landed, done.snapshot_id)
     uuid = context.env.new_uuid()
     with transaction(context, prepared.loaded, COMMAND) as opened:
 
@@ -217,7 +198,7 @@ def execute(context: TableContext, prepared: PreparedMigration) -> Migrated:
 
         landed = opened.commit(propose)
     if not prepared.plan.rewrites_manifests:
-        return Migrated(landed)
+        return Upgraded(landed)
     return _with_manifests(context, landed)
 
 
@@ -274,15 +255,15 @@ def _described(
     return described
 
 
-def _with_manifests(context: TableContext, landed: LoadedTable) -> Migrated:
+def _with_manifests(context: TableContext, landed: LoadedTable) -> Upgraded:
     """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
     try:
         done = _rewritten(context)
     except CommitUnknown:
         raise
     except IcectlError as error:
-        return Migrated(landed, unfinished=error)
-    return Migrated(done.landed, done.snapshot_id)
+        return Upgraded(landed, unfinished=error)
+    return Upgraded(done.landed, done.snapshot_id)
 
 
 def _rewritten(context: TableContext) -> rewriting.RewrittenManifests:

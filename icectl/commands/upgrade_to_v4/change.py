@@ -1,8 +1,7 @@
 """An upgrade to a newer format version as a planned change: of 1 to 2, and of any to 4."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.rule import Finding
@@ -12,20 +11,23 @@ from icectl.commands.upgrade_to_v4.report import Upgrade, print_upgrade, questio
 from icectl.errors import IcectlError, Refused
 
 
-class Upgraded(Protocol):
-    """The result of an execution."""
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """The table after a run, and the snapshot that it made, if any.
 
-    @property
-    def landed(self) -> LoadedTable:
-        """The table after it."""
+    `unfinished` is the error that left something undone after the first commit.
+    """
 
-    @property
-    def snapshot_id(self) -> int | None:
-        """The snapshot that it made."""
+    landed: LoadedTable
+    snapshot_id: int | None = None
+    unfinished: IcectlError | None = None
 
-    @property
-    def unfinished(self) -> IcectlError | None:
-        """The error that left something undone; None where all was done."""
+
+def refused(forbidding: Sequence[Finding], error_id: str) -> Refused:
+    """Return the error of a table that is not upgraded: the first rule that forbids it."""
+    first = forbidding[0]
+    message = f"{first.subject}: {first.message} ({first.rule})"
+    return Refused(message, hint=first.hint, id=error_id)
 
 
 def planned_upgrade(

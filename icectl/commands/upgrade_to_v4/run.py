@@ -19,7 +19,7 @@ from icectl.commands.compact.run import execute as execute_compaction
 from icectl.commands.compact.run import prepare as prepare_compaction
 from icectl.commands.compact.run import read_names
 from icectl.commands.rewrite_manifests import run as rewriting
-from icectl.commands.upgrade_to_v4.change import planned_upgrade
+from icectl.commands.upgrade_to_v4.change import Upgraded, planned_upgrade, refused
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.commands.upgrade_to_v4.options import UpgradeRequest
 from icectl.commands.upgrade_to_v4.plan import (
@@ -81,6 +81,7 @@ from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import open_to_change
 
 COMMAND = "upgrade-to-v4"
+_REFUSED = "not-upgradable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,6 @@ class PreparedUpgrade:
 
     loaded: LoadedTable
     plan: UpgradePlan
-
-
-@dataclass(frozen=True, slots=True)
-class Upgraded:
-    """The result of a run; `unfinished` says why not all branches were rewritten."""
-
-    landed: LoadedTable
-    snapshot_id: int | None = None
-    unfinished: IcectlError | None = None
 
 
 def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
@@ -118,7 +110,7 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
         loaded,
         Upgrade(loaded.metadata.location, planned, TO_VERSION, notes, request.layout),
         lambda: execute(context, prepared),
-        refusal=_refusal(planned.forbidding) if planned.forbidding else None,
+        refusal=refused(planned.forbidding, _REFUSED) if planned.forbidding else None,
         clean_up=lambda: remove_leftovers(context, prepared),
     )
     return carry_out(session, change, upgrade)
@@ -237,14 +229,6 @@ def _foreign(
     return tuple(paths), next(unmovable, None)
 
 
-def _refusal(forbidding: Sequence[Finding]) -> Refused:
-    """Return the error of a table that is not upgraded: the first condition that does not hold."""
-    first = forbidding[0]
-    return Refused(
-        f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-upgradable"
-    )
-
-
 def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     """Commit the new metadata, with the root of one branch by default; eager ones follow.
 
@@ -252,7 +236,7 @@ def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     Incomplete, before anything has changed.
     """
     if prepared.plan.forbidding:
-        raise _refusal(prepared.plan.forbidding)
+        raise refused(prepared.plan.forbidding, _REFUSED)
     context.deadline.check()
     eager = prepared.plan.mode == "eager"
     first = () if eager else prepared.plan.branches
@@ -318,7 +302,7 @@ def _commit(
             if layout is Layout.MANIFEST_LISTS and metadata.snapshots != base.metadata.snapshots:
                 misspelt = _misspelt(context, metadata)  # another writer's
                 if misspelt:
-                    raise _refusal(misspelt)
+                    raise refused(misspelt, _REFUSED)
             updates: list[Update] = []
             if metadata.format_version < TO_VERSION:
                 if metadata.table_uuid is None:
