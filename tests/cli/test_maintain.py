@@ -93,7 +93,7 @@ def test_an_unhealthy_table_is_skipped_and_stops_no_other(server: SqlServer, mai
     current_metadata(dead.directory).write_text("{")
     ended = maintain("main.db.inner.*", "--yes", "--json", "--only", "remove-orphans")
     assert statuses(ended) == {
-        "lost": ("skipped", 15), "dead": ("skipped", 15), "calm": ("nothing-to-do", 0),
+        "lost": ("failed", 15), "dead": ("failed", 15), "calm": ("nothing-to-do", 0),
     }  # fmt: skip
     assert (ended.code, ended.document["status"]) == (3, "incomplete")
     assert "is missing" in rows(ended)["lost"]["reason"]
@@ -109,7 +109,7 @@ def test_a_table_with_errors_that_only_a_check_finds_is_skipped(
     ended = maintain("main", "--policy", str(policy), "--json")
     assert ended.code == 3
     row = rows(ended)["rotten"]
-    assert (row["status"], row["exit"]) == ("skipped", 4)
+    assert (row["status"], row["exit"]) == ("failed", 4)
     assert row["reason"].startswith("`validate` ends with 4: ")
     assert [step["step"] for step in row["steps"]] == ["validate"]
 
@@ -190,7 +190,7 @@ def test_metrics_tell_of_each_table(server: SqlServer, maintain: Run, tmp_path: 
         ("exit_code", 'table="main"', 3),
         ("exit_code", 'table="main.db.inner.calm"', 0),
         ("exit_code", 'table="main.db.inner.lost"', 15),
-        ("status", 'table="main.db.inner.lost",status="skipped"', 1),
+        ("status", 'table="main.db.inner.lost",status="failed"', 1),
         ("count", 'table="main.db.inner.calm",name="now_file_count"', 1),
     ):
         assert f'icectl_last_run_{name}{{command="maintain",{labels}}} {value}\n' in text
@@ -286,6 +286,21 @@ def test_a_budget_bounds_what_a_run_does_to_a_table(
     figures = rows(ended)["rotten"]["steps"][0]["figures"]
     assert 0 < figures["rewritten_bytes"] <= 25 * 1024
     assert 0 < figures["rewritten_data_files"] < 24
+
+
+def test_a_budget_that_is_smaller_than_any_group_is_named(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    rotten(server, "rotten")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("steps = ['compact']\nbudget.rewrite-bytes = '1KiB'\n")
+    for words in ((), ("--dry-run",)):
+        ended = maintain("main", "--policy", str(policy), "--json", *words)
+        [step] = rows(ended)["rotten"]["steps"]
+        assert (step["status"], step["exit"]) == ("nothing-to-do", 0)
+        assert step["figures"]["left_alone_left to another run by `budget.rewrite-bytes`"] > 0
+        [warning] = [one for one in ended.document["warnings"] if "budget" in one]
+        assert "`budget.rewrite-bytes`, 1.0 KiB, is less than the smallest group" in warning
 
 
 def test_a_table_that_has_had_its_time_goes_on_in_the_next_run(

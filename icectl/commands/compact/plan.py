@@ -74,6 +74,8 @@ MIN_DELETE_RATIO = 0.3
 REWRITE = MethodChoice("rewrite", "asked for")
 
 
+OVER_BUDGET = "left to another run by `budget.rewrite-bytes`"
+
 LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.NOT_SELECTED: "not selected by `--where`",
     FileVerdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
@@ -81,6 +83,7 @@ LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.TOO_FEW: "one of too few in their partition",
     FileVerdict.NO_GAIN: "would only be copied",
     FileVerdict.LATER: "left to another run by `--max-groups`",
+    FileVerdict.OVER_BUDGET: OVER_BUDGET,
     FileVerdict.MERGED: "without deletes that merging would change",
     FileVerdict.AS_MADE: "as a compaction to the same sizes has left it",
     FileVerdict.NOT_MERGEABLE: "only to be rewritten, which `--method merge` does not do",
@@ -172,7 +175,8 @@ class CompactPlan:
     """One compaction of a branch.
 
     `verdicts` has one for each live data file; `dangling` are rows of the live delete files that
-    apply to nothing.
+    apply to nothing. `smallest_bytes` is the size of the smallest group, where none is within the
+    budget of the run.
     """
 
     pin: Pin
@@ -181,6 +185,7 @@ class CompactPlan:
     groups: tuple[CompactGroup, ...]
     verdicts: Verdicts
     dangling: tuple[int, ...]
+    smallest_bytes: int | None = None
 
     @property
     def left_alone(self) -> Mapping[str, int]:
@@ -255,8 +260,8 @@ def plan(
     stays &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
     found = by_partition(files.data, picked, stays, types, others)
     drafts = [draft for key, rows in found for draft in planning.drafts(key, rows.tolist())]
-    drafts = planning.ordered(drafts)
-    drafts = planning.within_limits(drafts)
+    smallest = min(map(planning.size_of, drafts), default=0)
+    drafts = planning.within_limits(planning.ordered(drafts))
     rows = [row for draft in drafts for row in draft.files]
     check_deletes(files, rows)
     check_once(files.data, rows)
@@ -265,7 +270,16 @@ def plan(
         planning.group(draft, make, _blank_task(number, draft, branch, options))
         for number, draft in enumerate(drafts)
     )
-    return CompactPlan(pin, branch, options, groups, verdicts, dangling_of(files, options))
+    is_over = options.max_bytes is not None and smallest > options.max_bytes
+    return CompactPlan(
+        pin,
+        branch,
+        options,
+        groups,
+        verdicts,
+        dangling_of(files, options),
+        smallest if is_over else None,
+    )
 
 
 def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
@@ -339,7 +353,7 @@ class _Planning:
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
         self.verdicts[list(rows)] = verdict
-        if verdict != FileVerdict.LATER:
+        if verdict not in (FileVerdict.LATER, FileVerdict.OVER_BUDGET):
             self.verdicts[[row for row in rows if self.as_made[row]]] = FileVerdict.AS_MADE
 
     def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
@@ -451,6 +465,10 @@ class _Planning:
             reverse=order.endswith("desc"),
         )
 
+    def size_of(self, draft: _Draft) -> int:
+        """Return the bytes that a group has as stored."""
+        return self._total(draft.files)
+
     def within_limits(self, drafts: Sequence[_Draft]) -> list[_Draft]:
         """Return the groups that this run may rewrite; the others are left to another one."""
         options = self.options
@@ -458,9 +476,12 @@ class _Planning:
         taken: list[_Draft] = []
         left_bytes = options.max_bytes
         for draft in drafts:
-            size = self._total(draft.files)
-            if len(taken) == most_groups or (left_bytes is not None and size > left_bytes):
+            size = self.size_of(draft)
+            if len(taken) == most_groups:
                 self.leave(draft.files, FileVerdict.LATER)
+                continue
+            if left_bytes is not None and size > left_bytes:
+                self.leave(draft.files, FileVerdict.OVER_BUDGET)
                 continue
             taken.append(draft)
             left_bytes = None if left_bytes is None else left_bytes - size

@@ -83,6 +83,7 @@ from icectl.table.reviewed import pin_of
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
 from icectl.table.row_safety import open_to_change
+from icectl.units import print_size
 
 COMMAND = "compact"
 _CARRYING = (2, 3)
@@ -139,6 +140,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         request.branch,
         lambda metadata: replace(options(metadata), only=session.reviewed),
     )
+    _warn_of_budget(session, prepared.plan)
     if prepared.plan.has_work and not (change.dry_run or change.check):
         choice = confirm_engine(choice)
     with _engine(session, request, choice) as engine:
@@ -175,6 +177,16 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             clean_up=lambda: remove_leftovers(context, prepared),
         )
         return carry_out(session, change, planned)
+
+
+def _warn_of_budget(session: Session, plan: CompactPlan) -> None:
+    """Warn where the budget of a policy is too small for any group: no run would ever take one."""
+    smallest, budget = plan.smallest_bytes, plan.options.max_bytes
+    if smallest is not None and budget is not None:
+        session.console.warn(
+            f"`budget.rewrite-bytes`, {print_size(budget)}, is less than the smallest group of "
+            f"files to compact, {print_size(smallest)}: no run takes any"
+        )
 
 
 def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:

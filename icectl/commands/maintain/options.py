@@ -129,7 +129,7 @@ def maintain(
     Steps are the commands of these names, with their plans, journals and refusals: compact,
     rewrite-manifests, expire-snapshots, remove-orphans, in this order, each where the table's
     health calls for it and the policy names it. Before the first the table is validated: one with
-    errors is skipped. A step that loses against another writer is tried again at the end; after an
+    errors has failed. A step that loses against another writer is tried again at the end; after an
     unknown outcome no further step touches the table. No table's failure stops the others.
 
     Tables with most to gain come first. What is left at the time limit, or by a run that was
@@ -141,7 +141,7 @@ def maintain(
     other lose nothing.
 
     The exit status is the worst of all tables: 12 where an outcome is unknown, else 3 where
-    anything failed, was refused, skipped as unhealthy or not reached; with `--check` 4 where there
+    anything failed, was refused or not reached; with `--check` 4 where there
     is work, before 3.
 
     Without `--policy` and `--yes` it asks before anything is changed.

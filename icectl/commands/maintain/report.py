@@ -7,7 +7,7 @@ from typing import Any
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
 from icectl.commands.maintain.needs_plan import Facts
-from icectl.commands.maintain.schedule_plan import STATUSES, StepEnd, TableRun
+from icectl.commands.maintain.schedule_plan import ASSESS, STATUSES, VALIDATE, StepEnd, TableRun
 from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles, what_was_done
 from icectl.units import print_count, print_size
 
@@ -145,7 +145,8 @@ def reason_of(table: TableRun) -> str | None:
         return table.skipped
     worst = table.worst
     if worst is not None and (worst.exit_code or worst.status == "skipped"):
-        step = "" if worst.status == "skipped" or worst.step == "assess" else f"{worst.step}: "
+        is_own = worst.status != "skipped" and worst.step not in (ASSESS, VALIDATE)
+        step = f"{worst.step}: " if is_own else ""
         return f"{step}{worst.reason or worst.status}"
     if table.left:
         return f"not reached: {', '.join(need.step for need in table.left)}"

@@ -47,6 +47,7 @@ from icectl.commands.maintain.saved_plans import (
     policy_in,
 )
 from icectl.commands.maintain.schedule_plan import (
+    ASSESS,
     AssessedTable,
     Schedule,
     StepEnd,
@@ -54,7 +55,6 @@ from icectl.commands.maintain.schedule_plan import (
     exit_code_of,
 )
 from icectl.commands.maintain.step import (
-    ASSESS,
     Errand,
     ErrandPlace,
     HeldPlan,

@@ -33,6 +33,9 @@ STATUSES: Sequence[Status] = (
 WORKER_ENDED = "worker-ended"
 """The id of a failure of which nobody knows how far the step had come: no other one follows it."""
 
+ASSESS = "assess"
+"""The step that only looks."""
+
 VALIDATE = "validate"
 """The step that comes before those that change a table."""
 
@@ -80,11 +83,9 @@ def status_of_error(exit_code: int) -> Status:
 
 _STATUS_OF_ERROR: Mapping[int, Status] = {
     Incomplete.exit_code: "incomplete",
-    ProblemsFound.exit_code: "skipped",
     Refused.exit_code: "refused",
     CommitConflict.exit_code: "conflict",
     CommitUnknown.exit_code: "unknown",
-    CorruptTable.exit_code: "skipped",
 }
 
 

@@ -45,6 +45,7 @@ from icectl.commands.maintain.needs_plan import STEPS, Thresholds, needs
 from icectl.commands.maintain.policy import TablePolicy
 from icectl.commands.maintain.policy_keys import KEYS, REQUESTS
 from icectl.commands.maintain.schedule_plan import (
+    ASSESS,
     VALIDATE,
     AssessedTable,
     Status,
@@ -59,9 +60,6 @@ from icectl.errors import CommitUnknown
 from icectl.table.context import open_table
 from icectl.table.reader import Reader
 from icectl.table.reviewed import Reviewed, ReviewedAct
-
-ASSESS = "assess"
-"""The step that only looks."""
 
 _LOOK_SECONDS = 60.0
 _MIN_AGE = "remove-orphans.min-age"
@@ -252,7 +250,7 @@ def _validated(common: Common, errand: Errand) -> StepEnd:
     hint = with_table(
         "`icectl validate TABLE` tells all of it", name_in_hints(common, errand.table)
     )
-    return replace(end, status="skipped", reason=reason, hint=hint)
+    return replace(end, status="failed", reason=reason, hint=hint)
 
 
 def _ended(step: str, outcome: Outcome) -> StepEnd:

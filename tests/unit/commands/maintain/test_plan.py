@@ -227,8 +227,8 @@ def test_after_a_step_whose_process_died_no_other_one_follows() -> None:
 
 def test_an_unhealthy_table_is_skipped() -> None:
     one = table("a", "compact")
-    ended(one, VALIDATE, "skipped", 4, reason="bad")
-    assert (one.next_step, one.status, one.exit_code) == (None, "skipped", 4)
+    ended(one, VALIDATE, "failed", 4, reason="bad")
+    assert (one.next_step, one.status, one.exit_code) == (None, "failed", 4)
 
 
 def test_what_was_not_reached_is_incomplete() -> None:
