@@ -45,11 +45,11 @@ def identity_of(
 
     `who` names the catalog in messages. Raises: UsageError; StorageError, where there are none.
     """
-    given = _given(who, properties, groups)
+    configured = _configured_keys(who, properties, groups)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     authorities = os.environ.get("AWS_CA_BUNDLE")
     in_environment = None if profile is not None else keys_in_environment()
-    known = given
+    known = configured
     if known is None and in_environment is not None:
         known = in_environment, "AWS_ACCESS_KEY_ID"
     if known is not None and not has_aws_settings(profile):
@@ -58,8 +58,8 @@ def identity_of(
     session = _session(who, profile)
     region = os.environ.get("AWS_REGION") or session.get_config_variable("region")
     authorities = session.get_config_variable("ca_bundle")
-    if given is not None:
-        keys, origin = given
+    if configured is not None:
+        keys, origin = configured
         return Identity(lambda: keys, origin, region, authorities)
     keys_of, origin = _of_session(who, groups[0], session)
     return Identity(keys_of, origin, region, authorities)
@@ -104,7 +104,7 @@ def _canonical(request: Request) -> tuple[str, str]:
     return names, "\n".join((request.method, path, query, *lines, "", names, body))
 
 
-def _given(
+def _configured_keys(
     who: str, properties: Mapping[str, str], groups: Sequence[str]
 ) -> tuple[AwsKeys, str] | None:
     for group in groups:

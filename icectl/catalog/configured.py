@@ -60,16 +60,16 @@ class CatalogSettings:
     @property
     def secrets(self) -> Sequence[str]:
         """Values, and parts of values, that must not be shown, as they are sent too."""
-        given = self.properties
-        found = [value for key, value in given.items() if is_secret_property(key, value)]
-        found += [given["credential"].partition(":")[2]] if "credential" in given else []
+        properties = self.properties
+        found = [value for key, value in properties.items() if is_secret_property(key, value)]
+        found += [properties["credential"].partition(":")[2]] if "credential" in properties else []
         found += [
-            base64.b64encode(f"{given.get(user, '')}:{given[password]}".encode()).decode()
+            base64.b64encode(f"{properties.get(user, '')}:{properties[password]}".encode()).decode()
             for user, password in _SENT_TOGETHER
-            if password in given
+            if password in properties
         ]
-        passwords = [each for value in given.values() for each in passwords_in(value)]
-        found += [each for given in passwords for each in {given, unquote(given)}]
+        passwords = [each for value in properties.values() for each in passwords_in(value)]
+        found += [each for password in passwords for each in {password, unquote(password)}]
         return found
 
     def lines(self) -> Iterator[str]:
@@ -104,9 +104,9 @@ class Configuration:
         return name.lower() in self.catalogs
 
     def settings(
-        self, name: str, environment: Mapping[str, str], given: Mapping[str, str]
+        self, name: str, environment: Mapping[str, str], options: Mapping[str, str]
     ) -> CatalogSettings:
-        """Return one catalog's settings, `given` being properties on the command line.
+        """Return one catalog's settings, `options` being properties on the command line.
 
         A catalog may be configured by these alone. The name stays as it was written: SQL catalogs
         tell their tables by it.
@@ -115,7 +115,8 @@ class Configuration:
         """
         found = dict(self.catalogs.get(name.lower(), {}))
         found |= {
-            key.lower(): ConfiguredValue(text, "`--catalog-option`") for key, text in given.items()
+            key.lower(): ConfiguredValue(text, "`--catalog-option`")
+            for key, text in options.items()
         }
         if not found:
             raise self.unknown(name)

@@ -113,19 +113,19 @@ def _without_files(start: str, options: Mapping[str, str]) -> Mapping[str, str]:
     return {**others, "bearer_token": options["token"]} if is_token else others
 
 
-def with_file_io(given: StorageOptions, properties: Mapping[str, str]) -> StorageOptions:
+def with_file_io(storage: StorageOptions, properties: Mapping[str, str]) -> StorageOptions:
     """Storage options by a catalog's properties; what the user gave for storage wins over them.
 
     Properties that do not concern storage are left out.
     """
-    return with_file_io_at(given, {"": properties})
+    return with_file_io_at(storage, {"": properties})
 
 
 def with_file_io_at(
-    given: StorageOptions, properties: Mapping[str, Mapping[str, str]]
+    storage: StorageOptions, properties: Mapping[str, Mapping[str, str]]
 ) -> StorageOptions:
     """Return the same, where properties are of all locations that begin with a prefix."""
-    places = dict(given.places)
+    places = dict(storage.places)
     for prefix, values in properties.items():
         for schemes, keys in _KINDS:
             options = _translated(values, keys)
@@ -133,7 +133,7 @@ def with_file_io_at(
                 start = f"{scheme}:"
                 if prefix.startswith(start) or (not prefix and options):
                     places[prefix or start] = options
-    return replace(given, places=places)
+    return replace(storage, places=places)
 
 
 def _translated(properties: Mapping[str, str], keys: Mapping[str, str]) -> Mapping[str, str]:

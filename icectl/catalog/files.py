@@ -88,14 +88,14 @@ def silent(_: str) -> None:
 class FileSystemCatalog:
     """The table in one directory; a commit creates `v<N+1>.metadata.json`, which must not exist.
 
-    `warn` is told once of each file that a commit of another writer has left over (`told`).
+    `warn` is told once of each file that a commit of another writer has left over (`warned`).
     """
 
     store: Store
     table_location: str
     env: Env
     warn: Callable[[str], None] = silent
-    told: set[str] = field(default_factory=set)
+    warned: set[str] = field(default_factory=set)
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
         """Read the current metadata; what is only shown may have oddities.
@@ -130,9 +130,9 @@ class FileSystemCatalog:
         self._check(loaded, hint, versions)
         _, old = uncommitted_files(versions, self.store, self.env)
         for version in old if loaded.capabilities.numbers_versions else ():
-            if version.name not in self.told:
+            if version.name not in self.warned:
                 self.warn(left_over(version))
-                self.told.add(version.name)
+                self.warned.add(version.name)
 
     def settle(self) -> None:
         """Wait until the commits of other writers that are under way have ended.

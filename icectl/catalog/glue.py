@@ -20,7 +20,7 @@ from icectl.catalog.identifier import (
     no_namespace,
     no_table,
 )
-from icectl.catalog.pointer import PointerState, SwapUncertain, told_locations
+from icectl.catalog.pointer import PointerState, SwapUncertain, entry_locations
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.warehouse import (
     CatalogAccess,
@@ -214,14 +214,14 @@ def glue_of(catalog: str, properties: Mapping[str, str], env: Env, deadline: Dea
 
 def _endpoint(catalog: str, properties: Mapping[str, str], region: str) -> str:
     variables = ("AWS_ENDPOINT_URL_GLUE", "AWS_ENDPOINT_URL")
-    given = properties.get("glue.endpoint") or _first(os.environ, *variables)
-    if given is None:
+    endpoint = properties.get("glue.endpoint") or _first(os.environ, *variables)
+    if endpoint is None:
         return f"{endpoint_of('glue', region)}/"
-    if not given.lower().startswith(("http://", "https://")):
+    if not endpoint.lower().startswith(("http://", "https://")):
         raise UsageError(
-            f"catalog `{catalog}`: `glue.endpoint` begins with https://, not `{given}`"
+            f"catalog `{catalog}`: `glue.endpoint` begins with https://, not `{endpoint}`"
         )
-    return given.rstrip("/") + "/"
+    return endpoint.rstrip("/") + "/"
 
 
 def _first(properties: Mapping[str, str], *keys: str) -> str | None:
@@ -369,7 +369,7 @@ class GlueWarehouse:
                 parameters = table.get("Parameters") or {}
                 if not _is_view(table):
                     name = TableName((database,), table["Name"])
-                    for one in told_locations(location, parameters):
+                    for one in entry_locations(location, parameters):
                         yield from places(name, one, parameters)
 
     def not_found(self, name: TableName) -> TableNotFound:

@@ -191,7 +191,7 @@ class PointerCatalog:
         try:
             conflict = self.pointer.swap(pointed, ours.metadata_location, ours.metadata)
         except SwapUncertain as error:
-            outcome = self._found_out(base, pointed, ours, error.reason)
+            outcome = self._looked_up_outcome(base, pointed, ours, error.reason)
         except Exception:
             self._remove(ours)
             raise
@@ -201,7 +201,7 @@ class PointerCatalog:
             self._remove(ours)
         return outcome
 
-    def _found_out(
+    def _looked_up_outcome(
         self, base: LoadedTable, pointed: PointerState, ours: LoadedTable, reason: str
     ) -> CommitOutcome:
         """Look what became of a swap (R-156)."""
@@ -253,7 +253,7 @@ def folder_of(metadata: TableMetadata) -> str:
     return path.rstrip("/") if path else locations.join(metadata.location, "metadata")
 
 
-def told_locations(location: str | None, parameters: Mapping[str, str]) -> list[str]:
+def entry_locations(location: str | None, parameters: Mapping[str, str]) -> list[str]:
     """Where a catalog's entry says that a table's files lie: its location, and by its metadata."""
     metadata = parameters.get("metadata_location", "").rpartition("/metadata/")[0]
     found = {locations.loosest_key(each): each for each in (metadata, location) if each}

@@ -249,7 +249,7 @@ def test_an_address_without_tls_is_no_word_of_a_server_with_tls(catalog: Fake) -
     settings = CatalogSettings("c", "rest", {"uri": "https://c.example"}, {"uri": ""})
     means = CatalogAccess(settings, SystemEnv(), StorageOptions(), silent, silent)
     client = connect(means).client
-    client._config = Config("https://c.example", client.given, Addresses(), frozenset())
+    client._config = Config("https://c.example", client.configured, Addresses(), frozenset())
     answer = {"config": {"s3.endpoint": "http://inside.example", **S3_KEYS}}
     with pytest.raises(Refused, match="without TLS"):
         Vended(client, ("db",), "t", StorageOptions(), silent).learn(answer)

@@ -230,10 +230,10 @@ def _addresses(catalog: str, uris: Sequence[str]) -> Iterator[tuple[str, int]]:
 
 def _seconds(catalog: str, properties: Mapping[str, str]) -> float:
     key = "hive.metastore.client.socket.timeout"
-    given = properties.get(key)
-    match = _SECONDS.fullmatch(given.strip()) if given is not None else None
-    if given is not None and match is None:
-        raise UsageError(f"catalog `{catalog}`: `{key}` is a number of seconds, not `{given}`")
+    text = properties.get(key)
+    match = _SECONDS.fullmatch(text.strip()) if text is not None else None
+    if text is not None and match is None:
+        raise UsageError(f"catalog `{catalog}`: `{key}` is a number of seconds, not `{text}`")
     return _ANSWER_SECONDS if match is None else int(match[1]) * _UNITS[(match[2] or "").lower()]
 
 

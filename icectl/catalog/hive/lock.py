@@ -97,7 +97,7 @@ class Locker:
         ends_at = self.env.monotonic_seconds() + self.limit
         pause, state = self.shortest, held.state
         if state == WAITING:
-            self._end_dead(connection, held)
+            self._end_expired(connection, held)
         while state == WAITING and self.env.monotonic_seconds() < ends_at:
             self.env.sleep(pause)
             pause = min(pause * _GROWTH, self.longest)
@@ -114,7 +114,7 @@ class Locker:
             "end by themselves in some minutes",
         )
 
-    def _end_dead(self, connection: Connection, held: MetastoreLock) -> None:
+    def _end_expired(self, connection: Connection, held: MetastoreLock) -> None:
         """Give back locks that runs of icectl have left and no server has ended since.
 
         Raises: HiveAnswerLost; ServerException; CallRefused.
@@ -177,8 +177,8 @@ def locker_of(
 
 
 def _seconds(properties: Mapping[str, str], key: str, otherwise: float) -> float:
-    given = properties.get(key, "")
-    return int(given) / 1000 if given.isascii() and given.isdigit() else otherwise
+    text = properties.get(key, "")
+    return int(text) / 1000 if text.isascii() and text.isdigit() else otherwise
 
 
 def _user() -> str:

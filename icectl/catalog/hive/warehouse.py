@@ -19,7 +19,7 @@ from icectl.catalog.identifier import (
     no_namespace,
     no_table,
 )
-from icectl.catalog.pointer import PointerState, SwapUncertain, told_locations
+from icectl.catalog.pointer import PointerState, SwapUncertain, entry_locations
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.warehouse import (
     CatalogAccess,
@@ -99,8 +99,8 @@ def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
 
 
 def _limit(catalog: Mapping[str, str]) -> int:
-    given = catalog.get(_MOST_CHARACTERS, "")
-    return int(given) if given.isascii() and given.isdigit() else _DEFAULT_MOST
+    text = catalog.get(_MOST_CHARACTERS, "")
+    return int(text) if text.isascii() and text.isdigit() else _DEFAULT_MOST
 
 
 _LOCK_KEY = "engine.hive.lock-enabled"
@@ -162,7 +162,7 @@ class HiveWarehouse:
                 for table in calls.tables(connection, database):
                     if table.table_type not in _VIEWS:
                         name = TableName((database,), table.name)
-                        for location in told_locations(table.location, table.parameters):
+                        for location in entry_locations(table.location, table.parameters):
                             yield from places(name, location, table.parameters)
 
     def not_found(self, connection: Connection, name: TableName) -> TableNotFound:

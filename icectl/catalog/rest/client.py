@@ -91,12 +91,12 @@ class Config:
 class RestClient:
     """One catalog's server, whose configuration is read with the first request.
 
-    `given` are the catalog's properties as its user has them: how one logs in is what they say, and
-    never the server's word. `hide` takes secrets that came to light later.
+    `configured` are the catalog's properties as its user has them. They alone say how to log in,
+    and never the server. `hide` takes secrets that came to light later.
     """
 
     name: str
-    given: Mapping[str, str] = field(repr=False)
+    configured: Mapping[str, str] = field(repr=False)
     env: Env
     deadline: Deadline
     hide: Callable[[str], None]
@@ -120,7 +120,7 @@ class RestClient:
         env = SystemEnv()
         return type(self), (
             self.name,
-            self.given,
+            self.configured,
             env,
             Deadline(env),
             _hide_nothing,
@@ -265,14 +265,14 @@ class RestClient:
             "User-Agent": f"icectl/{__version__}",
             "X-Iceberg-Access-Delegation": "vended-credentials",
         }
-        given = {
+        headers = {
             name.removeprefix(_HEADER): value
-            for name, value in self.given.items()
+            for name, value in self.configured.items()
             if name.startswith(_HEADER)
         }
-        replaced = {name.lower() for name in given}
+        replaced = {name.lower() for name in headers}
         kept = {name: one for name, one in own.items() if name.lower() not in replaced}
-        return kept | {name: value for name, value in given.items() if value}
+        return kept | {name: value for name, value in headers.items() if value}
 
     def _ask(self, url: str, query: Mapping[str, str], token: str | None) -> Answer:
         """Return the answer to a reading request, tried again while the reason may pass."""
@@ -306,9 +306,9 @@ class RestClient:
     ) -> Answer:
         if self._http is None or self._authentication is None:
             uri = self._own_uri()
-            self._http = Http(uri, self.given, self.deadline)
+            self._http = Http(uri, self.configured, self.deadline)
             self._authentication = authentication_of(
-                self.given, uri, self._http, self.env, self.hide
+                self.configured, uri, self._http, self.env, self.hide
             )
         authentication = self._authentication
 
@@ -325,7 +325,7 @@ class RestClient:
 
     def _own_uri(self) -> str:
         """Return the address that the user gave. Raises: UsageError."""
-        uri = self.given.get("uri", "").rstrip("/")
+        uri = self.configured.get("uri", "").rstrip("/")
         if _origin(uri) is None:
             raise UsageError(
                 f"catalog `{self.name}`: its property `uri` is `{redacted_url(uri)}`, which is no "
@@ -336,7 +336,9 @@ class RestClient:
 
     def _configure(self) -> Config:
         uri = self._own_uri()
-        query = {"warehouse": self.given["warehouse"]} if self.given.get("warehouse") else {}
+        query = (
+            {"warehouse": self.configured["warehouse"]} if self.configured.get("warehouse") else {}
+        )
         url = f"{uri}/v1/config"
         try:
             found = self.parsed(self._ask(url, query, None), url)
@@ -344,7 +346,7 @@ class RestClient:
             raise self.odd(url, f"it says {error.refusal}") from error
         defaults, overrides = texts(found.get("defaults")), texts(found.get("overrides"))
         announced = {**defaults, **overrides}
-        own = {name: value for name, value in defaults.items() if name not in self.given}
+        own = {name: value for name, value in defaults.items() if name not in self.configured}
         said = {**own, **overrides}
         storage = of_server(said)
         for name, value in storage.items():
@@ -353,7 +355,7 @@ class RestClient:
         taken = {name: value for name, value in said.items() if name in _FROM_SERVER}
         left = sorted(said.keys() - storage.keys() - taken.keys() - {"uri"})
         _LOGGER.debug("not taken from the server of catalog `%s`: %s", self.name, ", ".join(left))
-        properties = {**self.given, **taken}
+        properties = {**self.configured, **taken}
         now_uri = overrides.get("uri", uri).rstrip("/")
         if now_uri != uri and (_origin(now_uri) != _origin(uri) or not _is_plain(now_uri)):
             raise Refused(

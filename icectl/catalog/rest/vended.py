@@ -32,7 +32,7 @@ _PREFIXES = {"gcp": "gs:", "adls": "abfss:"}
 
 @dataclass(slots=True)
 class Vended:
-    """What a server says of the storage of one table; `given` is what its user says, which wins.
+    """What a server says of the storage of one table; options that are `configured` win over it.
 
     `hide` takes secrets. Nothing is asked before the first use.
     """
@@ -40,7 +40,7 @@ class Vended:
     client: RestClient
     namespace: tuple[str, ...]
     name: str
-    given: StorageOptions
+    configured: StorageOptions
     hide: Callable[[str], None]
     token: str | None = field(default=None, repr=False)
     _places: Places | None = field(default=None, repr=False)
@@ -72,7 +72,8 @@ class Vended:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to another process without what is bound to this one."""
-        values = (self.client, self.namespace, self.name, self.given.crossing(), _keep_to_itself)
+        storage = self.configured.crossing()
+        values = (self.client, self.namespace, self.name, storage, _keep_to_itself)
         state = (self.token, self._places, self._renews_at_ms, self._ends_at_ms)
         return type(self), (*values, *state)
 
@@ -92,7 +93,7 @@ class Vended:
             if "token" in config:
                 self.token = self._checked_token(config["token"])
             base = {**self.client.config.storage, **of_server(config)}
-            self._check_signing({**self.client.given, **base}, granted)
+            self._check_signing({**self.client.configured, **base}, granted)
             special = {prefix: {**base, **own} for prefix, own in granted.items()}
             said = {"": base, **special}
             self._check_encrypted(said.values())
@@ -106,7 +107,7 @@ class Vended:
 
     def _check_encrypted(self, said: Iterable[Mapping[str, str]]) -> None:
         """Raises: Refused, where a server that is reached by TLS names an address without it."""
-        own = {*self.client.given, *self.given.options} & _NAMES_ADDRESS
+        own = {*self.client.configured, *self.configured.options} & _NAMES_ADDRESS
         if own or not self.client.config.uri.startswith("https:"):
             return
         for one in said:
@@ -120,7 +121,7 @@ class Vended:
 
     def _check_signing(self, base: Mapping[str, str], granted: Mapping[str, Any]) -> None:
         signs = base.get("s3.remote-signing-enabled", "").lower() == "true"
-        own = any(key in base for key in _KEYS) or granted or "key" in self.given.options
+        own = any(key in base for key in _KEYS) or granted or "key" in self.configured.options
         if signs and not own:
             raise Unsupported(
                 f"the server of catalog `{self.client.name}` signs each request to the storage "
@@ -178,6 +179,6 @@ def _keep_to_itself(_: str) -> None:
     """Take a secret where nothing is shown."""
 
 
-def _prefix(given: str) -> str:
+def _prefix(start: str) -> str:
     """Return a beginning of locations; servers also write the kind of storage alone."""
-    return given if ":" in given or not given else _PREFIXES.get(given, f"{given}:")
+    return start if ":" in start or not start else _PREFIXES.get(start, f"{start}:")
