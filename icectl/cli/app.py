@@ -18,7 +18,6 @@ from typer.main import get_command
 from icectl import __version__
 from icectl.cli.console import Console, ConsoleOptions, messages_of_libraries
 from icectl.cli.document import Outcome, document, failure, json_text
-from icectl.cli.env_vars import unknown_variables
 from icectl.cli.failures import error_and_code, recovery_hint, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.metrics import metrics_text
@@ -30,6 +29,7 @@ from icectl.cli.settings import (
     PROGRESS,
     TIME_LIMIT,
     resolve,
+    unknown_variables,
 )
 from icectl.cli.signals import Interrupts
 from icectl.cli.watchdog import ended_in_time

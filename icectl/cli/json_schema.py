@@ -1,5 +1,6 @@
-"""Checks of JSON values against the schemas of the package, by the keywords that these use."""
+"""The JSON Schemas of the package, and checks of values by the keywords that these use."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -71,3 +72,45 @@ def _is_of(value: Any, name: str) -> bool:
     if isinstance(value, bool):
         return name == "boolean"
     return isinstance(value, _TYPES[name])
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """Read a JSON Schema of the package: `envelope`, or a command's `result`."""
+    from importlib import resources  # few runs print a schema
+
+    folder = resources.files("icectl.cli") / "schemas"
+    loaded: dict[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
+    return loaded
+
+
+def document_schema(command: str) -> dict[str, Any]:
+    """Compose the JSON Schema of a command's whole document, from the envelope and its result."""
+    several = load_schema("several-tables")
+    several.pop("$schema")
+    return _composed("envelope", f"icectl {command} --json", command, several, {"type": "null"})
+
+
+def plan_schema(command: str) -> dict[str, Any]:
+    """Compose the JSON Schema of the file that `--save-plan` writes for a command."""
+    if command == "maintain":
+        return load_schema("maintain-plan")
+    return _composed("plan", f"icectl {command} --save-plan", command)
+
+
+def _composed(base: str, title: str, command: str, *others: dict[str, Any]) -> dict[str, Any]:
+    """Put a command's result, or one of the other results, into a schema."""
+    schema = load_schema(base)
+    result, definitions = result_schema(command)
+    if definitions:
+        schema["$defs"] = definitions
+    schema["title"] = title
+    schema["properties"]["command"] = {"const": command}
+    schema["properties"]["result"] = {"anyOf": [result, *others]} if others else result
+    return schema
+
+
+def result_schema(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schema of a command's result, and the definitions that it refers to."""
+    result = load_schema(command)
+    result.pop("$schema", None)
+    return result, result.pop("$defs", {})

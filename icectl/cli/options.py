@@ -212,7 +212,7 @@ class Shell:
     `recovery_hints` make better hints of what is whole in the tables that the command opened.
     `spark` is the session of the program that runs the command, if it is one with a session. What
     the run removes of what killed runs had left is added to `leftovers`. A `review` (a
-    cli.review.Review) holds the command to a plan. `places_by_catalog` keeps what each catalog has
+    cli.plans.Review) holds the command to a plan. `places_by_catalog` keeps what each catalog has
     answered about the places of its tables: it is asked once in a run.
     """
 

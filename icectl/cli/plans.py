@@ -1,8 +1,8 @@
-"""Plans that are kept in files: what `--save-plan` writes, and the run that a plan stands for."""
+"""Saved plans: the file of `--save-plan`, the run that it stands for, and its review."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from shlex import quote
@@ -10,8 +10,10 @@ from typing import Any, get_args
 
 from icectl import __version__
 from icectl.catalog.configured import passwords_in
-from icectl.cli.document import Outcome, clean, plan_schema, result_schema, table_json
-from icectl.cli.json_schema import first_breach
+from icectl.catalog.pinned import PinnedCatalog
+from icectl.catalog.protocol import Catalog
+from icectl.cli.document import Outcome, clean, table_json
+from icectl.cli.json_schema import first_breach, plan_schema, result_schema
 from icectl.cli.naming import name_in_catalog, name_in_hints
 from icectl.cli.options import (
     NEVER_PLANNED,
@@ -26,14 +28,13 @@ from icectl.cli.options import (
 )
 from icectl.cli.output_files import put_in_place
 from icectl.cli.patterns import is_pattern
-from icectl.cli.review import Review, TableState
 from icectl.cli.settings import Settings, as_planned, texts_of
 from icectl.env import Env, InstantEnv
-from icectl.errors import Refused, StorageError, Unsupported, UsageError
+from icectl.errors import CommitConflict, Refused, StorageError, Unsupported, UsageError
 from icectl.format.json_members import parse_json
 from icectl.storage.location import scheme
-from icectl.table.reviewed import PLANNED, Reviewed, acts_of
-from icectl.units import print_instant
+from icectl.table.reviewed import PLANNED, Reviewed, ReviewedAct, acts_of
+from icectl.units import print_count, print_instant
 
 PLAN_FORMAT = 1
 _MAINTAIN = "maintain"
@@ -368,3 +369,59 @@ def check_no_password(texts: Iterable[str]) -> None:
             "`--save-plan`: an address has a password in it, and the plan is for others to read",
             hint="options that reach the storage (`--storage-option`) are in no plan",
         )
+
+
+_SHOWN = 3
+"""Changes that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as a plan was made of it; any of its states where there is no location."""
+
+    uuid: str | None
+    metadata_location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A plan that was reviewed, of `base`; a run does just that, or what of it still holds.
+
+    The latter where it is not `exact`. `clock` stands at the plan's instant until the run's own
+    plan was compared.
+    """
+
+    command: str
+    base: TableState
+    reviewed: Reviewed
+    clock: InstantEnv
+    exact: bool
+
+    def pinned(self, catalog: Catalog) -> Catalog:
+        """The catalog, which shows no other table, nor another state of it unless that may be."""
+        return PinnedCatalog(catalog, self.base.uuid, self.base.metadata_location)
+
+    def approve(self, result: Callable[[], Mapping[str, Any]]) -> None:
+        """Compare what a run is about to do with what was reviewed.
+
+        Raises: CommitConflict, where it is not that, or, on a newer table, more than that.
+        """
+        acts = acts_of(self.command, result())
+        added = acts - self.reviewed.acts
+        gone = self.reviewed.acts - acts if self.exact else frozenset()
+        if added or gone:
+            told = [f"{_named(added)} not in it"] if added else []
+            told += [f"{_named(gone)} no longer possible"] if gone else []
+            raise CommitConflict(
+                f"the table does not give the plan any more: {', '.join(told)}",
+                hint="nothing was changed; make a new plan, and look at what is different",
+                id="plan-outdated",
+            )
+        self.clock.release()
+
+
+def _named(acts: frozenset[ReviewedAct]) -> str:
+    shown = ", ".join(sorted(map(str, acts))[:_SHOWN])
+    more = ", ..." if len(acts) > _SHOWN else ""
+    verb = "is" if len(acts) == 1 else "are"
+    return f"{print_count(len(acts), 'change')} ({shown}{more}) {verb}"

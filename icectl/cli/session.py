@@ -25,7 +25,7 @@ from icectl.table.context import CatalogTables, LeftoverRemovals, TableContext, 
 from icectl.table.reader import Reader
 
 if TYPE_CHECKING:  # what commands that only read have no use for, and would wait for
-    from icectl.cli.review import Review
+    from icectl.cli.plans import Review
     from icectl.table.reviewed import Reviewed
 
 _UNKNOWN_STORE = "catalog:"

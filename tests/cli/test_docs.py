@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.cli.app import COMMANDS, load_command
-from icectl.cli.env_vars import ENV_VARS
-from icectl.cli.settings import SETTINGS, resolve
+from icectl.cli.settings import ENV_VARS, SETTINGS, resolve
 from icectl.commands.inspect.views import VIEWS
 from icectl.errors import EXIT_CODES
 from tests.generate import docs

@@ -17,11 +17,10 @@ from icectl import __version__
 from icectl.checks.rule import Rule
 from icectl.checks.rules import ALL_RULES
 from icectl.cli.app import COMMANDS, load_command, parser_of
-from icectl.cli.env_vars import ENV_VARS
 from icectl.cli.help import GROUPS, ROOT_SUMMARY, choices, is_flag, is_in_group, option_row
 from icectl.cli.options import Command
-from icectl.cli.settings import CATALOG_TABLE, SETTINGS, STORAGE_TABLE, Setting
-from icectl.commands.maintain.policy_keys import KEYS, Key
+from icectl.cli.settings import CATALOG_TABLE, ENV_VARS, SETTINGS, STORAGE_TABLE, Setting
+from icectl.commands.maintain.policy import KEYS, Key
 from icectl.errors import EXIT_CODES
 from tests.generate import completions
 

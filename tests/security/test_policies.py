@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.commands.maintain.policy import read_policy
-from icectl.commands.maintain.policy_keys import SPARK_KEYS
+from icectl.commands.maintain.policy import SPARK_KEYS, read_policy
 from icectl.env import Env
 from icectl.errors import Refused
 from tests.builders.table_builder import START_MS

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from icectl.cli.document import document_schema
+from icectl.cli.json_schema import document_schema
 from icectl.format.metadata import TableMetadata
 from icectl.rows.order import parse_sort_order, parse_zorder
 from icectl.table.output_sizes import sizes_of

@@ -51,7 +51,17 @@ HOME_OF = {
     "mmh3": {"format"},
     "pyspark": {"rows", "spark"},
     "py4j": {"rows"},
-    "numpy": {"checks", "files", "entries", "storage", "rows", "table", "commit", "sfc1"},
+    "numpy": {
+        "checks",
+        "files",
+        "entries",
+        "storage",
+        "rows",
+        "table",
+        "commit",
+        "sfc1",
+        "commands",
+    },
     "pyarrow.parquet": {"files", "table"},
     "pyarrow.compute": {
         "checks",

@@ -9,9 +9,9 @@ from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, SparkRun
 from icectl.cli.plans import open_saved_plan, planned_invocation, planned_shell, saved_plan
 from icectl.commands.apply.options import ApplyRequest
-from icectl.commands.maintain.plan_file import COMMAND as MAINTAIN
-from icectl.commands.maintain.plan_file import saved_maintenance
 from icectl.commands.maintain.run import apply_plan
+from icectl.commands.maintain.saved_plans import COMMAND as MAINTAIN
+from icectl.commands.maintain.saved_plans import saved_maintenance
 from icectl.errors import Refused, UsageError
 from icectl.units import print_count
 

@@ -13,13 +13,17 @@ from icectl.commands.inspect.entry_rows import (
     file_rows,
     source_columns,
 )
-from icectl.commands.inspect.manifest_rows import all_manifest_rows, manifest_columns, manifest_rows
-from icectl.commands.inspect.metadata_rows import METADATA_VIEWS, metadata_rows
-from icectl.commands.inspect.partition_rows import PARTITION_SOURCES, partition_rows
-from icectl.commands.inspect.summary_plan import SUMMARY_COLUMNS
-from icectl.commands.inspect.summary_plan import summary as summary_view
-from icectl.commands.inspect.tree_nodes import TREE_SOURCES, Node, TreeSource
-from icectl.commands.inspect.tree_plan import shown_manifests
+from icectl.commands.inspect.metadata_rows import (
+    METADATA_VIEWS,
+    all_manifest_rows,
+    manifest_columns,
+    manifest_rows,
+    metadata_rows,
+)
+from icectl.commands.inspect.partitions import PARTITION_SOURCES, partition_rows
+from icectl.commands.inspect.summary import SUMMARY_COLUMNS
+from icectl.commands.inspect.summary import summary as summary_view
+from icectl.commands.inspect.tree_plan import TREE_SOURCES, Node, TreeSource, shown_manifests
 from icectl.commands.inspect.tree_plan import tree as tree_view
 from icectl.commands.inspect.views import Row, RowSet, View
 from icectl.entries.rows import Entries, concat, live, of, with_manifest_number

@@ -26,7 +26,7 @@ from icectl.commands.inspect import read
 from icectl.commands.inspect import rows_report as row_output
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.read import RowRequest, is_incomplete, oddities_of
-from icectl.commands.inspect.summary_report import print_changes, print_summary
+from icectl.commands.inspect.summary import print_changes, print_summary
 from icectl.commands.inspect.views import VIEWS, Row, RowSet, View
 from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
 from icectl.errors import (
@@ -262,9 +262,8 @@ def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
-    from icectl.commands.inspect.tree_page import tree_page
     from icectl.commands.inspect.tree_plan import tree_json
-    from icectl.commands.inspect.tree_report import mermaid, print_tree
+    from icectl.commands.inspect.tree_report import mermaid, print_tree, tree_page
 
     root = read.tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
     base = reader.metadata.location

@@ -1,26 +1,222 @@
 """The tree view: metadata file, manifest list or root, manifests, and what applies to what."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from icectl.commands.inspect.changes_plan import kind_of
 from icectl.commands.inspect.metadata_rows import id_text, names_by_snapshot
-from icectl.commands.inspect.tree_nodes import (
-    DELETE_KINDS,
-    MANIFEST_DV,
-    Drawing,
-    LeftOut,
-    Node,
-    TreeSource,
-    dead_files,
-    drawing,
-    file_nodes,
-    manifest_node,
-)
+from icectl.commands.inspect.partitions import Partitions, partitions_of
 from icectl.commands.inspect.views import Row
 from icectl.entries import rows
-from icectl.format.manifest import ManifestFile, ManifestVector, RootManifest, Status
+from icectl.entries.deletes import apply as deletes
+from icectl.entries.deletes.apply import Matches
+from icectl.entries.rows import Entries
+from icectl.format.manifest import (
+    ManifestContent,
+    ManifestFile,
+    ManifestVector,
+    RootManifest,
+    Status,
+)
+from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.units import print_instant
+
+TREE_SOURCES: frozenset[str] = frozenset(
+    {
+        "content", "status", "location", "file_format", "spec_id", "partition_key",
+        "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
+        "content_offset", "content_size_in_bytes",
+    }
+)  # fmt: skip
+DELETE_KINDS = frozenset({"position-deletes", "equality-deletes", "deletion-vector"})
+MANIFEST_DV = "manifest-dv"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The nodes that `--limit` hides below a node."""
+
+    count: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One file of the tree, the snapshot, or a manifest delete vector.
+
+    `facts` are JSON-ready and differ by kind. `applies_to` holds ids of shown nodes: of the data
+    files that a delete applies to, of the manifest that a manifest delete vector or an affiliated
+    manifest of deletes does.
+    """
+
+    id: str
+    kind: str
+    location: str | None
+    facts: Row
+    children: tuple["Node", ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
+    applies_to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSource:
+    """The source that a tree is drawn from; `entries` are those of all `manifests`.
+
+    `root` is that of a version 4 snapshot; `killed` are the entries that its vectors name, of the
+    shown manifests.
+    """
+
+    metadata: TableMetadata
+    metadata_location: str
+    snapshot: Snapshot | None
+    manifests: Sequence[ManifestFile]
+    entries: Entries
+    root: RootManifest | None = None
+    killed: Entries = rows.EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The files of all manifests: rows of `data` and `deletes` by manifest, and what applies.
+
+    `applied` counts the data files of each delete; `targets` names those of them that are shown.
+    """
+
+    data: Entries
+    deletes: Entries
+    data_rows: Mapping[int, Sequence[int]]
+    delete_rows: Mapping[int, Sequence[int]]
+    applied: Sequence[int]
+    targets: Mapping[int, tuple[str, ...]]
+    partitions: Partitions
+    limit: int
+
+
+def drawing(metadata: TableMetadata, entries: Entries, shown: Sequence[int], limit: int) -> Drawing:
+    """Match the deletes of all manifests; `shown` of them are drawn, with `limit` files each."""
+    unpartitioned = [spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned]
+    matches = deletes.match(entries, unpartitioned)
+    data_rows = _rows_by_manifest(matches.data)
+    visible = sorted(row for index in shown for row in data_rows.get(index, [])[:limit])
+    return Drawing(
+        data=matches.data,
+        deletes=matches.deletes,
+        data_rows=data_rows,
+        delete_rows=_rows_by_manifest(matches.deletes),
+        applied=[int(count) for count in deletes.per_delete_file(matches)],
+        targets=_targets(matches, visible, unpartitioned),
+        partitions=partitions_of(metadata),
+        limit=limit,
+    )
+
+
+def _targets(
+    matches: Matches, visible: Sequence[int], unpartitioned: Sequence[int]
+) -> Mapping[int, tuple[str, ...]]:
+    """Ids of the visible data files by row of the delete that applies to them.
+
+    The visible ones are matched again by themselves, since all pairs may be a great many.
+    """
+    few = deletes.match(
+        rows.concat([rows.take(matches.data, visible), matches.deletes]), unpartitioned
+    )
+    targets: dict[int, tuple[str, ...]] = {}
+    for pair in deletes.pairs(few).to_pylist():
+        known = targets.get(pair["delete_row"], ())
+        targets[pair["delete_row"]] = (*known, f"data_{visible[pair['data_row']]}")
+    return targets
+
+
+def _rows_by_manifest(entries: Entries) -> Mapping[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row, (index,) in enumerate(rows.by_row(entries, "manifest")):
+        found.setdefault(index, []).append(row)
+    return found
+
+
+def manifest_node(manifest: ManifestFile, index: int, drawn: Drawing) -> Node:
+    """Return a manifest with its live files."""
+    children, left_out, live_count = file_nodes(manifest.content, index, drawn)
+    of_data = manifest.content is ManifestContent.DATA
+    facts: Row = {
+        "content": "data" if of_data else "deletes",
+        "size_bytes": manifest.manifest_length,
+        "partition_spec_id": manifest.partition_spec_id,
+        "sequence_number": manifest.sequence_number,
+        "added_snapshot_id": id_text(manifest.added_snapshot_id),
+        "live_file_count": live_count,
+        "deleted_entry_count": manifest.deleted_files_count,
+    }
+    return Node(f"manifest_{index}", "manifest", manifest.manifest_path, facts, children, left_out)
+
+
+def file_nodes(
+    content: ManifestContent, index: int, drawn: Drawing
+) -> tuple[tuple[Node, ...], LeftOut, int]:
+    """The live files of one manifest: those that are shown, what is not, and how many there are."""
+    of_data = content is ManifestContent.DATA
+    entries, by_manifest = (
+        (drawn.data, drawn.data_rows) if of_data else (drawn.deletes, drawn.delete_rows)
+    )
+    mine = by_manifest.get(index, [])
+    shown, hidden = mine[: drawn.limit], mine[drawn.limit :]
+    left_out = LeftOut(len(hidden), rows.total(rows.take(entries, hidden), "file_size_in_bytes"))
+    files = zip(shown, rows.by_row(rows.take(entries, shown), *_FILE_COLUMNS), strict=True)
+    return tuple(_live_file(row, values, drawn) for row, values in files), left_out, len(mine)
+
+
+def dead_files(entries: Entries, prefix: str, drawn: Drawing) -> tuple[tuple[Node, ...], LeftOut]:
+    """Nodes of entries that are not live any more; ids begin with `prefix`.
+
+    Order: kept.
+    """
+    shown = rows.part(entries, 0, drawn.limit)
+    left_out = LeftOut(
+        max(0, len(entries) - drawn.limit),
+        rows.total(entries, "file_size_in_bytes") - rows.total(shown, "file_size_in_bytes"),
+    )
+    nodes = []
+    for at, values in enumerate(rows.by_row(shown, *_FILE_COLUMNS)):
+        file = dict(zip(_FILE_COLUMNS, values, strict=True))
+        kind = kind_of(file["content"], file["file_format"])
+        facts = _facts(file, drawn) | {"dead": True}
+        nodes.append(Node(f"{prefix}_{at}", kind, file["location"], facts))
+    return tuple(nodes), left_out
+
+
+_FILE_COLUMNS = (
+    "location", "content", "status", "file_format", "spec_id", "partition_key", "record_count",
+    "file_size_in_bytes", "sequence_number", "referenced_data_file", "content_size_in_bytes",
+    "manifest_pos",
+)  # fmt: skip
+
+
+def _facts(file: Mapping[str, Any], drawn: Drawing) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "status": Status(file["status"]).name.lower(),
+        "position": file["manifest_pos"],
+        "partition": drawn.partitions.record(file["spec_id"], file["partition_key"]),
+        "record_count": file["record_count"],
+        "size_bytes": file["content_size_in_bytes"] or file["file_size_in_bytes"],
+        "sequence_number": file["sequence_number"],
+    }
+    if kind_of(file["content"], file["file_format"]) != "data":
+        facts["referenced_data_file"] = file["referenced_data_file"]
+    return facts
+
+
+def _live_file(row: int, values: tuple[Any, ...], drawn: Drawing) -> Node:
+    file = dict(zip(_FILE_COLUMNS, values, strict=True))
+    kind = kind_of(file["content"], file["file_format"])
+    facts = _facts(file, drawn)
+    if kind == "data":
+        return Node(f"data_{row}", kind, file["location"], facts)
+    facts["applies_to_count"] = drawn.applied[row]
+    return Node(
+        f"delete_{row}", kind, file["location"], facts, applies_to=drawn.targets.get(row, ())
+    )
 
 
 def tree(source: TreeSource, limit: int) -> Node:

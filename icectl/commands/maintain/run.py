@@ -21,14 +21,15 @@ from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_t
 from icectl.commands.apply.options import ApplyRequest
 from icectl.commands.maintain.needs_plan import STEPS
 from icectl.commands.maintain.options import MaintainRequest
-from icectl.commands.maintain.plan_file import SavedMaintenance
 from icectl.commands.maintain.policy import (
+    KEYS,
+    SPARK_KEYS,
     MaintenancePolicy,
     TablePolicy,
+    Window,
     idle_rules,
     read_policy,
 )
-from icectl.commands.maintain.policy_keys import KEYS, SPARK_KEYS
 from icectl.commands.maintain.report import (
     Maintained,
     maintained_result,
@@ -40,6 +41,7 @@ from icectl.commands.maintain.report import (
     totals,
 )
 from icectl.commands.maintain.saved_plans import (
+    SavedMaintenance,
     held_steps,
     kept_plan,
     on_spark,
@@ -62,7 +64,6 @@ from icectl.commands.maintain.step import (
     check_options,
     options_given,
 )
-from icectl.commands.maintain.window import Window
 from icectl.commands.maintain.workers import Hands, OwnHands, WorkerHands
 from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
 from icectl.format.properties import (

@@ -19,8 +19,7 @@ from icectl.cli.failures import error_and_code, with_table
 from icectl.cli.metrics import numbers_of
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import SPARK_OPTIONS, Change, Common, RunLimits, Shell
-from icectl.cli.plans import settings_in_full
-from icectl.cli.review import Review, TableState
+from icectl.cli.plans import Review, TableState, settings_in_full
 from icectl.cli.session import Session, open_session
 from icectl.cli.settings import (
     CONCURRENCY,
@@ -42,8 +41,7 @@ from icectl.commands.expire_snapshots.run import policy_of
 from icectl.commands.launch import run_of
 from icectl.commands.maintain.assess import assess, is_enabled, mark_looked_for
 from icectl.commands.maintain.needs_plan import STEPS, Thresholds, needs
-from icectl.commands.maintain.policy import TablePolicy
-from icectl.commands.maintain.policy_keys import KEYS, REQUESTS
+from icectl.commands.maintain.policy import KEYS, REQUESTS, TablePolicy
 from icectl.commands.maintain.schedule_plan import (
     ASSESS,
     VALIDATE,

@@ -13,12 +13,12 @@ from icectl.cli.document import (
     clean,
     csv_text,
     document,
-    document_schema,
     failure,
     id_text,
     json_line,
     json_text,
 )
+from icectl.cli.json_schema import document_schema
 from icectl.errors import CommitUnknown, Refused, StorageError
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.commands.maintain.policy import MaintenancePolicy, read_policy
-from icectl.commands.maintain.policy_keys import KEYS
+from icectl.commands.maintain.policy import KEYS, MaintenancePolicy, read_policy
 from icectl.errors import UsageError
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.env_vars import ENV_VARS
 from icectl.cli.settings import (
     COLOR,
     CONCURRENCY,
+    ENV_VARS,
     EXPIRE_CLEAN_METADATA,
     EXPIRE_RETAIN_LAST,
     METRICS_FILE,

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.commands.inspect.entry_rows import entry_rows, file_rows, source_columns
-from icectl.commands.inspect.manifest_rows import manifest_rows
+from icectl.commands.inspect.metadata_rows import manifest_rows
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from icectl.commands.inspect.partition_rows import partition_columns, partition_rows
+from icectl.commands.inspect.partitions import partition_columns, partition_rows
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import PLANNING

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from icectl.commands.inspect.read import tree
-from icectl.commands.inspect.tree_nodes import Node
+from icectl.commands.inspect.tree_plan import Node
 from icectl.commands.inspect.tree_report import walk
 from icectl.table.snapshot_choice import SnapshotChoice
 from tests.builders.scenarios import SCENARIOS, Scenario

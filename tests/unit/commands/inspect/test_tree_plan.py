@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from icectl.commands.inspect.tree_nodes import LeftOut, Node, TreeSource
-from icectl.commands.inspect.tree_plan import tree, tree_json
+from icectl.commands.inspect.tree_plan import LeftOut, Node, TreeSource, tree, tree_json
 from icectl.entries.rows import Entries
 from icectl.entries.schema import PLANNING
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status

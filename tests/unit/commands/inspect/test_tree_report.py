@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from icectl.cli.console import Console, ConsoleOptions
-from icectl.commands.inspect.tree_nodes import LeftOut, Node
-from icectl.commands.inspect.tree_page import tree_page
-from icectl.commands.inspect.tree_report import mermaid, print_tree
+from icectl.commands.inspect.tree_plan import LeftOut, Node
+from icectl.commands.inspect.tree_report import mermaid, print_tree, tree_page
 from tests.stores.fixed_env import FixedEnv
 
 

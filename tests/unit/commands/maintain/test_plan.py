@@ -7,6 +7,7 @@ import pytest
 
 from icectl.cli.patterns import fixed_part, matches
 from icectl.commands.maintain.needs_plan import Facts, Need, Thresholds, needs
+from icectl.commands.maintain.policy import parse_window
 from icectl.commands.maintain.schedule_plan import (
     VALIDATE,
     WORKER_ENDED,
@@ -17,7 +18,6 @@ from icectl.commands.maintain.schedule_plan import (
     TableRun,
     exit_code_of,
 )
-from icectl.commands.maintain.window import parse_window
 from icectl.errors import UsageError
 
 DAY_MS = 86_400_000

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from icectl.commands.inspect.manifest_rows import ALL_MANIFEST_COLUMNS, all_manifest_rows
-from icectl.commands.inspect.summary_plan import summary
+from icectl.commands.inspect.metadata_rows import ALL_MANIFEST_COLUMNS, all_manifest_rows
+from icectl.commands.inspect.summary import summary
 from icectl.entries.summary import Totals
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
