@@ -1,16 +1,17 @@
-"""Columns of data files as the values that the format speaks of."""
+"""Columns of data files as columns of a table, and as the values that the format speaks of."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as arrow_types
 
 from icectl.entries.orc_seconds import may_be_earlier, second_of
 from icectl.entries.partition.transforms import transform_column
 from icectl.files.data_rows import retype_array
-from icectl.files.parquet.schema import field_id
+from icectl.files.parquet.schema import arrow_type, field_id
 from icectl.format.single_value import UNITS_PER_SECOND, Value
 from icectl.format.transforms import Transform, result_type
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
@@ -23,6 +24,9 @@ _TEMPORAL = {
     "time": pa.time64("us"),
 }
 _REAL = frozenset({"float", "double"})
+Convert = Callable[[pa.Array], pa.Array]
+"""May raise pa.ArrowInvalid, where a value is none of the wanted type."""
+_Test = Callable[[pa.DataType], bool]
 
 
 def path_to(schema: pa.Schema, wanted: int) -> tuple[int, ...] | None:
@@ -192,3 +196,77 @@ def not_earlier(values: pa.Array, type_: Type, transform: Transform, expected: V
 def _same(one: Value, other: Value) -> bool:
     both_nan = one != one and other != other  # noqa: PLR0124 - NaN alone differs from itself
     return bool(both_nan or one == other)
+
+
+def conversion(stored: pa.DataType, wanted: Type) -> Convert | None:
+    """Choose how values of a stored type become those of a type without fields; None for no way.
+
+    Types are those that a column may have been promoted from, and what writers store for one
+    another. Nothing is rounded or cut: a value that would be is an error of the conversion.
+    """
+    kind = arrow_type(wanted)
+    if stored.equals(kind):
+        return _unchanged
+    if arrow_types.is_dictionary(stored):
+        return _after(lambda column: column.dictionary_decode(), stored.value_type, wanted)
+    if isinstance(stored, pa.BaseExtensionType):
+        return _after(lambda column: column.storage, stored.storage_type, wanted)
+    if arrow_types.is_null(stored):
+        return lambda column: pa.nulls(len(column), kind)  # R-097
+    if isinstance(wanted, PrimitiveType) and wanted.name.startswith("timestamp"):
+        return _to_timestamps(stored, kind, wanted.name)
+    if wanted == PrimitiveType("uuid"):
+        fits = arrow_types.is_fixed_size_binary(stored) and stored.byte_width == 16
+        return (lambda column: pa.ExtensionArray.from_storage(kind, column)) if fits else None
+    return (lambda column: column.cast(kind)) if _may_cast(stored, wanted) else None
+
+
+def _after(first: Convert, stored: pa.DataType, wanted: Type) -> Convert | None:
+    then = conversion(stored, wanted)
+    return None if then is None else lambda column: then(first(column))
+
+
+def _unchanged(column: pa.Array) -> pa.Array:
+    return column
+
+
+def _may_cast(stored: pa.DataType, wanted: Type) -> bool:
+    match wanted:
+        case DecimalType(_, scale):
+            return bool(arrow_types.is_decimal(stored)) and stored.scale == scale  # R-097
+        case PrimitiveType(name):
+            return any(test(stored) for test in _CASTS.get(name, ()))
+        case FixedType():
+            return False
+        case _:
+            return False
+
+
+def _to_timestamps(stored: pa.DataType, kind: pa.DataType, name: str) -> Convert | None:
+    if arrow_types.is_date32(stored) and "tz" not in name:
+        return lambda column: column.cast(kind)  # R-097
+    if not arrow_types.is_timestamp(stored):
+        return None
+    # Some readers see no zone, or another, in a column that counts from the same instant.
+    return lambda column: column.cast(pa.timestamp(kind.unit, stored.tz)).view(kind)
+
+
+_CASTS: Mapping[str, tuple[_Test, ...]] = {
+    "int": (arrow_types.is_integer,),
+    "long": (arrow_types.is_integer,),
+    "float": (arrow_types.is_float16,),
+    "double": (arrow_types.is_float16, arrow_types.is_float32),
+    "time": (arrow_types.is_time,),
+    **dict.fromkeys(
+        ("string", "binary"),
+        (
+            arrow_types.is_string,
+            arrow_types.is_large_string,
+            arrow_types.is_string_view,
+            arrow_types.is_binary,
+            arrow_types.is_large_binary,
+            arrow_types.is_binary_view,
+        ),
+    ),
+}
+"""Casts of Arrow that keep each value, or raise."""

@@ -20,8 +20,7 @@ from icectl.format.locations import with_scheme
 from icectl.format.schema import FILE_PATH, PATH_FIELD, POSITION, POSITION_FIELD
 from icectl.format.types import NestedField
 from icectl.rows.check_delete_file import read_puffin_footer
-from icectl.rows.columns import path_to
-from icectl.rows.conversions import conversion
+from icectl.rows.columns import conversion, path_to
 from icectl.storage.location import loosest_key
 
 Flags = npt.NDArray[np.bool_]

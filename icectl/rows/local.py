@@ -25,9 +25,9 @@ from icectl.rows.compact_job import (
     TaskResult,
     run_rewrite,
 )
-from icectl.rows.merge_job import merge_in_threads
+from icectl.rows.merge_deletes import merge_in_threads
+from icectl.rows.worker_context import WorkerContext, bundle_small_tasks, read_bytes
 from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
-from icectl.rows.workplace import Workplace, bundle_small_tasks, read_bytes
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
@@ -65,7 +65,7 @@ class LocalEngine:
         self.counts.tasks += len(tasks)
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
         share = replace(self.storage, concurrency=max(self.concurrency // count, 1))
-        at = Workplace.of(share, places.names)
+        at = WorkerContext.of(share, places.names)
         try:
             for result in self._on_workers(bundle_small_tasks(tasks, count), count, at, job):
                 places.record(result.entries["location"].unique().to_pylist())
@@ -98,7 +98,11 @@ class LocalEngine:
             yield result
 
     def _on_workers(
-        self, bundles: Sequence[Sequence[RewriteTask]], count: int, at: Workplace, job: CompactJob
+        self,
+        bundles: Sequence[Sequence[RewriteTask]],
+        count: int,
+        at: WorkerContext,
+        job: CompactJob,
     ) -> Iterator[TaskResult]:
         """Rewrite bundles of tasks, so many at a time; no worker runs any more afterwards."""
         stopped = Event()
@@ -150,7 +154,7 @@ class LocalEngine:
 
 
 def _rewrite(
-    at: Workplace, job: CompactJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
+    at: WorkerContext, job: CompactJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
 ) -> list[TaskResult]:
     """Rewrite the files of tasks, in a worker."""
     with at.attempt(number, tasks, opening) as outputs:

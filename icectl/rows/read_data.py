@@ -48,8 +48,7 @@ from icectl.format.types import (
     type_text,
 )
 from icectl.rows.check_data_file import LAST_UPDATED, ROW_ID
-from icectl.rows.columns import inside, path_to, with_lost_seconds
-from icectl.rows.conversions import Convert, conversion
+from icectl.rows.columns import Convert, conversion, inside, path_to, with_lost_seconds
 
 
 def is_any_list(kind: pa.DataType) -> bool:

@@ -31,8 +31,7 @@ from icectl.rows.equality_deletes import (
 from icectl.rows.partition_rows import Partition, Partitioner, partitioner
 from icectl.rows.read_data import RowSource, SourceFile, open_own, open_source
 from icectl.rows.row_totals import RowTotals, check_rows
-from icectl.rows.sort_keys import RowKeys, sort_keys
-from icectl.rows.sort_rows import RowSorter, Sorting, sorted_batches
+from icectl.rows.sort_rows import RowKeys, RowSorter, Sorting, sort_keys, sorted_batches
 from icectl.rows.write_data import (
     MOST_OPEN_FILES,
     DataWriter,

@@ -1,4 +1,7 @@
-"""Rows sorted by a key: in memory, or where they do not fit by way of sorted runs on disk."""
+"""Rows sorted by keys: bytes that sort as the rows should, by an order of the table or a z-curve.
+
+Rows that do not fit in memory are sorted by way of sorted runs on disk.
+"""
 
 import tempfile
 from bisect import bisect_left, bisect_right
@@ -8,19 +11,248 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns.values import (
+    Octets,
+    byte_strings,
+    decimal_words,
+    integers,
+    is_integer,
+    plain,
+)
+from icectl.entries.partition.transforms import transform_column
+from icectl.errors import Unsupported
 from icectl.files.data_rows import batch_rows
-from icectl.rows.order import RowOrder
+from icectl.format.schema import Schema
+from icectl.format.sort import SortField
+from icectl.format.transforms import Transform, result_type, takes
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, type_text
+from icectl.rows.columns import inside, path_to
+from icectl.rows.order import RowOrder, ZOrder
+from icectl.rows.partition_rows import Partitioner
 
+Words = npt.NDArray[np.uint64]
+
+_SIGN = np.uint64(1 << 63)
+_NOTHING = pa.scalar(b"", pa.large_binary())
+_Z_BYTES = 8
+"""What each column gives to a z-value; of text and bytes their beginning."""
 _PART_BYTES, _PARTS = 512 << 10, 64
 """What is read of a run at a time, unless a row is wider; a run has so many parts at least."""
 _KEYED_BYTES = 16 << 20
 _MOST_RUNS = 64
 """So many runs become one: of each at least one part is in memory while they are merged."""
-
 _KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    path: tuple[int, ...]
+    type_: Type
+    transform: Transform
+    is_descending: bool
+    null_byte: int
+    """What goes before a null; before a value goes the other of 0 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortKeys:
+    """A maker of the keys of batches of one schema."""
+
+    keys: Sequence[_Key]
+    is_z_order: bool
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the key of each row.
+
+        Shape: one binary value per row, none of them null.
+        Order: kept.
+        Raises: Unsupported, where a value has no result of its transform.
+        """
+        if self.is_z_order:
+            columns = [_source(batch, key) for key in self.keys]
+            types = [key.type_ for key in self.keys]
+            return _interleaved([_word(*pair) for pair in zip(types, columns, strict=True)])
+        parts = [part for key in self.keys for part in _parts(batch, key)]
+        return pc.binary_join_element_wise(*parts, _NOTHING)
+
+
+def sort_keys(order: RowOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
+    """Prepare to make the keys of batches of an Arrow schema, whose columns are those of `schema`.
+
+    Raises: Unsupported, where a key is of an unknown transform, of several columns (R-007), or of a
+    column that is not there or does not sort.
+    """
+    if isinstance(order, ZOrder):
+        identity = Transform("identity", "identity")
+        fields = [SortField((id_,), identity, "asc", "nulls-first") for id_ in order.column_ids]
+    else:
+        fields = list(order.fields)
+    keys = [_key(item, schema, batches) for item in fields]
+    return SortKeys(keys, isinstance(order, ZOrder))
+
+
+def _key(item: SortField, schema: Schema, batches: pa.Schema) -> _Key:
+    column = schema.field(item.source_ids[0])
+    path = path_to(batches, item.source_ids[0])
+    if column is None or len(item.source_ids) != 1:
+        raise Unsupported(
+            f"rows can't be sorted by {item.transform.text} of column {item.source_ids}"
+        )
+    result = result_type(item.transform, column.type)
+    sorts = result is not None and takes(item.transform, column.type) and _sorts(result)
+    if path is None or not sorts:
+        shown = f"{item.transform.text} of `{column.name}`, of type {type_text(column.type)}"
+        raise Unsupported(f"rows can't be sorted by {shown}")  # R-007
+    null_byte = 0 if item.null_order == "nulls-first" else 1
+    return _Key(path, column.type, item.transform, item.direction == "desc", null_byte)
+
+
+def _sorts(type_: Type) -> bool:
+    named = isinstance(type_, PrimitiveType) and type_.name not in ("variant", "unknown")
+    return named or isinstance(type_, (DecimalType, FixedType))
+
+
+def _source(batch: pa.RecordBatch, key: _Key) -> pa.Array:
+    return inside(batch.column(key.path[0]), key.path[1:])
+
+
+def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
+    """Make what one key adds to each row: a byte that tells nulls, and the bytes of values (R-084).
+
+    Raises: Unsupported, for a value that the transform does not take.
+    """
+    column = _source(batch, key)
+    try:
+        values = transform_column(key.transform, key.type_, column)
+    except ValueError as error:
+        raise Unsupported(f"a row can't be sorted by {key.transform.text}: {error}") from error
+    kind = result_type(key.transform, key.type_) or key.type_
+    ordered = _ordered(kind, values, is_descending=key.is_descending)
+    present = values.is_valid()
+    flags = np.where(present.to_numpy(zero_copy_only=False), 1 - key.null_byte, key.null_byte)
+    marks = _rows(flags.astype(np.uint8).reshape(-1, 1))
+    return [marks, pc.if_else(present, ordered, _NOTHING)]
+
+
+def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
+    """Return the values as bytes that compare as they do; of nulls any."""
+    turned = 255 if is_descending else 0
+    if _is_text(type_):
+        return _terminated(column, turned)
+    if isinstance(type_, DecimalType):
+        words = decimal_words(type_, column).view(np.uint64)[:, ::-1].copy()
+        words[:, 0] ^= _SIGN
+        octets = words.astype(">u8").view(np.uint8).reshape(-1, 16)
+    elif isinstance(type_, FixedType) or type_ == PrimitiveType("uuid"):
+        spans = byte_strings(column)
+        width = int(spans.lengths[0]) if len(column) else 0
+        start = int(spans.starts[0]) if len(column) else 0
+        octets = spans.content[start : start + width * len(column)].reshape(-1, max(width, 1))
+    else:
+        octets = _word(type_, column).astype(">u8").view(np.uint8).reshape(-1, _Z_BYTES)
+    return _rows(octets ^ np.uint8(turned))
+
+
+def _is_text(type_: Type) -> bool:
+    return type_ in (PrimitiveType("string"), PrimitiveType("binary"))
+
+
+def _terminated(column: pa.Array, turned: int) -> pa.Array:
+    """Byte strings with an end that sorts before all that goes on, so that fields may follow."""
+    content = plain(column).cast(pa.large_binary()).fill_null(b"")
+    escaped = pc.replace_substring(content, pattern=b"\x00", replacement=b"\x00\xff")
+    end = bytes([turned, turned])
+    if turned:
+        buffers = escaped.buffers()
+        octets = ~np.frombuffer(buffers[2] or b"", np.uint8)
+        buffers[2] = pa.py_buffer(octets)
+        escaped = pa.Array.from_buffers(
+            escaped.type, len(escaped), [None, *buffers[1:]], offset=escaped.offset
+        )
+    return pc.binary_join_element_wise(escaped, pa.scalar(end, pa.large_binary()), _NOTHING)
+
+
+def _word(type_: Type, column: pa.Array) -> Words:
+    """Return each value as a number that compares as it does; nulls are 0, long values cut."""
+    if is_integer(type_) and isinstance(type_, PrimitiveType):
+        words = integers(type_.name, column).view(np.uint64) ^ _SIGN
+    elif type_ == PrimitiveType("boolean"):
+        flags = pc.fill_null(plain(column), fill_value=False).to_numpy(zero_copy_only=False)
+        words = flags.astype(np.uint64) << np.uint64(63)
+    elif isinstance(type_, DecimalType) or type_ in _REAL:
+        words = _real_words(plain(column).cast(pa.float64()))
+    else:
+        words = _first_bytes(column)
+    is_null = column.is_null().to_numpy(zero_copy_only=False)
+    return np.where(is_null, np.uint64(0), words)
+
+
+_REAL = (PrimitiveType("float"), PrimitiveType("double"))
+
+
+def _real_words(column: pa.Array) -> Words:
+    """Floating-point numbers: -0.0 before 0.0, NaN behind everything or before it, by sign."""
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    nan = np.copysign(np.nan, values).view(np.uint64)
+    bits: Words = np.where(np.isnan(values), nan, values.view(np.uint64))  # R-084
+    return np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
+
+
+def _first_bytes(column: pa.Array) -> Words:
+    spans = byte_strings(column)
+    octets = np.zeros((len(column), _Z_BYTES), np.uint8)
+    for place in range(_Z_BYTES):
+        rows = np.flatnonzero(spans.lengths > place)
+        octets[rows, place] = spans.content[spans.starts[rows] + place]
+    return octets.view(">u8").reshape(-1).astype(np.uint64)
+
+
+def _interleaved(columns: Sequence[Words]) -> pa.Array:
+    """Return the bits of several numbers in turn, the highest first."""
+    count, width = len(columns[0]), len(columns)
+    stacked = np.stack([column.astype(">u8") for column in columns], axis=1)
+    octets = np.ascontiguousarray(stacked, ">u8").view(np.uint8).reshape(count, width, _Z_BYTES)
+    bits = np.unpackbits(octets, axis=2)
+    in_turn = bits.transpose(0, 2, 1).reshape(count, 8 * _Z_BYTES * width)
+    return _rows(np.packbits(in_turn, axis=1))
+
+
+def _rows(octets: Octets) -> pa.Array:
+    count, width = octets.shape
+    offsets = np.arange(count + 1, dtype=np.int64) * width
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(octets))]
+    return pa.Array.from_buffers(pa.large_binary(), count, buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class RowKeys:
+    """A maker of the keys of batches; without a partitioner or a sorting that part is empty."""
+
+    partitioner: Partitioner | None
+    sorting: SortKeys | None
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the key of each row.
+
+        Shape: one binary value per row, none of them null.
+        Order: kept.
+        Raises: Unsupported, where a value has no result of a transform.
+        """
+        parts: list[pa.Array | pa.Scalar] = []
+        if self.partitioner is not None:
+            keys = self.partitioner.keys(batch).cast(pa.large_binary())
+            lengths = pc.binary_length(keys).to_numpy().astype(">u4")
+            buffers = [None, pa.py_buffer(lengths)]
+            prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(keys), buffers)
+            parts += [prefixes.cast(pa.large_binary()), keys]
+        if self.sorting is not None:
+            parts.append(self.sorting.of(batch))
+        return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +263,8 @@ class Sorting:
     memory_bytes: int
 
 
-class SortKeys(Protocol):
-    """A maker of keys of rows."""
+class KeyMaker(Protocol):
+    """Makes the keys of rows: SortKeys, or RowKeys."""
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the key of each row, as large binary."""
@@ -45,7 +277,7 @@ class RowSorter:
     Cost: twice `memory_bytes`, keys included.
     """
 
-    def __init__(self, keys: SortKeys, memory_bytes: int) -> None:
+    def __init__(self, keys: KeyMaker, memory_bytes: int) -> None:
         self._keys = keys
         self._memory_bytes = memory_bytes
         self._held: list[pa.RecordBatch] = []
@@ -115,7 +347,7 @@ class RowSorter:
 
 
 def sorted_batches(
-    batches: Iterable[pa.RecordBatch], keys: SortKeys, memory_bytes: int
+    batches: Iterable[pa.RecordBatch], keys: KeyMaker, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in the order of their keys, as RowSorter gives them."""
     with RowSorter(keys, memory_bytes) as sorter:

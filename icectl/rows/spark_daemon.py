@@ -10,10 +10,9 @@ from zipimport import zipimporter
 
 from pyspark.daemon import manager
 
+import icectl.rows.spark_frames
 import icectl.rows.spark_orphans
-import icectl.rows.spark_rewrite
-import icectl.rows.spark_scan
-import icectl.rows.spark_write  # noqa: F401 - what tasks are made of
+import icectl.rows.spark_rewrite  # noqa: F401 - what tasks are made of
 
 _known: dict[str, tuple[int, int]] = {}
 _read_again = zipimporter.invalidate_caches

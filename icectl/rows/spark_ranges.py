@@ -6,23 +6,38 @@ by range, and others sort and write the rows of one range each. A key that more 
 range should is that of several. Rows cross as blocks of Arrow, which Spark's shuffle keeps on disk.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from icectl.files.parquet.schema import arrow_schema
 from icectl.format.manifest import FileFormat
+from icectl.format.schema import Schema
+from icectl.format.sort import SortOrder
 from icectl.rows.compact_job import CompactJob, TaskResult, entries_of, file_group
-from icectl.rows.range_rows import dealt, lows_of, range_keys, sampled_keys
-from icectl.rows.rewrite_data import RowsRead, counting_rows, live_batches, write_rows
+from icectl.rows.partition_rows import partitioner
+from icectl.rows.rewrite_data import (
+    DeletesOfGroup,
+    FileGroup,
+    RowsRead,
+    counting_rows,
+    live_batches,
+    write_rows,
+)
 from icectl.rows.row_totals import RowTotals, check_totals
+from icectl.rows.sort_rows import RowKeys, sort_keys
 from icectl.rows.spark import Spark, TaskAttempt, batch_payload, payload_batch
-from icectl.rows.workplace import Workplace
+from icectl.rows.worker_context import WorkerContext
+from icectl.rows.write_data import FileOutputs
 from icectl.table.rewrite_task import InputFile, RewriteTask, even_splits
 
 _PIECE_BYTES = 64 << 20
@@ -30,6 +45,11 @@ _SEVERAL = 2
 _SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000
 _ROOM = 1.15
 """How far the file of a range may grow: ranges are estimates, and a tiny file more is no gain."""
+
+_WAITING_BYTES = 64 << 20
+"""Rows that wait for more of their range."""
+_COMPARED_BYTES = 256
+"""What is compared of a key: any bytes do as the low end of a range."""
 
 
 def is_for_ranges(task: RewriteTask, job: CompactJob) -> bool:
@@ -85,7 +105,7 @@ class _Ranges:
 
 
 def rewrite_in_ranges(
-    spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
+    spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: WorkerContext
 ) -> list[TaskResult]:
     """Rewrite tasks in ranges of the keys of their rows, and return what comes of each.
 
@@ -139,7 +159,7 @@ def _parts(file: InputFile) -> Sequence[InputFile]:
 
 
 def _sample(
-    at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
+    at: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
 ) -> tuple[int, list[bytes]]:
     """Sample the keys of rows of a piece, on a worker."""
     whole = tasks[piece.at]
@@ -151,7 +171,7 @@ def _sample(
 
 
 def _deal(
-    at: Workplace, job: CompactJob, ranges: _Ranges, piece: _Piece
+    at: WorkerContext, job: CompactJob, ranges: _Ranges, piece: _Piece
 ) -> Iterator[tuple[int, object]]:
     """Deal out the rows of a piece by range, on a worker.
 
@@ -168,7 +188,7 @@ def _deal(
 
 
 def _write(
-    at: Workplace, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
+    at: WorkerContext, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
 ) -> _Written | dict[int, _Totals]:
     """Write the new files of a range, on a worker; of the last number, sum up what was read."""
     if number == ranges.count:
@@ -209,3 +229,129 @@ def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Totals
         rows.row_count,
         sum(entries["file_size_in_bytes"].to_pylist()),
     )
+
+
+def range_keys(group: FileGroup) -> RowKeys:
+    """Prepare to make the keys of a group's rows. Raises: Unsupported."""
+    columns = group.columns.written
+    batches = arrow_schema(columns)
+    is_whole = group.partition is not None or group.spec.is_unpartitioned
+    splitting = None if is_whole else partitioner(group.spec, columns, batches)
+    sorting = None if group.sorting is None else sort_keys(group.sorting.order, columns, batches)
+    return RowKeys(splitting, sorting)
+
+
+def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[bytes]:
+    """Return the beginning of the key of every `step`th row, deleted or not.
+
+    Only the columns that make it are read.
+
+    Raises: as live_batches.
+    """
+    columns = replace(group.columns, written=_key_columns(group))
+    bare = replace(group, columns=columns, deletes=DeletesOfGroup())
+    keys, read = range_keys(bare), RowsRead()
+    found: list[bytes] = []
+    for batch in live_batches(bare, outputs, read):
+        first = -(read.row_count - batch.num_rows) % step
+        rows = batch.take(pa.array(np.arange(first, batch.num_rows, step)))
+        found += pc.binary_slice(keys.of(rows), 0, _COMPARED_BYTES).to_pylist()
+    return found
+
+
+def _key_columns(group: FileGroup) -> Schema:
+    needed = {id_ for item in group.spec.fields for id_ in item.source_ids}
+    order = None if group.sorting is None else group.sorting.order
+    if isinstance(order, SortOrder):
+        needed |= {id_ for item in order.fields for id_ in item.source_ids}
+    elif order is not None:
+        needed |= set(order.column_ids)
+    fields = group.columns.written.fields
+    return Schema(
+        0, tuple(item for item in fields if not needed.isdisjoint(Schema(0, (item,)).all_fields))
+    )
+
+
+def lows_of(sample: Sequence[bytes], count: int) -> list[bytes]:
+    """Return the keys where `count` ranges begin in which about as many rows of a sample are.
+
+    A key that more rows have than one range should is there as often as it fills one.
+    """
+    ordered = sorted(sample) or [b""]
+    return [ordered[len(ordered) * number // count] for number in range(count)]
+
+
+def dealt(
+    batches: Iterator[pa.RecordBatch], keys: RowKeys, lows: Sequence[bytes]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows with the number of their range: the last that begins at or below their key.
+
+    Of ranges that begin at the same key each gets its share of the rows that have it.
+    Cost: memory for _WAITING_BYTES and a batch.
+    """
+    ranges = _KeyRanges.of(lows)
+    waiting: dict[int, list[pa.RecordBatch]] = {}
+    size_bytes = 0
+    for batch in batches:
+        for number, rows in ranges.split(batch, keys.of(batch)):
+            if not rows.num_rows:
+                continue
+            waiting.setdefault(number, []).append(rows)
+            size_bytes += rows.nbytes
+        if size_bytes >= _WAITING_BYTES:
+            yield from _joined(waiting)
+            waiting, size_bytes = {}, 0
+    yield from _joined(waiting)
+
+
+@dataclass(slots=True)
+class _KeyRanges:
+    """Ranges by the different keys where they begin, and how many begin at each.
+
+    `firsts` are the numbers of the first ones, and behind them how many ranges there are; `turns`
+    count the rows that were dealt out in shares.
+    """
+
+    lows: Sequence[bytes]
+    firsts: Sequence[int]
+    turns: Counter[int] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(lows: Sequence[bytes]) -> "_KeyRanges":
+        """Return the ranges that begin at some keys, in their order."""
+        counts = Counter(lows)
+        return _KeyRanges(list(counts), list(accumulate(counts.values(), initial=0)))
+
+    def split(self, batch: pa.RecordBatch, keys: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of a batch with the number of their range."""
+        order = pc.sort_indices(keys)
+        rows, ordered = batch.take(order), pc.binary_slice(keys.take(order), 0, _COMPARED_BYTES)
+
+        def place(low: bytes, find: Callable[..., int]) -> int:
+            """Find a key among those of the rows."""
+            return find(range(len(ordered)), low, key=lambda at: ordered[at].as_py())
+
+        cuts = [place(low, bisect_left) for low in self.lows[1:]]
+        for at, (start, stop) in enumerate(pairwise([0, *cuts, len(ordered)])):
+            first, last = self.firsts[at], self.firsts[at + 1] - 1
+            same = start, start
+            if first < last:
+                same = place(self.lows[at], bisect_left), place(self.lows[at], bisect_right)
+            yield first, rows.slice(start, same[0] - start)
+            yield from self._shares(at, rows.slice(same[0], same[1] - same[0]))
+            yield last, rows.slice(same[1], stop - same[1])
+
+    def _shares(self, at: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows of one key in as many parts as ranges begin there; few go to each in turn."""
+        count = self.firsts[at + 1] - self.firsts[at]
+        for part, (start, stop) in enumerate(
+            pairwise(rows.num_rows * part // count for part in range(count + 1))
+        ):
+            number = self.firsts[at] + (part + self.turns[at]) % count
+            yield number, rows.slice(start, stop - start)
+        self.turns[at] += rows.num_rows
+
+
+def _joined(waiting: dict[int, list[pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for number, parts in waiting.items():
+        yield number, pa.concat_batches(parts)

@@ -25,12 +25,12 @@ from icectl.rows.compact_job import (
     TaskResult,
     run_rewrite,
 )
-from icectl.rows.merge_job import run_merge
+from icectl.rows.merge_deletes import run_merge
 from icectl.rows.spark import Spark, TaskAttempt
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_connect import open_spark
 from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges
-from icectl.rows.workplace import T, Workplace, bundle_small_tasks
+from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks
 from icectl.storage.open import StorageOptions
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask
 
@@ -66,7 +66,7 @@ class SparkEngine:
         together = [task for task in tasks if is_for_ranges(task, job)]
         alone = [task for task in tasks if not is_for_ranges(task, job)]
 
-        def work(spark: Spark, at: Workplace) -> _Done:
+        def work(spark: Spark, at: WorkerContext) -> _Done:
             """Rewrite tasks by themselves, and then those that many workers share."""
             found, is_clean = _on_workers(
                 spark, partial(_rewrite, at, job), alone, "rewriting data files"
@@ -87,7 +87,7 @@ class SparkEngine:
         on record.
         """
 
-        def work(spark: Spark, at: Workplace) -> _Done:
+        def work(spark: Spark, at: WorkerContext) -> _Done:
             """Merge the deletes of tasks."""
             return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes")
 
@@ -95,12 +95,12 @@ class SparkEngine:
             yield from self._carried_out(work, places)
 
     def _carried_out(
-        self, work: Callable[[Spark, Workplace], _Done], places: OutputPlaces
+        self, work: Callable[[Spark, WorkerContext], _Done], places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
         spark = self._started()
         try:
-            found, is_clean = work(spark, Workplace.of(self.storage, places.names))
+            found, is_clean = work(spark, WorkerContext.of(self.storage, places.names))
         except BaseException:
             self._stop()  # workers that still write must not do so behind the back of the search
             with suppress(IcectlError):
@@ -138,14 +138,14 @@ def _on_workers(
     return results, all(is_first for _, is_first in found)
 
 
-def _rewrite(at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:
+def _rewrite(at: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:
     """Rewrite the files of tasks, on a worker; second: whether this is the first attempt at it."""
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id, tasks) as outputs:
         return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first
 
 
-def _merge(at: Workplace, job: MergeJob, tasks: Sequence[MergeDeletesTask]) -> _Done:
+def _merge(at: WorkerContext, job: MergeJob, tasks: Sequence[MergeDeletesTask]) -> _Done:
     """Merge the deletes of tasks, on a worker; second: whether this is the first attempt at it."""
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id, tasks) as outputs:

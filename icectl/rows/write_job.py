@@ -1,18 +1,230 @@
-"""Rows of a data frame written as new data files, by the kernels of compactions."""
+"""Rows of a data frame as rows of a table, and written as new data files."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as arrow_types
 
 from icectl.entries.partition.key import encode_key
-from icectl.files.parquet.schema import arrow_schema
+from icectl.errors import CorruptTable, Refused
+from icectl.files.data_rows import flat_retyped, retype_array, typed_batch
+from icectl.files.parquet.schema import FIELD_ID, arrow_schema, child_fields
+from icectl.format.schema import Schema, children, near
+from icectl.format.types import (
+    DecimalType,
+    FixedType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    Type,
+    type_text,
+)
 from icectl.rows.compact_job import TypedSpec, data_entries
-from icectl.rows.incoming_rows import IncomingRows
 from icectl.rows.partition_rows import Partition, partitioner
+from icectl.rows.read_data import SourceFile, projected
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, write_rows
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions
+
+_Test = Callable[[pa.DataType], bool]
+_WHOLE: Mapping[str, tuple[_Test, ...]] = {
+    "boolean": (arrow_types.is_boolean,),
+    "int": (arrow_types.is_int8, arrow_types.is_int16, arrow_types.is_int32),
+    "long": (
+        arrow_types.is_int8, arrow_types.is_int16, arrow_types.is_int32, arrow_types.is_int64,
+    ),
+    "float": (arrow_types.is_float32,),
+    "double": (arrow_types.is_float32, arrow_types.is_float64),
+    "date": (arrow_types.is_date32,),
+    "timestamp": (lambda kind: arrow_types.is_timestamp(kind) and kind.tz is None,),
+    "timestamptz": (lambda kind: arrow_types.is_timestamp(kind) and kind.tz is not None,),
+    "string": (arrow_types.is_string, arrow_types.is_large_string),
+    "binary": (arrow_types.is_binary, arrow_types.is_large_binary),
+}  # fmt: skip
+"""What a column of a frame may be, for each type of which it loses nothing."""
+
+_UUID_BYTES = 16
+_UUID_TEXT = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingRows:
+    """How batches of a frame become rows of a table: `given` is its schema, with field ids."""
+
+    given: pa.Schema
+    wanted: Schema
+
+    def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches with the columns of `wanted`.
+
+        Order: kept.
+        Raises: Refused, where a required column has a null, or a value has no place in its column.
+        """
+        wanted = replace(self.wanted, fields=tuple(map(_as_written, self.wanted.fields)))
+        projection = projected(SourceFile("the data frame", "arrow", 0, 0), self.given, wanted)
+        for batch in batches:
+            columns = [_fitted(*pair) for pair in zip(batch.columns, self.given, strict=True)]
+            rows = typed_batch(columns, self.given, batch.num_rows)
+            try:
+                yield projection.project(rows, np.zeros(batch.num_rows, np.int64))
+            except CorruptTable as error:
+                raise Refused(error.message.removesuffix(f" ({error.rule})")) from None
+
+
+def frame_schema(given: pa.Schema, wanted: Schema) -> pa.Schema:
+    """The schema of a frame, each column with the field id of the table's column of that name.
+
+    Raises: Refused, for columns that the table does not have, that lose something as its columns,
+    and for required ones that are missing.
+    """
+    return pa.schema(_matched(list(given), wanted.fields, ""))
+
+
+def _matched(
+    given: Sequence[pa.Field], wanted: Sequence[NestedField], inside: str
+) -> list[pa.Field]:
+    names = {item.name: item for item in wanted}
+    seen: set[str] = set()
+    fields = []
+    for one in given:
+        shown = f"{inside}{one.name}"
+        if one.name in seen:
+            raise Refused(f"the data frame has two columns `{shown}`")
+        seen.add(one.name)
+        item = names.get(one.name)
+        if item is None:
+            hint = near(one.name, list(names)) or "drop it, or add it to the table's schema"
+            raise Refused(f"the table has no column `{shown}`, which the data frame has", hint=hint)
+        fields.append(_field(one, item, shown))
+    for item in wanted:
+        if item.name not in seen and item.required and item.write_default is None:
+            raise Refused(
+                f"the data frame lacks `{inside}{item.name}`, which the table requires",
+                hint="add the column; only optional ones, and those with a default, may be missing",
+            )
+    return fields
+
+
+def _field(given: pa.Field, wanted: NestedField, shown: str) -> pa.Field:
+    """Return a field with an id, and those inside of it."""
+    kind = _kind(given.type, wanted.type, shown)
+    return pa.field(given.name, kind, metadata={FIELD_ID: str(wanted.id)})
+
+
+def _kind(given: pa.DataType, wanted: Type, shown: str) -> pa.DataType:
+    match wanted:
+        case StructType(fields) if arrow_types.is_struct(given):
+            return pa.struct(_matched(child_fields(given), fields, f"{shown}."))
+        case ListType() if arrow_types.is_list(given):
+            return pa.list_(_inner(child_fields(given)[0], children(wanted)[0], shown))
+        case MapType() if arrow_types.is_map(given):
+            parts = zip(child_fields(given), children(wanted), strict=True)
+            key, value = (_inner(one, item, shown) for one, item in parts)
+            return pa.map_(key.with_nullable(nullable=False), value)
+    taken = given if _is_lossless(given, wanted) else _checked(given, wanted)
+    if taken is not None:
+        return taken
+    name = "binary" if isinstance(wanted, FixedType) else type_text(wanted)
+    raise Refused(
+        f"`{shown}` is {given} in the data frame and {type_text(wanted)} in the table",
+        hint=f"cast it to {_SPARK.get(name, name)}",
+    )
+
+
+_SPARK = {
+    "long": "bigint",
+    "timestamp": "timestamp_ntz",
+    "timestamp_ns": "timestamp_ntz",
+    "timestamptz": "timestamp",
+    "timestamptz_ns": "timestamp",
+    "uuid": "string",
+}
+"""Types by Spark's names for them, where these are others."""
+
+
+def _inner(given: pa.Field, wanted: NestedField, shown: str) -> pa.Field:
+    return _field(given, wanted, f"{shown}.{wanted.name}")
+
+
+def _is_lossless(given: pa.DataType, wanted: Type) -> bool:
+    if arrow_types.is_null(given):
+        return True
+    match wanted:
+        case DecimalType(precision, scale):
+            is_decimal = bool(arrow_types.is_decimal(given))
+            return is_decimal and given.scale == scale and given.precision <= precision
+        case PrimitiveType(name):
+            return any(test(given) for test in _WHOLE.get(name, ()))
+        case _:
+            return False
+
+
+def _checked(given: pa.DataType, wanted: Type) -> pa.DataType | None:
+    """Return what values of a frame become that may fit a column or not, each for itself.
+
+    None where none would.
+    """
+    is_binary = arrow_types.is_binary(given) or arrow_types.is_large_binary(given)
+    is_text = arrow_types.is_string(given) or arrow_types.is_large_string(given)
+    match wanted:
+        case PrimitiveType("uuid") if is_text or is_binary:
+            return pa.binary(_UUID_BYTES)
+        case FixedType(length) if is_binary:
+            return pa.binary(length)
+        case PrimitiveType("time") if arrow_types.is_time64(given):
+            return pa.time64("us")
+        case PrimitiveType("timestamp_ns" | "timestamptz_ns" as name):
+            has_zone = name == "timestamptz_ns"
+            if arrow_types.is_timestamp(given) and (given.tz is not None) == has_zone:
+                return pa.timestamp("ns", given.tz)
+    return None
+
+
+def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column of a frame in the type that `frame_schema` gave it. Raises: Refused."""
+    try:
+        return retype_array(column, field.type, _fitted_values)
+    except ValueError as error:
+        raise Refused(
+            f"a value of the data frame's column `{field.name}` does not fit the table's: {error}"
+        ) from None
+
+
+def _fitted_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values of _checked in what they become. Raises: ValueError, where one does not fit."""
+    if arrow_types.is_fixed_size_binary(kind):
+        is_binary = arrow_types.is_binary(values.type) or arrow_types.is_large_binary(values.type)
+        return values.cast(kind) if is_binary else _uuids(values)
+    is_finer = arrow_types.is_timestamp(kind) and kind.unit == "ns"
+    return values.cast(kind) if is_finer else flat_retyped(values, kind)
+
+
+def _uuids(texts: pa.Array) -> pa.Array:
+    """Return UUIDs as their bytes. Raises: ValueError, where a text is none."""
+    is_one = pc.match_substring_regex(texts, _UUID_TEXT)
+    if not pc.all(is_one, min_count=0).as_py():
+        raise ValueError(f"`{texts.filter(pc.invert(is_one))[0]}` is no UUID")
+    is_there = texts.is_valid()
+    digits = "".join(pc.replace_substring(texts.drop_null(), "-", "").to_pylist())
+    stored = np.zeros((len(texts), _UUID_BYTES), np.uint8)
+    found = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, _UUID_BYTES)
+    stored[is_there.to_numpy(zero_copy_only=False)] = found
+    kind = pa.binary(_UUID_BYTES)
+    made = pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(stored)])
+    return pc.if_else(is_there, made, pa.scalar(None, kind))
+
+
+def _as_written(item: NestedField) -> NestedField:
+    """Return a column whose rows have its write default where they have nothing (R-182)."""
+    kind = item.type
+    if isinstance(kind, StructType):
+        kind = StructType(tuple(map(_as_written, kind.fields)))
+    return replace(item, type=kind, initial_default=item.write_default)
 
 
 @dataclass(frozen=True, slots=True)

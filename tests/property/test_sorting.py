@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import apply, parse_transform
-from icectl.rows.sort_keys import sort_keys
-from icectl.rows.sort_rows import sorted_batches
+from icectl.rows.sort_rows import sort_keys, sorted_batches
 from tests.builders.data_files import schema
 
 LONGS = st.integers(-(2**62), 2**62) | st.integers(-3, 3)

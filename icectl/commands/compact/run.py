@@ -70,8 +70,7 @@ from icectl.rows.local import LocalEngine
 from icectl.rows.order import RowOrder
 from icectl.rows.read_data import SourceFile, open_own, written_schema
 from icectl.rows.rewrite_data import TableColumns
-from icectl.rows.sort_keys import sort_keys
-from icectl.rows.sort_rows import Sorting
+from icectl.rows.sort_rows import Sorting, sort_keys
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext

@@ -10,8 +10,7 @@ from icectl.commands.rows import write as write_rows
 from icectl.commands.rows.change import RowChange
 from icectl.format.metadata import TableMetadata
 from icectl.rows.find_job import keys_of
-from icectl.rows.spark_scan import SparkReader
-from icectl.rows.spark_write import SparkFrame, collect_small_frame
+from icectl.rows.spark_frames import SparkFrame, SparkReader, collect_small_frame
 
 
 def append(common: Common, table: str, frame: Any, branch: str) -> RowChange:

@@ -32,8 +32,7 @@ from icectl.format.data_paths import data_location, delete_file_name
 from icectl.format.locations import relative_base
 from icectl.format.metadata import TableMetadata
 from icectl.rows.find_job import FindJob, FoundRows, Keys
-from icectl.rows.merge_deletes import write_vectors
-from icectl.rows.merge_job import delete_file_entries
+from icectl.rows.merge_deletes import delete_file_entries, write_vectors
 from icectl.rows.write_data import FileOutputs
 from icectl.table.context import TableContext
 from icectl.table.rewritable_files import LiveFiles

@@ -15,9 +15,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, near
 from icectl.format.snapshot import Snapshot
 from icectl.rows.compact_job import CompactJob, typed_specs
-from icectl.rows.outgoing_rows import OutgoingRows
 from icectl.rows.rewrite_data import TableColumns
-from icectl.rows.spark_scan import LoadJob
+from icectl.rows.spark_frames import LoadJob, OutgoingRows
 from icectl.rows.write_data import write_options
 from icectl.table.context import TableContext, open_table
 from icectl.table.output_sizes import pack, sizes_of

@@ -10,8 +10,7 @@ import pytest
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.sort import order_from_json
 from icectl.rows import sort_rows
-from icectl.rows.sort_keys import sort_keys
-from icectl.rows.sort_rows import sorted_batches
+from icectl.rows.sort_rows import sort_keys, sorted_batches
 from tests.builders.data_files import schema
 
 TAGS = {"type": "map", "key-id": 4, "key": "string", "value-id": 5, "value": "long",

@@ -14,7 +14,7 @@ from icectl.commands.rows.write import append
 from icectl.entries.conditions.may_match import METRICS, all_match, may_match
 from icectl.entries.conditions.where import parse_where
 from icectl.files.parquet.schema import arrow_schema
-from icectl.rows.matching_rows import matches
+from icectl.rows.find_job import matches
 from icectl.sfc1.listed import tree_manifests_of
 from icectl.sfc1.manifests import TreeFacts
 from icectl.storage.local.store import LocalStore

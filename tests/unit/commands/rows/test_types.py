@@ -17,8 +17,7 @@ from icectl.errors import Refused, Unsupported
 from icectl.format.schema import Schema
 from icectl.format.types import GeometryType, ListType, NestedField, PrimitiveType, Type
 from icectl.rows.find_job import keys_of
-from icectl.rows.outgoing_rows import OutgoingRows
-from icectl.rows.spark_scan import LoadJob, _load
+from icectl.rows.spark_frames import LoadJob, OutgoingRows, _load
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
 from icectl.table.rewrite_task import RewriteTask

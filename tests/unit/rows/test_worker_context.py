@@ -7,7 +7,7 @@ import pytest
 from icectl.env import SystemEnv
 from icectl.format.manifest import FileFormat
 from icectl.rows.compact_job import FileNames
-from icectl.rows.workplace import Workplace
+from icectl.rows.worker_context import WorkerContext
 from icectl.storage.open import StorageOptions, open_store
 from icectl.table.rewrite_task import DeleteFile, InputFile, RewriteTask
 
@@ -45,7 +45,7 @@ def requests(caplog, locations):
 def test_the_files_of_all_tasks_of_an_attempt_are_read_by_one_request_each(caplog, locations):
     caplog.set_level(logging.DEBUG, "icectl.storage.open")
     tasks = [task(0), task(1)]
-    with Workplace(StorageOptions(home=BASE), NAMES).attempt(1, tasks) as outputs:
+    with WorkerContext(StorageOptions(home=BASE), NAMES).attempt(1, tasks) as outputs:
         for location in locations:
             with outputs(tasks[0]).open(location) as file:
                 assert file.read() == location[-10:].encode()
@@ -54,7 +54,7 @@ def test_the_files_of_all_tasks_of_an_attempt_are_read_by_one_request_each(caplo
 
 def test_files_come_in_the_order_in_which_tasks_ask_for_them(caplog, locations):
     caplog.set_level(logging.DEBUG, "icectl.storage.open")
-    place = Workplace(StorageOptions(concurrency=1, home=BASE), NAMES)
+    place = WorkerContext(StorageOptions(concurrency=1, home=BASE), NAMES)
     with place.attempt(1, [task(0), task(1)]):
         pass
     asked = [record.getMessage().split()[1] for record in caplog.records]
@@ -64,7 +64,7 @@ def test_files_come_in_the_order_in_which_tasks_ask_for_them(caplog, locations):
 def test_without_tasks_nothing_is_read_before_it_is_asked_for(caplog, locations):
     caplog.set_level(logging.DEBUG, "icectl.storage.open")
     with (
-        Workplace(StorageOptions(home=BASE), NAMES).attempt(1) as outputs,
+        WorkerContext(StorageOptions(home=BASE), NAMES).attempt(1) as outputs,
         outputs(0).open(locations[1]) as file,
     ):
         assert file.read(2) == locations[1][-10:-8].encode()

@@ -20,16 +20,16 @@ _BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class WorkerContext:
     """The storage with what opens it, and the names of new files."""
 
     storage: StorageOptions
     names: FileNames
 
     @staticmethod
-    def of(storage: StorageOptions, names: FileNames) -> "Workplace":
+    def of(storage: StorageOptions, names: FileNames) -> "WorkerContext":
         """Return one that crosses to other processes: what warns stays here."""
-        return Workplace(storage.crossing(), names)
+        return WorkerContext(storage.crossing(), names)
 
     @contextmanager
     def attempt(
