@@ -11,7 +11,7 @@ from icectl.rows.worker_context import WorkerContext
 from icectl.storage.open import StorageOptions, open_store
 from icectl.table.rewrite_task import DeleteFile, InputFile, RewriteTask
 
-BASE = "memory://workplace/t"
+BASE = "memory://worker/t"
 NAMES = FileNames(BASE, {}, "run")
 
 
