@@ -17,8 +17,12 @@ from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.puffin.positions import Positions
 from icectl.rows.compact_job import MergeJob, deletes_by_position, partition_of
-from icectl.rows.merge_deletes import merged_positions, write_delete_file, write_vectors
-from icectl.rows.merge_job import delete_file_entries
+from icectl.rows.merge_deletes import (
+    delete_file_entries,
+    merged_positions,
+    write_delete_file,
+    write_vectors,
+)
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.store import Store
 from icectl.table.rewritable_files import LiveFiles, check_deletes
