@@ -126,7 +126,12 @@ def test_a_plan_keeps_nothing_of_how_it_was_run(
     words = ["compact", str(table.directory), "-n", "--save-plan", str(place), "--engine", "spark"]
     assert run_line([*words, *given, *more])[0] == 0
     text = place.read_text()
-    assert json.loads(text)["options"] == {"branch": "main", "job_order": "none", "engine": "spark"}
+    assert json.loads(text)["options"] == {
+        "branch": "main",
+        "job_order": "none",
+        "engine": "spark",
+        "method": "rewrite",
+    }
     assert "hidden" not in text
     assert "own:7077" not in text
 

@@ -18,7 +18,7 @@ from icectl.cli.document import (
     json_line,
     json_text,
 )
-from icectl.cli.json_schema import document_schema
+from icectl.cli.json_schema import document_schema, load_schema
 from icectl.errors import CommitUnknown, Refused, StorageError
 
 
@@ -75,7 +75,7 @@ def test_failures_have_a_status_by_exit_code(error: Refused, status: str) -> Non
 def test_the_schema_of_a_command_joins_envelope_and_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    envelope = documents.load_schema("envelope")
+    envelope = load_schema("envelope")
     result = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": {"count": {"type": "integer"}},
@@ -84,7 +84,7 @@ def test_the_schema_of_a_command_joins_envelope_and_result(
         "properties": {"rows": {"$ref": "#/$defs/count"}},
         "additionalProperties": False,
     }
-    several = documents.load_schema("several-tables")
+    several = load_schema("several-tables")
     loaded = {"envelope": envelope, "count": result, "several-tables": several}
     monkeypatch.setattr(documents, "load_schema", lambda name: loaded[name])
     schema = document_schema("count")
@@ -101,4 +101,4 @@ def test_the_envelope_refuses_what_it_does_not_know() -> None:
     built = document(Outcome("inspect", {}, silent))
     for broken in ({"status": "ok"}, {"exit": 6}, {"more": 1}, {"table": {}}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({**built, **broken}, documents.load_schema("envelope"))
+            jsonschema.validate({**built, **broken}, load_schema("envelope"))
