@@ -208,7 +208,7 @@ def _in_folders(common: Common, target: str) -> Iterator[str]:
         pattern = parts_of(target)
         base = "/".join(fixed_part(pattern)) or "/"
     found = (
-        _on_disk(Path(local_path(_absolute(base))), common.shell.console.warn)
+        tables_on_disk(Path(local_path(_absolute(base))), common.shell.console.warn)
         if is_local(base)
         else _in_store(common, base)
     )
@@ -238,7 +238,7 @@ def _in_store(common: Common, base: str) -> Iterator[str]:
     yield from (entry.name for entry in tables_below(store, common.shell.env, base))
 
 
-def _on_disk(folder: Path, warn: Callable[[str], None]) -> Iterator[str]:
+def tables_on_disk(folder: Path, warn: Callable[[str], None]) -> Iterator[str]:
     """The tables in and below a folder of this machine; what lies inside of a table is left out.
 
     A folder that cannot be read is left out with a warning. Order: by name.
@@ -259,7 +259,7 @@ def _on_disk(folder: Path, warn: Callable[[str], None]) -> Iterator[str]:
         warn(f"{folder} is left out: {(error.strerror or str(error)).lower()}")
         return
     for path in folders:
-        yield from _on_disk(path, warn)
+        yield from tables_on_disk(path, warn)
 
 
 def _absolute(location: str) -> str:

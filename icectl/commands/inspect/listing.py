@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
+from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, no_namespace
 from icectl.catalog.warehouse import Warehouse
 from icectl.cli.console import Console
@@ -13,6 +14,7 @@ from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY, parse_count, parse_option
+from icectl.cli.targets import tables_on_disk
 from icectl.commands.inspect import rows_report as row_output
 from icectl.commands.inspect.views import Row, RowSet
 from icectl.errors import Incomplete, TableNotFound, UsageError
@@ -109,9 +111,17 @@ def _entries(common: Common, table: str) -> Iterator[ListedTable]:
     storage = storage_of(common, table if name is None else "")
     if name is not None:
         return _entries_in(warehouse_of(common, name, storage), name)
+    shell = common.shell
     directory = table if scheme(table) else str(Path(table).absolute())
-    store = open_store(replace(storage, home=directory), common.shell.env, common.shell.deadline)
-    found = tables_below(store, common.shell.env, directory)
+    store = open_store(replace(storage, home=directory), shell.env, shell.deadline)
+    found = (
+        tables_below(store, shell.env, directory)
+        if scheme(table)
+        else (
+            ListedTable(each, FileSystemCatalog(store, each, shell.env))
+            for each in tables_on_disk(Path(directory), shell.console.warn)
+        )
+    )
     first = list(islice(found, 1))
     if not first:
         raise TableNotFound(
