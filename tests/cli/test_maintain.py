@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
+from icectl.commands.maintain import workers
+from icectl.commands.maintain.step import Done, Errand, ErrandPlace
 from icectl.env import Env
 from tests.builders.rows import current_metadata, local
 from tests.builders.table_builder import START_MS
@@ -301,6 +303,28 @@ def test_a_budget_that_is_smaller_than_any_group_is_named(
         assert step["figures"]["left_alone_left to another run by `budget.rewrite-bytes`"] > 0
         [warning] = [one for one in ended.document["warnings"] if "budget" in one]
         assert "`budget.rewrite-bytes`, 1.0 KiB, is less than the smallest group" in warning
+
+
+def test_an_interrupted_run_says_what_it_has_done(
+    server: SqlServer, maintain: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        rotten(server, f"t{number}")
+    carry_out = workers.carry_out
+    carried_out: list[str] = []
+
+    def once(errand: Errand, place: ErrandPlace) -> Done:
+        if "compact" in carried_out:
+            raise KeyboardInterrupt
+        carried_out.append(errand.step)
+        return carry_out(errand, place)
+
+    monkeypatch.setattr(workers, "carry_out", once)
+    ended = maintain("main", "--yes", "--only", "compact")
+    assert ended.code == 130
+    assert re.search(r"main\.db\.inner\.t\d: \d+ files into \d", ended.err), ended.err
+    assert "2 of 3 tables not finished: run again to go on" in ended.err
+    assert "error: interrupted" in ended.err
 
 
 def test_a_table_that_has_had_its_time_goes_on_in_the_next_run(

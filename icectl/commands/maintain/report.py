@@ -108,6 +108,20 @@ def print_maintained(console: Console, told: Maintained) -> None:
     _print_end(console, told)
 
 
+def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
+    """Note what a run has done until it was interrupted, and how much was left."""
+    for one in tables:
+        done = _done(one)
+        if one.is_running:
+            done.append(f"{one.next_step} was under way")
+        if done:
+            console.note(f"{one.name}: {', '.join(done)}")
+    left = sum(bool(one.left) for one in tables)
+    console.note(
+        f"{left:,} of {print_count(len(tables), 'table')} not finished: run again to go on"
+    )
+
+
 def _print_end(console: Console, told: Maintained) -> None:
     console.say()
     if console.options.verbosity >= 0:
@@ -128,15 +142,20 @@ def _what(table: TableRun, *, planning: bool) -> str:
             for one in table.ends
             if one.status == "planned"
         )
-    done = [
-        text
-        for one in table.ends
-        if one.status == "done" and (text := what_was_done(one.step, one.figures))
-    ]
+    done = _done(table)
     if table.first.withheld:
         steps = " and ".join(one.step for one in table.first.withheld)
         done.append(f"no {steps}: {table.first.withheld[0].reason}")
     return "; ".join(filter(None, (", ".join(done), why)))
+
+
+def _done(table: TableRun) -> list[str]:
+    """Return what each step has done."""
+    return [
+        text
+        for one in table.ends
+        if one.status == "done" and (text := what_was_done(one.step, one.figures))
+    ]
 
 
 def reason_of(table: TableRun) -> str | None:

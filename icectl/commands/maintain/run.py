@@ -17,6 +17,7 @@ from icectl.cli.settings import (
     UNTRUSTED_POLICY,
     Layer,
 )
+from icectl.cli.signals import Terminated
 from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
 from icectl.commands.apply.options import ApplyRequest
 from icectl.commands.maintain.needs_plan import STEPS
@@ -33,6 +34,7 @@ from icectl.commands.maintain.policy import (
 from icectl.commands.maintain.report import (
     Maintained,
     maintained_result,
+    note_interrupted,
     print_maintained,
     print_policy,
     question,
@@ -352,17 +354,21 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
     console = asked.common.shell.console
     tell = _lines_of(asked, tables)
     console.progress.phase("maintaining tables")
-    with _hands(asked, schedule) as hands:
-        while True:
-            _begin(asked, schedule, hands)
-            tell()
-            if not schedule.running:
-                break
-            console.progress.rename(_under_way(schedule))
-            number, (end, seen) = hands.take()
-            schedule.tables[number].ended(end, seen)
-            if not schedule.has_alone:
-                hands.end_spark()
+    try:
+        with _hands(asked, schedule) as hands:
+            while True:
+                _begin(asked, schedule, hands)
+                tell()
+                if not schedule.running:
+                    break
+                console.progress.rename(_under_way(schedule))
+                number, (end, seen) = hands.take()
+                schedule.tables[number].ended(end, seen)
+                if not schedule.has_alone:
+                    hands.end_spark()
+    except (KeyboardInterrupt, Terminated):
+        note_interrupted(console, tables)
+        raise
     for table in tables:
         for warning in (text for end in table.ends for text in end.warnings):
             console.warn(f"{table.name}: {warning}")
