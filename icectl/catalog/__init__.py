@@ -1,4 +1,1 @@
-"""Which metadata file is current, and replacing it.
-
-May import storage, codec and spec. Start at protocol.py, then files.py.
-"""
+"""Which metadata file is current, and replacing it; protocol.py and files.py are where to start."""

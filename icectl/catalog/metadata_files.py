@@ -36,12 +36,11 @@ from icectl.format.properties import METADATA_COMPRESSION, METADATA_PATH, read
 from icectl.format.requirements import Requirement, check
 from icectl.format.updates import Update, apply_all, with_log
 from icectl.storage import location as locations
-from icectl.storage.create import check_creatable
 from icectl.storage.failures import AnswerLost
 from icectl.storage.open import add_root
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.real_paths import irregular_files, is_link
-from icectl.storage.store import Store
+from icectl.storage.store import Store, check_creatable
 
 METADATA_FOLDER = "metadata"
 

@@ -37,9 +37,8 @@ from icectl.format.properties import METADATA_PATH, read
 from icectl.format.requirements import Requirement
 from icectl.format.updates import Update
 from icectl.storage import location as locations
-from icectl.storage.create import check_creatable
 from icectl.storage.open import set_home
-from icectl.storage.store import Store
+from icectl.storage.store import Store, check_creatable
 
 _LOGGER = logging.getLogger(__name__)
 _LOOKS = 3

@@ -13,12 +13,18 @@ import pyarrow as pa
 from icectl.env import Deadline, Env
 from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
-from icectl.storage.create import CREATABLE
 from icectl.storage.credentials import Places, Renewed, Vendor
 from icectl.storage.local.store import LocalStore
 from icectl.storage.origins import joined
 from icectl.storage.path_map import PathMapStore
-from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
+from icectl.storage.store import (
+    CREATABLE,
+    FailedRemoval,
+    FileStatus,
+    ListingPart,
+    ListingSplit,
+    Store,
+)
 
 SCHEMES = CREATABLE - {"memory"}
 """Those that metadata may name; any other only where the table itself is named by it."""

@@ -6,6 +6,7 @@ Errors are translated here and passing ones tried again.
 
 import errno
 import io
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ import pyarrow as pa
 from icectl.env import Env
 from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
-from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
 from icectl.storage.proof import Proof
@@ -31,7 +31,13 @@ from icectl.storage.s3fs import (
     server_time_ms,
     with_refreshing_credentials,
 )
-from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
+from icectl.storage.store import (
+    FailedRemoval,
+    FileStatus,
+    ListingPart,
+    ListingSplit,
+    check_creatable,
+)
 from icectl.storage.streams import Tail, range_reader
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
@@ -41,6 +47,8 @@ _INSTALLED_BY = {
     for scheme in schemes
 }
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+
+_MEMORY_LOCK = threading.Lock()
 
 Result = TypeVar("Result")
 
@@ -176,7 +184,7 @@ class RemoteStore:
         if self.writer is not None:
             self.writer.create(location, content)
         else:
-            create_in_memory(self.filesystem, self._path(location), content)
+            _create_in_memory(self.filesystem, self._path(location), content)
 
     def replace(self, location: str, content: bytes) -> None:
         self._check_creatable(location)
@@ -196,7 +204,7 @@ class RemoteStore:
         else:
             content = io.BytesIO()
             yield content
-            create_in_memory(self.filesystem, self._path(location), content.getvalue())
+            _create_in_memory(self.filesystem, self._path(location), content.getvalue())
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here where the storage can."""
@@ -304,3 +312,14 @@ def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         value for name, value in options.items() if value and any(w in name.lower() for w in words)
     )
+
+
+def _create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
+    """Write a new file of fsspec's memory file system, which all of a process shares.
+
+    Raises: FileExistsError, when the name is taken.
+    """
+    with _MEMORY_LOCK:
+        if filesystem.exists(path):
+            raise FileExistsError(path)
+        filesystem.pipe_file(path, content)

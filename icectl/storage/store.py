@@ -9,6 +9,12 @@ from typing import IO, Protocol
 import pyarrow as pa
 
 from icectl.env import Env
+from icectl.errors import Refused
+from icectl.storage import location as locations
+
+_AZURE = {"abfs", "abfss", "az", "wasb", "wasbs"}
+CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n", "gs", "gcs", "hdfs"} | _AZURE
+"""Schemes of locations that new files may be created at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +132,17 @@ def remove_in_batches(
         return [failed for each in batches for failed in remove(each)]
     with ThreadPoolExecutor(concurrency, thread_name_prefix="remove") as pool:
         return [failed for each in pool.map(remove, batches) for failed in each]
+
+
+def check_creatable(location: str) -> None:
+    """Do nothing where `create` is offered: on local paths, on S3, Azure, GCS and HDFS, in memory.
+
+    Raises: Refused elsewhere.
+    """
+    scheme = locations.scheme(location)
+    if scheme not in CREATABLE:
+        raise Refused(
+            f"committing to {scheme}: storage is not offered, and "
+            f"{locations.redacted(location)} would be changed",
+            hint="commands that only read work there",
+        )

@@ -11,10 +11,10 @@ import pytest
 from icectl.errors import Refused
 from icectl.storage import s3fs as s3_upload
 from icectl.storage.buckets import write as native_upload
-from icectl.storage.create import check_creatable
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.store import check_creatable
 from tests.stores.s3_servers import BY_S3FS
 
 NUMBERS = itertools.count()

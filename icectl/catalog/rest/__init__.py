@@ -1,4 +1,4 @@
 """Tables of servers that speak the Iceberg REST protocol.
 
-Start at warehouse.py, then table.py; client.py is how the server is talked to.
+Start at warehouse.py, then served.py; client.py is how the server is talked to.
 """

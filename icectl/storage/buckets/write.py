@@ -16,10 +16,9 @@ from icectl.storage.buckets import calls
 from icectl.storage.buckets.calls import key_of
 from icectl.storage.buckets.errors import obstore_failures
 from icectl.storage.buckets.requests import Requests
-from icectl.storage.create import check_creatable
 from icectl.storage.failures import error_code
 from icectl.storage.proof import Prober, Proof, put_once
-from icectl.storage.store import FailedRemoval, Store, remove_in_batches
+from icectl.storage.store import FailedRemoval, Store, check_creatable, remove_in_batches
 from icectl.storage.streams import PartWriter, whole_or_none
 
 _PART_BYTES = 8 << 20

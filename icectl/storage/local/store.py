@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.create import copy_local, create_local, new_local, replace_local
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
+from icectl.storage.local.create import copy_local, create_local, new_local, replace_local
 from icectl.storage.local.folders import OpenFolder, Roots
 from icectl.storage.local.scan import (
     LocalScan,

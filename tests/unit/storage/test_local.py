@@ -65,7 +65,7 @@ def test_a_new_file_takes_the_group_of_its_directory(tmp_path):
 def test_create_skips_temporary_files_that_others_left(tmp_path, monkeypatch):
     for number in range(3):
         (tmp_path / f".icectl-{os.getpid()}-{number}-a").write_bytes(b"left")
-    monkeypatch.setattr("icectl.storage.create._COUNTER", iter(range(10)))
+    monkeypatch.setattr("icectl.storage.local.create._COUNTER", iter(range(10)))
     STORE.create(f"{tmp_path}/a", b"content")
     assert (tmp_path / "a").read_bytes() == b"content"
     assert (tmp_path / f".icectl-{os.getpid()}-0-a").read_bytes() == b"left"

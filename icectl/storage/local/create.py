@@ -1,4 +1,4 @@
-"""Whole new files, atomically: all of it under its name, or nothing; or a refusal.
+"""Whole new files of this machine, atomically: all of it under its name, or nothing.
 
 `open("xb")` would show an empty file to readers before it has content, and a rename overwrites; a
 second link fails. So a file is written under a name of its own and then linked (R-162).
@@ -10,38 +10,19 @@ import logging
 import os
 import shutil
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO
 
 from icectl.errors import Refused
-from icectl.storage import location as locations
 from icectl.storage.temporary import temporary_name
 
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_AZURE = {"abfs", "abfss", "az", "wasb", "wasbs"}
-CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n", "gs", "gcs", "hdfs"} | _AZURE
 _LONGEST_NAME = 200
 """Bytes that file systems take for a name, 255 as a rule, less what comes before it."""
 
 _COUNTER = itertools.count()
-_MEMORY_LOCK = threading.Lock()
-
-
-def check_creatable(location: str) -> None:
-    """Do nothing where `create` is offered: on local paths, on S3, Azure, GCS and HDFS, in memory.
-
-    Raises: Refused elsewhere.
-    """
-    scheme = locations.scheme(location)
-    if scheme not in CREATABLE:
-        raise Refused(
-            f"committing to {scheme}: storage is not offered, and "
-            f"{locations.redacted(location)} would be changed",
-            hint="commands that only read work there",
-        )
 
 
 def create_local(folder: int, name: str, content: bytes) -> None:
@@ -124,17 +105,6 @@ def _copy_bytes(name: str, folder: int, new_name: str, new_folder: int) -> None:
         mode = os.fstat(source.fileno()).st_mode
         os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
         shutil.copyfileobj(source, file)
-
-
-def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
-    """Write a new file of fsspec's memory file system, which all of a process shares.
-
-    Raises: FileExistsError, when the name is taken.
-    """
-    with _MEMORY_LOCK:
-        if filesystem.exists(path):
-            raise FileExistsError(path)
-        filesystem.pipe_file(path, content)
 
 
 @contextmanager
