@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from icectl.cli import document as documents
+from icectl.cli import json_schema
 from icectl.cli.document import (
     Outcome,
     clean,
@@ -86,7 +86,7 @@ def test_the_schema_of_a_command_joins_envelope_and_result(
     }
     several = load_schema("several-tables")
     loaded = {"envelope": envelope, "count": result, "several-tables": several}
-    monkeypatch.setattr(documents, "load_schema", lambda name: loaded[name])
+    monkeypatch.setattr(json_schema, "load_schema", lambda name: loaded[name])
     schema = document_schema("count")
     jsonschema.Draft202012Validator.check_schema(schema)
     good = document(Outcome("count", {"rows": 1}, silent))
