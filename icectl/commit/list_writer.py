@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
 from icectl.commit.rewritten_groups import Changes
-from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
+from icectl.commit.snapshot import NewSnapshot, carried_totals, head, propose_snapshot
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Proposal
 from icectl.entries.partition.key import one_cluster, per_manifest, pieces
@@ -236,9 +236,7 @@ class ListWriter:
         new = NewSnapshot(
             snapshot_id, self.branch, "replace", (*written, *kept), new_manifests, summary
         )
-        composed = compose(metadata, new, manifest_list=location, env=self.context.env)
-        self.context.store.create(location, composed.manifest_list)
-        return Proposal(composed.updates, frozenset({location, *new_manifests}))
+        return propose_snapshot(self.context, metadata, new, location)
 
     def _writer(
         self,

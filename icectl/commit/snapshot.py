@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from icectl import __version__
-from icectl.env import Env
+from icectl.commit.transaction import Proposal
 from icectl.errors import CommitConflict, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.format.updates import AddSnapshot, SetSnapshotRef, Update
+from icectl.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,6 @@ class NewSnapshot:
     manifests: Sequence[ManifestFile]
     written: frozenset[str]
     summary: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ComposedSnapshot:
-    """A snapshot ready to be committed: the content of its manifest list, and the updates."""
-
-    manifest_list: bytes
-    updates: tuple[Update, ...]
 
 
 def head(metadata: TableMetadata, branch: str) -> Snapshot | None:
@@ -64,14 +57,15 @@ def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
     return head(metadata, branch)
 
 
-def compose(
-    metadata: TableMetadata, new: NewSnapshot, *, manifest_list: str, env: Env
-) -> ComposedSnapshot:
-    """Put a snapshot on the head of its branch as the metadata has it (R-040, R-052).
+def propose_snapshot(
+    context: TableContext, metadata: TableMetadata, new: NewSnapshot, manifest_list: str
+) -> Proposal:
+    """Propose a snapshot on the head of its branch as the metadata has it (R-040, R-052).
 
-    `manifest_list` is where the list will be written.
-    Raises: CommitConflict where the branch is gone.
+    Its list is written to `manifest_list`.
+    Raises: CommitConflict where the branch is gone; StorageError.
     """
+    env = context.env
     parent = head(metadata, new.branch)
     sequence_number = (
         metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
@@ -98,7 +92,9 @@ def compose(
         first_row_id=first_row_id,
         added_rows=added_rows if metadata.format_version >= 3 else None,  # R-104
     )
-    return ComposedSnapshot(content, put_on(metadata, new.branch, snapshot))
+    context.store.create(manifest_list, content)
+    files = frozenset({manifest_list, *new.written})
+    return Proposal(put_on(metadata, new.branch, snapshot), files)
 
 
 def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Update, ...]:

@@ -389,11 +389,11 @@ def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
     remove_leftovers(context, prepared)
     if not prepared.deletes_files:
         return Expired(landed, Removal(NO_FILES, (), stopped=False))
-    doomed = _doomed(context, prepared)
-    if doomed is None:
+    to_delete = _to_delete(context, prepared)
+    if to_delete is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
-    removal = remove_files(context, doomed.files, doomed.kept_check_sums)
-    _close_journals(context, prepared, record, doomed.files, removal)
+    removal = remove_files(context, *to_delete)
+    _close_journals(context, prepared, record, to_delete[0], removal)
     return Expired(landed, removal)
 
 
@@ -401,14 +401,14 @@ def _close_journals(
     context: TableContext,
     prepared: PreparedExpiry,
     record: Journal | None,
-    doomed: Files,
+    to_delete: Files,
     removal: Removal,
 ) -> None:
     """Remove the journals of what is done; where files are left, one journal names just them."""
     done = [*([record] if record else []), *prepared.unfinished]
     if removal.failed or removal.stopped:
         gone = [location for location, _, _ in rows(removal.removed)]
-        journals.shorten(context.store, done.pop(0), excluding(doomed, gone))
+        journals.shorten(context.store, done.pop(0), excluding(to_delete, gone))
     done += prepared.abandoned
     if done:
         journals.discard(context.store, done)
@@ -469,21 +469,16 @@ def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | N
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class _Doomed:
-    """The files that go; their check sums go too, unless the table itself has such a file."""
+def _to_delete(
+    context: TableContext, prepared: PreparedExpiry
+) -> tuple[Files, frozenset[str] | None] | None:
+    """Return planned files that the newest metadata, which may be newer than ours, does not reach.
 
-    files: Files
-    kept_check_sums: frozenset[str] | None
-
-
-def _doomed(context: TableContext, prepared: PreparedExpiry) -> _Doomed | None:
-    """Planned, and unreachable from the newest metadata, which may be newer than ours.
-
-    None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
+    Second: check sums of the table's own that stay, as remove_files takes them. None where the
+    newest metadata, or what it names, cannot be read: then every file stays (R-192).
     """
     if not len(prepared.deletable):
-        return _Doomed(NO_FILES, None)
+        return NO_FILES, None
     try:
         protected = _reached_by_newest(context, prepared)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
@@ -491,13 +486,13 @@ def _doomed(context: TableContext, prepared: PreparedExpiry) -> _Doomed | None:
         return None
     left = still_deletable([prepared.deletable], [files.table["key"] for files in protected])
     if not is_local(prepared.loaded.metadata.location):
-        return _Doomed(left, None)
+        return left, None
     staying = [prepared.staying, *protected]
     kept = frozenset(key for files in staying for key in keys_ending_with(files, ".crc"))
-    return _Doomed(_named_by_none(left, staying), kept)
+    return _named_by_none(left, staying), kept
 
 
-def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
+def _named_by_none(found: Files, staying: Sequence[Files]) -> Files:
     """Return the files that nothing which stays names by way of a link or mount."""
     known = KnownFiles(local=True)
     for files in staying:
@@ -505,10 +500,10 @@ def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
             known.add(chunk)
     named = [
         location
-        for chunk in doomed.table["location"].chunks
+        for chunk in found.table["location"].chunks
         for location in chunk.filter(known.contain(chunk)).to_pylist()
     ]
-    return excluding(doomed, named)
+    return excluding(found, named)
 
 
 def _reached_by_newest(context: TableContext, prepared: PreparedExpiry) -> Sequence[Files]:

@@ -170,7 +170,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     remedies = [replace(one, answers=_of_metadata(one, findings)) for one in found.remedies]
     remedies += _statistics(metadata, findings)
     if options.to_snapshot is not None:
-        target = _target(context, reader, options, findings, head)
+        target = _target(reader, options, findings, head)
         remedies += _going_back(options, findings, head, target)
         planned = plan(options.level, options.branch, remedies, findings, options.skip)
         return PreparedRepair(found, planned, options, head, target=target)
@@ -183,7 +183,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     planned = plan(options.level, options.branch, remedies, findings, options.skip, reasons)
     chosen = tuple(mend for mend in mends if mend.remedy in planned.remedies)
     mending = Mending(options.branch, read, chosen) if chosen and read is not None else None
-    way_back = _way_back(context, reader, options, planned)
+    way_back = _way_back(reader, options, planned)
     return PreparedRepair(found, planned, options, head, mending, way_back=way_back)
 
 
@@ -250,7 +250,6 @@ def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
 
 
 def _target(
-    context: TableContext,
     reader: Reader,
     options: RepairOptions,
     findings: Sequence[Finding],
@@ -259,7 +258,7 @@ def _target(
     """Return the snapshot that the branch goes back to, which is whole."""
     if head is None:
         raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
-    whole = _whole_snapshots(context, reader, options, findings)
+    whole = _whole_snapshots(reader, options, findings)
     if options.to_snapshot == WHOLE:
         snapshot = whole.newest(options.branch)
         if snapshot is None:
@@ -279,11 +278,11 @@ def _target(
 
 
 def _whole_snapshots(
-    context: TableContext, reader: Reader, options: RepairOptions, findings: Sequence[Finding]
+    reader: Reader, options: RepairOptions, findings: Sequence[Finding]
 ) -> WholeSnapshots:
     level: WholeLevel = "metadata" if options.level == "metadata" else "files"
     return WholeSnapshots(
-        context,
+        reader.context,
         reader.metadata,
         level,
         frozenset(one.subject for one in findings if one.rule == _DESTROYED),
@@ -310,14 +309,12 @@ def _going_back(
     return [remedy]
 
 
-def _way_back(
-    context: TableContext, reader: Reader, options: RepairOptions, planned: RepairPlan
-) -> Snapshot | None:
+def _way_back(reader: Reader, options: RepairOptions, planned: RepairPlan) -> Snapshot | None:
     """Return the newest whole snapshot, where something of the head stays broken."""
     if not planned.errors_left:
         return None
     broken = [left.finding for left in planned.left]
-    snapshot = _whole_snapshots(context, reader, options, broken).newest(options.branch)
+    snapshot = _whole_snapshots(reader, options, broken).newest(options.branch)
     ref = reader.metadata.refs.get(options.branch)
     return (
         None
@@ -390,7 +387,7 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
         made = None
         if mending is not None:
             reader = Reader(context, prepared.loaded)
-            made = write_manifests(context, reader, mending, opened.outputs)
+            made = write_manifests(reader, mending, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
             """Propose the repairs for the newest metadata."""

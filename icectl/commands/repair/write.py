@@ -8,7 +8,7 @@ from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, counted_
 from icectl.commands.repair.plan import Remedy
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
-from icectl.commit.snapshot import NewSnapshot, compose, head
+from icectl.commit.snapshot import NewSnapshot, head, propose_snapshot
 from icectl.commit.transaction import Proposal
 from icectl.entries.rows import (
     Entries,
@@ -56,9 +56,7 @@ class RepairedHead:
     operation: str
 
 
-def write_manifests(
-    context: TableContext, reader: Reader, mending: Mending, outputs: Outputs
-) -> RepairedHead:
+def write_manifests(reader: Reader, mending: Mending, outputs: Outputs) -> RepairedHead:
     """Write those manifests of a head anew of which entries change.
 
     Each is read again and compared before it is stored.
@@ -73,7 +71,7 @@ def write_manifests(
     written: list[str] = []
     alive: list[Entries | None] = []
     for place, manifest in enumerate(found.listed.manifests):
-        context.deadline.check()
+        reader.context.deadline.check()
         wanted = changes.get(place, ManifestChange(place))
         if wanted.gone:
             continue
@@ -83,7 +81,7 @@ def write_manifests(
             )
             alive.append(found.entries[place])
             continue
-        for row, entries in _written(context, reader, manifest, wanted, outputs):
+        for row, entries in _written(reader, manifest, wanted, outputs):
             manifests.append(row)
             written.append(row.manifest_path)
             alive.append(entries)
@@ -114,7 +112,6 @@ def _operation(remedies: Sequence[Remedy]) -> str:
 
 
 def _written(
-    context: TableContext,
     reader: Reader,
     manifest: ManifestFile,
     change: ManifestChange,
@@ -123,12 +120,12 @@ def _written(
     """Write the live entries of a manifest, changed, into new ones."""
     entries = change.rebuilt
     if entries is None:
-        entries = load_entries(context, reader.metadata, [manifest], ALL_COLUMNS)
+        entries = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
         entries = _changed(entries, change)
     if not len(entries):
         return
     writer = ManifestWriter(
-        context=context,
+        context=reader.context,
         form=form_for(reader.metadata, manifest.partition_spec_id, manifest.content),
         target_size_bytes=read(reader.metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
         new_location=outputs.manifest,
@@ -172,6 +169,4 @@ def proposal(
         snapshot_id, branch, made.operation, made.manifests, made.written,
         {"icectl.repair-of": str(found.snapshot_id), **totals},
     )  # fmt: skip
-    composed = compose(metadata, new, manifest_list=location, env=context.env)
-    context.store.create(location, composed.manifest_list)
-    return Proposal(composed.updates, frozenset({location, *made.written}))
+    return propose_snapshot(context, metadata, new, location)

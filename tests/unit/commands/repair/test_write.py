@@ -52,7 +52,7 @@ def write(
     context, reader = context_of(table.directory), reader_of(table)
     outputs = outputs_of(context.store, context.env, reader.loaded, "repair")
     mending = Mending("main", head or head_of(table), mends)
-    return write_manifests(context, reader, mending, outputs), outputs
+    return write_manifests(reader, mending, outputs), outputs
 
 
 def facts(manifest: ManifestFile) -> list[tuple[Any, ...]]:
@@ -189,10 +189,10 @@ def test_r032_a_snapshot_is_named_by_what_happens_to_rows(
 def test_the_time_limit_ends_the_writing(table: TableBuilder) -> None:
     context = context_of(table.directory)
     ended = replace(context, deadline=Deadline(context.env, 0))
-    reader = reader_of(table)
+    reader = replace(reader_of(table), context=ended)
     outputs = outputs_of(context.store, context.env, reader.loaded, "repair")
     with pytest.raises(Incomplete):
-        write_manifests(ended, reader, Mending("main", head_of(table), ()), outputs)
+        write_manifests(reader, Mending("main", head_of(table), ()), outputs)
 
 
 def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(
