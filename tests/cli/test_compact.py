@@ -136,13 +136,13 @@ def test_partial_progress_and_max_groups_bound_the_work(tmp_path, compact) -> No
     ("options", "message"),
     [
         (["--where", "colour = 1"], "the table has no column `colour`"),
-        (["--job-order", "size"], "`--job-order` is one of none, bytes-asc"),
+        (["--job-order", "size"], "`--job-order`: `size` is none of `none`, `bytes-asc`"),
         (["--target-file-size", "1MiB", "--min-file-size", "1MiB"], "is not below the target"),
-        (["--target-file-size", "0B"], "`--target-file-size` is 0"),
-        (["--min-delete-ratio", "0"], "`--min-delete-ratio` is 0"),
+        (["--target-file-size", "0B"], "`--target-file-size`: it is 0"),
+        (["--min-delete-ratio", "0"], "`--min-delete-ratio`: it is 0"),
         (["--min-delete-ratio", "2"], "`2` is no ratio"),
         (["--output-spec-id", "9"], "the table has no partition spec 9"),
-        (["--output-spec-id", "x"], "`--output-spec-id`: `x` is no number"),
+        (["--output-spec-id", "x"], "`--output-spec-id`: `x` is not a whole number"),
         (["--max-groups", "0"], "`0` is not a whole number above 0"),
         (["--branch", "nowhere"], "the table has no branch `nowhere`"),
     ],
@@ -299,7 +299,7 @@ def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--strategy", "zoder"], "`--strategy` is one of binpack, sort, zorder, not `zoder`"),
+        (["--strategy", "zoder"], "`--strategy`: `zoder` is none of `binpack`, `sort`, `zorder`"),
         (["--strategy", "sort"], "the table has no sort order of its own to sort by"),
         (["--strategy", "zorder"], "`--strategy zorder` wants columns"),
         (["--strategy", "zorder", "--sort-order", "id"], "`--sort-order` is for `--strategy sort`"),
