@@ -10,7 +10,7 @@ import numpy as np
 from icectl.checks.bound_types import BoundTypes
 from icectl.checks.columns import Columns
 from icectl.checks.live_entries import LiveFaults
-from icectl.checks.rule import Breach, Check
+from icectl.checks.rule import Breach, Check, located
 from icectl.entries.columns.values import Mask
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS
@@ -179,10 +179,4 @@ class LiveSnapshot:
 def in_live(what: str, search: Callable[[LiveSnapshot], Fault | None]) -> Check[LiveSnapshot]:
     """Check live entries of snapshots; `search` returns those that break the rule."""
 
-    def breaches(snapshot: LiveSnapshot) -> Iterator[Breach]:
-        fault = search(snapshot)
-        if fault is not None:
-            more = f", and {fault.count - 1:,} more" if fault.count > 1 else ""
-            yield Breach(f"`{fault.location}` {what}{more}")
-
-    return Check(LiveSnapshot, breaches)
+    return Check(LiveSnapshot, lambda one: located(one.subject, search(one), what))

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.live_entries import fingerprints
-from icectl.checks.rule import Breach
+from icectl.checks.rule import Breach, located
 from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.rows import Entries, location_keys, repeats
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
+from icectl.format.rule import Fault
 from icectl.format.snapshot import Snapshot
 
 
@@ -66,8 +67,8 @@ class LiveRows:
     def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
         """Yield one breach for all rows that have the same thing wrong."""
         if len(rows):
-            more = f", and {len(rows) - 1:,} more" if len(rows) > 1 else ""
-            yield Breach(f"`{self.table[column][int(rows[0])].as_py()}` {what}{more}")
+            fault = Fault(len(rows), str(self.table[column][int(rows[0])].as_py()))
+            yield from located(self.subject, fault, what)
 
 
 def deletes_in_version_1(live: LiveRows) -> Iterator[Breach]:

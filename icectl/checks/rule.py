@@ -1,11 +1,10 @@
 """A rule of the format as one entry: what holds, how bad a breach is, the next step, the search."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from icectl.format.rule import Severity
+from icectl.format.rule import Fault, Severity
 
 
 class Subject(Protocol):
@@ -79,19 +78,36 @@ class Rule:
         )
 
 
+def located(
+    subject: str, fault: Fault | None, what: str, severity: Severity | None = None
+) -> Iterator[Breach]:
+    """Yield one breach for all entries that have the same thing wrong, where there are any."""
+    if fault is not None:
+        where = "it" if fault.location == subject else f"`{fault.location}`"
+        more = f", and {fault.count - 1:,} more" if fault.count > 1 else ""
+        yield Breach(f"{where} {what}{more}", severity=severity)
+
+
 class RuleSet:
-    """Rules in the order of their ids, and the one walk that checks an object against them."""
+    """Rules, and the one walk that checks an object against them in their order."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self.by_id = {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
-        self._checks: dict[type, list[tuple[Rule, Check[Any]]]] = defaultdict(list)
-        for rule in self.by_id.values():
-            for check in rule.checks:
-                self._checks[check.kind].append((rule, check))
+        self.by_id = {rule.id: rule for rule in rules}
+        self._checks: dict[type, list[tuple[Rule, Check[Any]]]] = {}
+
+    def _checks_of(self, kind: type) -> list[tuple[Rule, Check[Any]]]:
+        if kind not in self._checks:
+            self._checks[kind] = [
+                (rule, check)
+                for rule in self.by_id.values()
+                for check in rule.checks
+                if check.kind in kind.__mro__
+            ]
+        return self._checks[kind]
 
     def findings(self, of: Subject, only: Collection[str] | None = None) -> Iterator[Finding]:
-        """Check an object against every rule for its kind, or `only` some. Order: by rule."""
-        for rule, check in self._checks.get(type(of), ()):
+        """Check an object against the rules of its kind, or `only` some, in their order."""
+        for rule, check in self._checks_of(type(of)):
             if only is None or rule.id in only:
                 for breach in check.search(of):
                     yield rule.finding(of.subject, breach)

@@ -1,4 +1,4 @@
-"""Every rule of the format by its id, and the walks over tables with lists and with roots."""
+"""The rules of versions 1 to 3, and of the metadata of sfc-1."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,9 +14,9 @@ from icectl.checks.partitions import PARTITION_RULES
 from icectl.checks.rule import Check, Rule, RuleSet
 from icectl.checks.schemas import SCHEMA_RULES, shared_partition_fields
 from icectl.checks.sfc1_metadata import SFC1_METADATA_RULES
-from icectl.checks.sfc1_rules import TREE_RULES
 from icectl.checks.snapshots import SNAPSHOT_RULES
-from icectl.format.layout import Layout
+from icectl.format.layout import Layout, layout_of_table
+from icectl.format.metadata import TableMetadata
 
 _KEPT = (
     "R-007", "R-017", "R-030", "R-033", "R-080", "R-097", "R-101", "R-140", "R-177", "R-181",
@@ -29,28 +29,27 @@ _VERSIONS_1_TO_3 = (
     *PARTITION_RULES, *BOUND_RULES, *METRIC_RULES, *DELETE_RULES,
 )  # fmt: skip
 
-ALL_RULES: Mapping[str, Rule] = {
-    rule.id: rule
-    for rule in sorted(
-        (*_VERSIONS_1_TO_3, *SFC1_METADATA_RULES, *TREE_RULES), key=lambda rule: rule.id
-    )
-}
-"""Every rule, in the order of the ids."""
-
-RULES = RuleSet((*_VERSIONS_1_TO_3, ALL_RULES["V4-001"]))
-"""The rules of versions 1 to 3, and that these have no roots."""
-
-SFC1_RULES = RuleSet(
+RULES = RuleSet(
     (
-        *SFC1_METADATA_RULES,
-        *TREE_RULES,
-        *(ALL_RULES[id_] for id_ in _KEPT),
-        replace(ALL_RULES["R-077"], checks=(Check(MetadataFile, shared_partition_fields),)),
+        *sorted(_VERSIONS_1_TO_3, key=lambda rule: rule.id),
+        *(one for one in SFC1_METADATA_RULES if one.id == "V4-001"),
     )
 )
-"""The rules of sfc-1; what its files share with older versions has the ids of these."""
+"""The rules of versions 1 to 3, and that these have no roots."""
+
+SFC1_METADATA = RuleSet(
+    (
+        *SFC1_METADATA_RULES,
+        *(RULES.by_id[id_] for id_ in _KEPT),
+        replace(RULES.by_id["R-077"], checks=(Check(MetadataFile, shared_partition_fields),)),
+    )
+)
+"""The rules of the metadata of sfc-1."""
+
+ALL_RULES: Mapping[str, Rule] = {**SFC1_METADATA.by_id, **RULES.by_id}
+"""Rules by id, but for those of roots and leaves."""
 
 
-def rules_of(layout: Layout) -> RuleSet:
-    """Return the rules that metadata and snapshots of a layout are checked against."""
-    return SFC1_RULES if layout is Layout.SFC_1 else RULES
+def rules_of_metadata(metadata: TableMetadata) -> RuleSet:
+    """Return the rules that the metadata of a table is checked against."""
+    return SFC1_METADATA if layout_of_table(metadata) is Layout.SFC_1 else RULES

@@ -52,13 +52,6 @@ def check_stored_file(
     return finding(_RULE_OF_SIZE[kind], location, message, severity=severity)
 
 
-def check_gone_files(locations: Sequence[str]) -> Iterator[Finding]:
-    """Find files of DELETED rows that were not found (V4-183)."""
-    if locations:  # V4-183
-        message = f"{len(locations):,} files of DELETED rows are gone; one is `{locations[0]}`"
-        yield finding("V4-183", "removed files", message)
-
-
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
     """A metadata file that lies in or below a table; what could not be told is None."""

@@ -9,9 +9,9 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from icectl import __version__
-from icectl.checks.rules import ALL_RULES
 from icectl.cli.escapes import inert
 from icectl.errors import UsageError
+from icectl.sfc1.rules import EVERY_RULE
 
 CI_FORMATS = ("github", "junit", "sarif")
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
@@ -240,7 +240,7 @@ def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str: 
 
 
 def _rule_text(id_: str) -> str:
-    found = ALL_RULES.get(id_)
+    found = EVERY_RULE.get(id_)
     return id_ if found is None else found.title
 
 

@@ -65,13 +65,6 @@ def _at_least_one(text: str) -> int:
     return max(1, _number(0)(text))
 
 
-def _ratio(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError("not between 0 and 1")
-    return value
-
-
 def _choice(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         """Read one of the choices, in any case. Raises: ValueError."""
@@ -201,9 +194,6 @@ VECTOR_INLINE_MAX_BYTES = TableProperty(
 )
 VECTOR_INLINE_TOTAL_MAX_BYTES = TableProperty(
     "icectl.v4.mdv.inline-total-max-bytes", _number(0), 1_048_576, "bytes of bitmaps in one root"
-)
-VECTOR_REWRITE_RATIO = TableProperty(
-    "icectl.v4.mdv.rewrite-ratio", _ratio, 0.25, "dead share from which a leaf is rewritten"
 )
 LEAF_MAX_ENTRIES = TableProperty(
     "icectl.v4.leaf.max-entries", _number(1), 1_000_000, "entries of a new leaf"

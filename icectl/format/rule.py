@@ -1,6 +1,5 @@
-"""What breaks a rule of the format, and the next steps that many rules share."""
+"""How bad the breach of a rule is, where it is, and the next steps that many rules share."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +20,7 @@ COMPACT_OWN = (
 COMPACT = "`icectl compact TABLE --rewrite-all` writes the data files anew"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` writes the deletes anew"
+NO_ROW = "no row depends on it"
 ENGINE = "change it with the engine that owns the table's schema"
 
 
@@ -30,17 +30,3 @@ class Fault:
 
     count: int
     location: str
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenRule:
-    """A rule that is broken, where, and what is wrong there; None stands for its own severity."""
-
-    rule: str
-    fault: Fault
-    told: str
-    severity: Severity | None = None
-
-
-Found = Iterator[BrokenRule]
-"""What a search for broken rules gives."""

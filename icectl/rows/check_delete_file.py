@@ -225,20 +225,6 @@ def check_vectors(
         yield from _vector(read_range, blobs, vector, record_count, named)
 
 
-def check_replacement(data_file: str, before: bytes, after: bytes) -> Iterator[Finding]:
-    """Check that a data file's vector holds all that the one before it does (V4-164)."""
-    try:
-        lost = np.setdiff1d(read_dv(before), read_dv(after))
-    except CorruptTable:
-        return  # said where their files are checked
-    if len(lost):  # V4-164
-        message = (
-            f"its new delete vector lacks {len(lost):,} positions of the one before, "
-            f"{int(lost[0])} first"
-        )
-        yield finding("V4-164", data_file, message)
-
-
 def read_puffin_footer(read_range: Callable[[int, int], bytes], size_bytes: int) -> PuffinFile:
     """Return the footer of a Puffin file of some size. Raises: CorruptTable; Unsupported."""
     tail = read_range(-FOOTER_END, FOOTER_END)

@@ -25,7 +25,7 @@ from icectl.sfc1.checks.vectors import RootVectors
 from icectl.sfc1.content_stats import conform, stats_type
 from icectl.sfc1.listed import raw_entries
 from icectl.sfc1.live import of_contents, vector_positions
-from icectl.sfc1.manifest_file import TreeContent, TreeFile, read_tree
+from icectl.sfc1.manifest_file import TreeFile, read_tree
 from icectl.sfc1.manifests import (
     FILES,
     LEAVES,
@@ -166,7 +166,7 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
             bitmaps[at] = _positions(store, row)
         except (CorruptTable, Unsupported, StorageError) as error:
             unread[at] = of_one_file(error)
-    vectors = RootVectors(columns, bitmaps)
+    vectors = RootVectors(snapshot.root_manifest or "", columns, bitmaps)
     return RootRead(snapshot, rows, columns.rows_of(*LEAVES), whole(rows[STATS]), vectors, unread)
 
 
@@ -203,11 +203,6 @@ def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> En
     """
     named = planning(with_referenced_data_files(with_manifest_number(stored.rows, 0)))
     return with_manifest_number(inherit(named, [manifest_file(leaf)]), number)
-
-
-def wanted_content(leaf: ListedRow) -> TreeContent:
-    """Return what the footer of a leaf has to say, by its row in the root."""
-    return TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
 
 
 @dataclass(frozen=True, slots=True)

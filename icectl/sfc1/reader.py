@@ -1,22 +1,20 @@
 """The reader of snapshots of layout sfc-1."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
-from icectl.checks.row_risks import LiveRows
+from icectl.checks.rule import Finding
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.rows import RawEntries
+from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.format.manifest import ManifestFile, ManifestHeader, RootManifest
 from icectl.format.metadata import TableMetadata
-from icectl.format.rule import Found
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.checks.risks import home_risks, partition_risks, tree_risks
+from icectl.sfc1.checks.live import PlannedTree
 from icectl.sfc1.listed import decode_tree_manifest, tree_manifests, tree_manifests_of
 from icectl.sfc1.manifests import TreeFacts
-from icectl.sfc1.partition_stats import UNKNOWN_KEY
+from icectl.sfc1.rules import SFC1_RULES
 from icectl.sfc1.views import killed_of, manifests_for_views, marked_manifests, root_manifest
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
@@ -95,7 +93,9 @@ class RootReader:
         )
         return [header], rows
 
-    def risks(self, manifests: Sequence[ManifestFile], live: LiveRows) -> Found:
+    def risks(
+        self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
+    ) -> Iterator[Finding]:
         """Find vectors and files that do not fit each other, and partitions that nobody knows."""
         places = {comparison_key(one.manifest_path): at for at, one in enumerate(manifests)}
         affiliated = {
@@ -103,8 +103,5 @@ class RootReader:
             for at, one in enumerate(manifests)
             if (home := comparison_key(one.affiliated_to or "")) in places
         }
-        return chain(
-            tree_risks(live),
-            home_risks(live, affiliated),
-            partition_risks(live, UNKNOWN_KEY),
-        )
+        tree = PlannedTree(entries, self._facts.metadata, snapshot, affiliated=affiliated)
+        return SFC1_RULES.findings(tree)

@@ -1,27 +1,23 @@
 """Roots of version 4 that are changed: what decides which rows live is checked where it is read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from itertools import chain
 
 import pyarrow as pa
 
-from icectl.checks.finding import fault_findings
-from icectl.checks.row_risks import LiveRows
-from icectl.checks.rule import Finding
-from icectl.checks.rules import SFC1_RULES
+from icectl.checks.rule import Subject
 from icectl.entries.columns.values import Positions
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.checks.manifests import check_root_footer, known_ids
-from icectl.sfc1.checks.risks import tree_risks
-from icectl.sfc1.checks.rows import TreeColumns, entry_faults, tracking_faults
-from icectl.sfc1.checks.vectors import RootVectors, vector_faults
+from icectl.sfc1.checks.live import PlannedTree
+from icectl.sfc1.checks.rows import RootRows, TreeColumns
+from icectl.sfc1.checks.vectors import RootVectors
 from icectl.sfc1.live import of_contents, vector_positions
 from icectl.sfc1.manifests import FILES, TreeFacts, resolved_rows, root_file
+from icectl.sfc1.rules import SFC1_RULES
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, naming, read_file
@@ -50,23 +46,12 @@ def sound_root(
     location = snapshot.root_manifest or ""
     content = read_file(store, location)
     file = decode_file(location, lambda: root_file(content, carried=carried))
-    stored = TreeColumns(file.rows)
-    tracking = tracking_faults(
-        stored,
-        snapshot_id=snapshot.snapshot_id,
-        sequence_number=snapshot.sequence_number,
-        has_parent=snapshot.parent_snapshot_id is not None,
-    )
-    faults = chain(entry_faults(stored, known_ids(facts.metadata)), tracking)
-    _refuse_in_root(
-        chain(check_root_footer(snapshot, file.footer), fault_findings(location, faults))
-    )
+    _refuse_in_root(RootRows(facts.metadata, snapshot, file, file.rows))
     with naming(location):
         rows = resolved_rows(facts, file.rows, snapshot)
     columns = TreeColumns(rows)
     live, gone = _bitmaps(store, columns)
-    vectors = RootVectors(columns, {**live, **gone})
-    _refuse_in_root(fault_findings(location, vector_faults(vectors)))
+    _refuse_in_root(RootVectors(location, columns, {**live, **gone}))
     _check_own(facts.metadata, snapshot, rows)
     leaves = rows["referenced_file"]
     return rows, {comparison_key(leaves[at].as_py()): found for at, found in live.items()}
@@ -97,11 +82,8 @@ def _check_own(metadata: TableMetadata, snapshot: Snapshot, rows: pa.Table) -> N
         "referenced_data_file" if name == "referenced_file" else name for name in rows.column_names
     ]
     own = Entries(of_contents(rows, *FILES).rename_columns(names))
-    location = snapshot.root_manifest or ""
-    live = LiveRows(own, metadata, snapshot, location)
-    found = chain(SFC1_RULES.findings(live), fault_findings(location, tree_risks(live)))
-    _refuse_in_root(found)
+    _refuse_in_root(PlannedTree(own, metadata, snapshot, snapshot.root_manifest or ""))
 
 
-def _refuse_in_root(found: Iterable[Finding]) -> None:
-    refuse(one for one in found if one.rule in _OF_ROOTS)
+def _refuse_in_root(of: Subject) -> None:
+    refuse(SFC1_RULES.findings(of, only=_OF_ROOTS))

@@ -1,13 +1,15 @@
 """Reading snapshots up to version 3: manifest lists, or embedded locations, and Avro manifests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from icectl.checks.identity import check_own_list
 from icectl.checks.row_risks import LiveRows
+from icectl.checks.rule import Finding
+from icectl.checks.rules import RULES
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.rows import RawEntries
+from icectl.entries.rows import Entries, RawEntries
 from icectl.entries.schemes import listed_with_scheme, with_schemes
 from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
 from icectl.files.manifest.manifest import read_manifest, read_manifests
@@ -18,7 +20,6 @@ from icectl.files.manifest.manifest_list import (
 )
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
-from icectl.format.rule import Found
 from icectl.format.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader
@@ -127,10 +128,12 @@ class ListReader:
         )
         return headers, with_schemes(self.metadata, rows)
 
-    def risks(self, manifests: Sequence[ManifestFile], live: LiveRows) -> Found:
-        """There are none beyond those of every layout."""
-        del manifests, live
-        yield from ()
+    def risks(
+        self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
+    ) -> Iterator[Finding]:
+        """Find what would change the meaning of rows."""
+        del manifests
+        return RULES.findings(LiveRows(entries, self.metadata, snapshot))
 
     def _try_embedded(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         found: list[ManifestFile] = []

@@ -4,14 +4,14 @@ A snapshot of any layout is manifests, each with the positions that are dead in 
 of any layout is entries of the same columns.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
-from icectl.checks.row_risks import LiveRows
+from icectl.checks.rule import Finding
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.rows import RawEntries
+from icectl.entries.rows import Entries, RawEntries
 from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import (
     ManifestContent,
@@ -21,7 +21,6 @@ from icectl.format.manifest import (
     Status,
 )
 from icectl.format.metadata import TableMetadata
-from icectl.format.rule import Found
 from icectl.format.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
@@ -133,8 +132,10 @@ class SnapshotReader(Protocol):
         Raises: CorruptTable; Unsupported.
         """
 
-    def risks(self, manifests: Sequence[ManifestFile], live: LiveRows) -> Found:
-        """Find what makes it unsure which entries live, beyond what every layout has."""
+    def risks(
+        self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
+    ) -> Iterator[Finding]:
+        """Find what makes it unsure which entries of a snapshot live, or what their rows are."""
 
 
 def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) -> SnapshotReader:

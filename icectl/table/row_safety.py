@@ -5,20 +5,17 @@ before they plan, with what they read for planning anyway.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import chain
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.checks.finding import fault_findings
 from icectl.checks.objects import CommitBase
-from icectl.checks.row_risks import LiveRows
 from icectl.checks.rule import Finding
-from icectl.checks.rules import ALL_RULES, rules_of
+from icectl.checks.rules import ALL_RULES, rules_of_metadata
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Refused
 from icectl.format import properties
-from icectl.format.layout import layout_of, layout_of_table
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
+from icectl.format.rule import ROLL_BACK
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import open_table
 from icectl.table.manifest_lists import snapshot_reader
@@ -43,7 +40,7 @@ def require_safe_base(metadata: TableMetadata) -> None:
     """
     for oddity in metadata.oddities:
         raise CorruptTable(oddity.message, rule=oddity.rule, hint=ALL_RULES[oddity.rule].fix)
-    refuse(rules_of(layout_of_table(metadata)).findings(CommitBase(metadata)))
+    refuse(rules_of_metadata(metadata).findings(CommitBase(metadata)))
 
 
 def check_live(
@@ -59,9 +56,7 @@ def check_live(
         V4-126.
     Cost: a pass over numbers and locations; n log n only where something is found.
     """
-    live = LiveRows(entries, metadata, snapshot)
-    own = snapshot_reader(metadata, snapshot).risks(manifests, live)
-    refuse(chain(rules_of(layout_of(snapshot)).findings(live), fault_findings(live.subject, own)))
+    refuse(snapshot_reader(metadata, snapshot).risks(snapshot, manifests, entries))
 
 
 def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:
@@ -76,7 +71,7 @@ def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:
             f"snapshot {snapshot.snapshot_id}: {print_count(len(lost), 'data file')} of delete "
             f"vectors not live, the first is `{min(lost)}`"
         )
-        raise CorruptTable(message, rule="V4-122", hint=ALL_RULES["V4-122"].fix)
+        raise CorruptTable(message, rule="V4-122", hint=ROLL_BACK)
 
 
 def refuse(found: Iterable[Finding]) -> None:

@@ -273,7 +273,7 @@ def _empty(directory: Path) -> None:
 
 TREE_TABLES: Mapping[str, Callable[[Path], None]] = {
     "grown": _grown,
-    "whole": lambda directory: _grown(directory, "none", **{"icectl.v4.mdv.rewrite-ratio": "0.9"}),
+    "whole": lambda directory: _grown(directory, "none"),
     "carried": _carried,
     "puffin": lambda directory: _grown(directory, **{"icectl.v4.mdv.inline-max-bytes": "0"}),
     "leaves": _leaves,
@@ -717,12 +717,6 @@ def v4_088_a_vector_in_another_form(broken: BrokenTree) -> None:
     broken.edit_root(with_bitmap(list, in_runs, EXISTING))
 
 
-@damage("grown")
-def v4_089_a_bitmap_too_large_for_a_root(broken: BrokenTree) -> None:
-    name = "icectl.v4.mdv.inline-max-bytes"
-    broken.edit(lambda members: members["properties"].update({name: "1"}))
-
-
 @damage("puffin")
 def v4_090_a_blob_of_another_cardinality(broken: BrokenTree) -> None:
     path = local(of(broken.rows(), BITMAP, ADDED)["location"])
@@ -885,7 +879,7 @@ def v4_116_a_leaf_listed_twice(broken: BrokenTree) -> None:
 
 @damage("grown")
 def v4_116_a_dead_leaf_listed_twice(broken: BrokenTree) -> None:
-    v4_193_a_leaf_in_which_nothing_lives(broken)
+    remove_files_of_leaf(broken)
     broken.edit_root(lambda rows: [*rows, of(rows, DATA_LEAF)])
 
 
@@ -1160,26 +1154,8 @@ def v4_183_a_removed_file_that_is_gone(broken: BrokenTree) -> None:
     local(gone).unlink()
 
 
-@damage("grown")
-def v4_190_more_data_files_than_a_root_should_list(broken: BrokenTree) -> None:
-    name = "icectl.v4.root.max-data-files"
-    broken.edit(lambda members: members["properties"].update({name: "1"}))
-
-
-@damage("grown")
-def v4_191_more_deletes_than_a_root_should_list(broken: BrokenTree) -> None:
-    name = "icectl.v4.root.max-delete-entries"
-    broken.edit(lambda members: members["properties"].update({name: "1"}))
-
-
-@damage("grown")
-def v4_192_many_dead_rows_of_a_leaf(broken: BrokenTree) -> None:
-    name = "icectl.v4.mdv.rewrite-ratio"
-    broken.edit(lambda members: members["properties"].update({name: "0.1"}))
-
-
-@damage("grown")
-def v4_193_a_leaf_in_which_nothing_lives(broken: BrokenTree) -> None:
+def remove_files_of_leaf(broken: BrokenTree) -> None:
+    """Remove the data files of a leaf, in which nothing lives then."""
     leaf = local(of(broken.rows(), DATA_LEAF)["location"])
     inside = {row["location"] for row in pq.read_table(leaf).to_pylist()}
     live = [name for name in data_files(broken.directory) if name in inside]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from icectl.checks.rules import ALL_RULES
 from icectl.cli import app
+from icectl.sfc1.rules import EVERY_RULE
 from tests.builders.broken import DAMAGES, TABLES, Damage
 from tests.builders.broken_tree import TREE_DAMAGES, TREE_TABLES, BrokenTree
 from tests.builders.table_builder import START_MS
@@ -29,7 +29,7 @@ EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 LEVELS = ("metadata", "files", "footers", "data")
 
 UNIT_TESTED = {"V4-115"}
-"""A leaf that is too large has two million rows: tests/unit/entries/sfc1/test_faults.py."""
+"""A leaf that is too large has two million rows: tests/unit/sfc1/checks/test_rows.py."""
 
 Finding = dict[str, str]
 
@@ -96,5 +96,5 @@ def test_no_rule_is_reported_without_a_damage() -> None:
     assert len(checks) > 15
     named = re.compile(r'(?<!Rule\()"((?:R|V4)-\d{3})"')
     reported = {rule for file in checks for rule in named.findall(file.read_text())}
-    reported |= {rule.id for rule in ALL_RULES.values() if rule.checks}
+    reported |= {rule.id for rule in EVERY_RULE.values() if rule.checks}
     assert reported - {damage.rule for damage in EVERY_DAMAGE} - UNIT_TESTED == set()

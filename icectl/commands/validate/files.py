@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
-from icectl.checks.rule import Finding
+from icectl.checks.rule import Breach, Finding
 from icectl.checks.stored_files import (
     MetadataFile,
-    check_gone_files,
     check_metadata_files,
     check_stored_file,
 )
@@ -16,6 +15,7 @@ from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, StorageError
 from icectl.files.metadata_file import read_metadata_json
 from icectl.format.snapshot import Snapshot
+from icectl.sfc1.rules import EVERY_RULE
 from icectl.storage import location as locations
 from icectl.table.reachable import statistics_files
 from icectl.table.reader import Reader
@@ -61,7 +61,9 @@ def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
         reader.metadata.location,
     )
     lost = [item.location for item in compared.discrepancies if item.found is None]
-    yield from check_gone_files(lost)
+    if lost:
+        breach = Breach(f"{len(lost):,} files of DELETED rows are gone; one is `{lost[0]}`")
+        yield EVERY_RULE["V4-183"].finding("removed files", breach)
 
 
 def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from icectl.checks.finding import SEVERITIES, Level, counts
 from icectl.checks.rule import Finding
-from icectl.checks.rules import ALL_RULES
 from icectl.cli.console import Console, Style
 from icectl.format.rule import Severity
+from icectl.sfc1.rules import EVERY_RULE
 from icectl.units import print_size
 
 LISTED_WITHOUT_VERBOSE = 20
@@ -85,7 +85,7 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
 def _print_rule(console: Console, found: Sequence[Finding], base: str, *, whole: bool) -> None:
     first = found[0]
     severity = console.style(first.severity, "bold", _STYLES[first.severity])
-    console.print(f"{severity} {console.style(first.rule, 'bold')}: {ALL_RULES[first.rule].title}")
+    console.print(f"{severity} {console.style(first.rule, 'bold')}: {EVERY_RULE[first.rule].title}")
     shown = found if whole else found[:LISTED_WITHOUT_VERBOSE]
     for finding in shown:
         subject = finding.subject.removeprefix(f"{base.rstrip('/')}/")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Literal, cast
 
@@ -12,11 +13,10 @@ from icectl.checks.finding import (
     RuleChoice,
     fails,
     finding,
-    rule_ids,
 )
 from icectl.checks.objects import CommitBase, MetadataFile
-from icectl.checks.rule import Finding
-from icectl.checks.rules import rules_of
+from icectl.checks.rule import Breach, Finding
+from icectl.checks.rules import rules_of_metadata
 from icectl.checks.stored_files import check_version_hint
 from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
@@ -39,6 +39,7 @@ from icectl.format.rule import Severity
 from icectl.format.snapshot import Snapshot
 from icectl.rows.spark import Spark
 from icectl.rows.spark_connect import open_spark
+from icectl.sfc1.rules import EVERY_RULE
 from icectl.table.reader import Reader
 from icectl.table.recovery_hint import BrokenTable
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
@@ -166,9 +167,19 @@ def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
         all_snapshots=request.all_snapshots,
         sample=sample,
         rules=RuleChoice(
-            rule_ids("--rule", request.rule or ()), rule_ids("--skip", request.skip or ())
+            _rule_ids("--rule", request.rule or ()), _rule_ids("--skip", request.skip or ())
         ),
     )
+
+
+def _rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
+    """Return the rules that an option names. Raises: UsageError for one that there is not."""
+    ids = frozenset(text.strip().upper() for text in texts)
+    for id_ in sorted(ids - EVERY_RULE.keys()):
+        near = get_close_matches(id_, EVERY_RULE, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "rules are named like `R-066`"
+        raise UsageError(f"`{option}`: there is no rule `{id_}`", hint=hint)
+    return ids
 
 
 def validate(reader: Reader, options: ValidateOptions) -> Validation:
@@ -251,7 +262,8 @@ def _renamed(
     """Yield findings under the ids that the layout of the table gives their rules."""
     for one in findings:
         id_ = ids.get(one.rule) if layout_of_table(metadata) is Layout.SFC_1 else None
-        yield one if id_ is None else finding(id_, one.subject, one.message, severity=one.severity)
+        breach = Breach(one.message, severity=one.severity)
+        yield one if id_ is None else EVERY_RULE[id_].finding(one.subject, breach)
 
 
 def _check_metadata(reader: Reader, tally: CheckTally) -> None:
@@ -267,7 +279,7 @@ def _check_metadata(reader: Reader, tally: CheckTally) -> None:
     content = reader.context.store.read(location)
     tally.count_file(len(content))
     metadata = reader.metadata
-    rules = rules_of(layout_of_table(metadata))
+    rules = rules_of_metadata(metadata)
     tally.add(rules.findings(MetadataFile(metadata, read_metadata_json(content))))
     tally.add(rules.findings(CommitBase(metadata)))
     tally.add(_version_hint(reader))

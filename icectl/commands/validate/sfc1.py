@@ -1,35 +1,37 @@
 """Running `validate` on version 4 snapshots: each root and each leaf is read once, and checked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from icectl.checks.finding import fault_findings, finding
+import pyarrow as pa
+
+from icectl.checks.bound_types import types_of_bounds
 from icectl.checks.live_entries import files_outside, roots
 from icectl.checks.metadata import breaches_of_places
-from icectl.checks.rule import Finding
-from icectl.checks.rules import ALL_RULES
+from icectl.checks.objects import ManifestEntries
+from icectl.checks.rule import Breach, Finding
+from icectl.checks.rules import RULES
 from icectl.commands.validate.files import check_gone
 from icectl.commands.validate.found import CheckTally, SnapshotsChecked
-from icectl.commands.validate.sfc1_manifests import (
-    LeafVectors,
-    ListedLeaf,
-    ReplacedVector,
-    TreeChecks,
-    check_replaced,
-)
-from icectl.entries.columns.values import Integers as Rows
 from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
 from icectl.errors import CorruptTable, Unsupported
-from icectl.format.manifest import ManifestFile
+from icectl.format.locations import named_in_vector
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.rows.check_data_file import RecordedFile
+from icectl.rows.check_delete_file import RecordedDeletes, check_vectors
 from icectl.sfc1.checked import (
     DamagedFile,
     RootRead,
     StoredManifest,
     StoredTree,
     entries_of,
+    leaf_rows,
+    manifest_entries,
+    partitions_of,
     read_decoded,
     resolved_root,
     root_files,
@@ -37,40 +39,80 @@ from icectl.sfc1.checked import (
     try_tree,
 )
 from icectl.sfc1.checks.live import (
+    ALWAYS,
+    CheckedTree,
     LeafUse,
     Tree,
     TreeFiles,
-    affinity_faults,
-    killed_faults,
-    live_faults,
-    repeated_in_root,
-    uniqueness_faults,
 )
-from icectl.sfc1.checks.manifests import check_replace, check_summary, unreadable
+from icectl.sfc1.checks.rows import LeafRows, ListedLeaf, RootRows, TreeColumns, TreeRows
+from icectl.sfc1.checks.statistics import LeafStatistics, RowStatistics, TableStatistics
 from icectl.sfc1.checks.steps import (
+    ReplacedVector,
     SaidChanges,
+    TreeHistory,
     TreeStep,
-    added_again,
+    TreeSummary,
     changed_rows,
-    renumbered_files,
     replaced_vectors,
-    restored_faults,
-    row_count,
-    step_faults,
 )
-from icectl.sfc1.checks.vectors import vector_steps
+from icectl.sfc1.checks.vectors import VectorStep
 from icectl.sfc1.legacy import legacy_root
+from icectl.sfc1.live import vector_rows
 from icectl.sfc1.manifest_file import TreeContent
-from icectl.sfc1.manifests import TreeFacts
-from icectl.sfc1.partition_stats import UNKNOWN_KEY
+from icectl.sfc1.manifests import TreeFacts, manifest_file
 from icectl.sfc1.rows import ListedRow
+from icectl.sfc1.rules import EVERY_RULE, SFC1_RULES, unreadable
 from icectl.storage.location import comparison_key
+from icectl.storage.store import Store
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.reader import Reader
 from icectl.table.reading import read_or_none
 
 _BLOB = ("referenced_data_file", "location", "content_offset", "content_size_in_bytes")
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+
+
+_DESCRIBED = (
+    "status", "record_count", "file_size_in_bytes", "added_files_count", "existing_files_count",
+    "deleted_files_count", "added_rows_count", "existing_rows_count", "deleted_rows_count",
+    "min_sequence_number",
+)  # fmt: skip
+_OF_LEAVES: Mapping[str, str] = {"R-118": "V4-090", "R-119": "V4-082"}
+"""The ids of rules of deletion vectors where a vector is one over a leaf."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A leaf's row in a root, the place of that row, and whether findings of it are wanted."""
+
+    root: RootRead
+    row: ListedRow
+    at: int
+    is_chosen: bool
+
+    @property
+    def stats(self) -> pa.Array:
+        """One struct: what the root says of the leaf's columns."""
+        return self.root.stats.slice(self.at, 1)
+
+
+def _of_distinct_stats(uses: Sequence[_Use]) -> Iterator[_Use]:
+    """Yield uses, but for those that say the same as the one before."""
+    before = None
+    for use in uses:
+        if before is None or not use.stats.equals(before):
+            before = use.stats
+            yield use
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplacedBlob:
+    """Where a delete vector of a data file is, and the one that took its place."""
+
+    data_file: str
+    before: tuple[str, int, int]
+    after: tuple[str, int, int]
 
 
 @dataclass(slots=True)
@@ -90,14 +132,14 @@ class _Parts:
         return len(self.entries)
 
 
-def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> SnapshotsChecked:
+def check(reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally) -> SnapshotsChecked:
     """Check version 4 snapshots at level `metadata`.
 
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
     Cost: every root and leaf of the snapshots and of their parents once; planning columns of their
     entries in memory.
     """
-    return _Check(reader, snapshots, found).run()
+    return _Check(reader, snapshots, tally).run()
 
 
 def _key(row: ListedRow) -> tuple[object, ...]:
@@ -109,13 +151,14 @@ def _key(row: ListedRow) -> tuple[object, ...]:
 class _Check:
     """One check of the version 4 snapshots of a table."""
 
-    def __init__(self, reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> None:
+    def __init__(self, reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally) -> None:
         self._reader = reader
         self._facts = TreeFacts(reader.metadata)
-        self._checks = TreeChecks(self._facts)
+        self._statistics = TableStatistics(self._facts)
+        self._bound_types = types_of_bounds(reader.metadata)
         self._chosen = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
-        self._found = found
-        self._vectors = LeafVectors(reader.context.store, reader.metadata)
+        self._tally = tally
+        self._vectors = _LeafVectors(reader.context.store, reader.metadata)
         self._parts = _Parts()
         self._own: dict[int, int] = {}
         self._roots: dict[int, RootRead] = {}
@@ -127,7 +170,7 @@ class _Check:
         self._read_roots()
         self._read_leaves()
         entries = self._parts.entries
-        files = TreeFiles(concat(entries), [len(part) for part in entries], UNKNOWN_KEY)
+        files = TreeFiles(concat(entries), [len(part) for part in entries])
         return self._check_snapshots(files)
 
     # -- roots ------------------------------------------------------------------------------------
@@ -161,25 +204,34 @@ class _Check:
 
     def _root(self, snapshot: Snapshot, stored: StoredTree | DamagedFile) -> None:
         is_chosen = snapshot.snapshot_id in self._chosen
-        faults: list[Finding] = []
+        findings: list[Finding] = []
         location = snapshot.root_manifest or ""
         if isinstance(stored, DamagedFile):
-            faults = [unreadable(location, stored.problem, "V4-180")]
+            findings = [unreadable(location, stored.problem, "V4-180")]
         elif stored.file.content is not TreeContent.ROOT:  # V4-040
-            message = f"its footer says `{stored.file.content}`, not `root`"
-            faults = [finding("V4-040", location, message)]
+            breach = Breach(f"its footer says `{stored.file.content}`, not `root`")
+            findings = [EVERY_RULE["V4-040"].finding(location, breach)]
         else:
-            faults = list(self._checks.root(snapshot, stored)) if is_chosen else []
-            faults += self._resolved(snapshot, stored, {one.rule for one in faults})
+            rows = RootRows(self._facts.metadata, snapshot, stored.file, stored.rows)
+            findings = list(self._stored(rows)) if is_chosen else []
+            findings += self._resolved(snapshot, stored, {one.rule for one in findings})
         if is_chosen:
-            self._found.snapshots += 1
-            self._found.count_file(stored.size_bytes)
-            self._found.add(faults)
+            self._tally.snapshots += 1
+            self._tally.count_file(stored.size_bytes)
+            self._tally.add(findings)
+
+    def _stored(self, rows: TreeRows) -> Iterator[Finding]:
+        """Check a root or a leaf by itself."""
+        yield from SFC1_RULES.findings(rows)
+        schema = rows.file.rows.schema
+        statistics = RowStatistics(rows.subject, rows, schema, self._statistics)
+        yield from SFC1_RULES.findings(statistics)
 
     def _resolved(
         self, snapshot: Snapshot, stored: StoredTree, rules: set[str]
     ) -> Iterator[Finding]:
         """Resolve a root and keep it; what is wrong with it then."""
+        location = snapshot.root_manifest or ""
         try:
             root = resolved_root(self._reader.context.store, self._facts, snapshot, stored.rows)
             self._own[snapshot.snapshot_id] = self._parts.add(
@@ -187,11 +239,13 @@ class _Check:
             )
         except (CorruptTable, Unsupported) as error:
             if error.rule not in rules:
-                yield unreadable(snapshot.root_manifest or "", error, "V4-180")
+                yield unreadable(location, error, "V4-180")
             return
         self._roots[snapshot.snapshot_id] = root
         if snapshot.snapshot_id in self._chosen:
-            yield from self._checks.resolved_root(root)
+            for problem in root.unread.values():
+                yield unreadable(location, problem, "V4-182")
+            yield from SFC1_RULES.findings(root.vectors)
             yield from self._vectors.check(root)
 
     def _older(self, snapshot: Snapshot) -> None:
@@ -212,10 +266,10 @@ class _Check:
     # -- leaves -----------------------------------------------------------------------------------
 
     def _read_leaves(self) -> None:
-        uses: dict[tuple[object, ...], list[ListedLeaf]] = {}
+        uses: dict[tuple[object, ...], list[_Use]] = {}
         for snapshot_id, root in self._roots.items():
             for at, row in root.leaves.items():
-                use = ListedLeaf(root, row, at, snapshot_id in self._chosen)
+                use = _Use(root, row, at, snapshot_id in self._chosen)
                 uses.setdefault(_key(row), []).append(use)
         wanted = list(uses.values())
         self._reader.context.progress.phase("reading leaves", total=len(wanted))
@@ -237,33 +291,85 @@ class _Check:
                 self._reader.context.progress.advance(1)
 
     def _leaf(
-        self, uses: Sequence[ListedLeaf], stored: StoredTree | StoredManifest | DamagedFile
+        self, uses: Sequence[_Use], stored: StoredTree | StoredManifest | DamagedFile
     ) -> int | None:
         """Check a leaf; the number of its part, None where its rows can't be told."""
-        location, number = uses[0].row.name, self._parts.next
-        is_chosen = any(use.is_chosen for use in uses)
-        faults: list[Finding] = []
+        listed, number = uses[0].row, self._parts.next
+        chosen = [use for use in uses if use.is_chosen]
+        findings: list[Finding] = []
         part = None
         if isinstance(stored, DamagedFile):
-            faults = [unreadable(location, stored.problem, "V4-181")]
+            findings = [unreadable(listed.name, stored.problem, "V4-181")]
         else:
             try:
                 if isinstance(stored, StoredTree):
-                    faults = list(self._checks.leaf(stored, uses)) if is_chosen else []
-                    made, more = self._checks.leaf_entries(stored, uses, number)
+                    leaf = LeafRows(self._facts.metadata, listed, stored.file, stored.rows)
+                    findings = list(self._stored(leaf)) if chosen else []
+                    rows = leaf_rows(self._facts, stored, listed)
+                    findings += self._described(TreeColumns(rows), stored.size_bytes, chosen)
+                    for use in _of_distinct_stats(chosen):
+                        statistics = LeafStatistics(
+                            listed.name, use.stats, rows, self._facts.columns
+                        )
+                        findings += SFC1_RULES.findings(statistics)
+                    entries = entries_of(self._facts, rows, number)
                 else:
-                    faults = list(self._checks.manifest(stored, uses)) if is_chosen else []
-                    made, more = self._checks.manifest_entries(stored, uses, number)
+                    findings = list(self._manifest(stored, listed)) if chosen else []
+                    entries = manifest_entries(stored, listed, number)
+                    findings += self._manifest_in_root(stored, entries, chosen)
             except (CorruptTable, Unsupported) as error:
-                if error.rule not in {one.rule for one in faults}:
-                    faults.append(unreadable(location, error, "V4-181"))
+                if error.rule not in {one.rule for one in findings}:
+                    findings.append(unreadable(listed.name, error, "V4-181"))
             else:
-                faults += more
-                part = self._parts.add(made)
-        if is_chosen:
-            self._found.count_file(stored.size_bytes)
-            self._found.add(faults)
+                part = self._parts.add(entries)
+        if chosen:
+            self._tally.count_file(stored.size_bytes)
+            self._tally.add(findings)
         return part
+
+    def _described(
+        self, columns: TreeColumns, size_bytes: int, uses: Sequence[_Use]
+    ) -> Iterator[Finding]:
+        """Check a leaf against what roots say of it, once for each thing said."""
+        seen = set()
+        for use in uses:
+            snapshot = use.root.snapshot
+            is_new = use.row.snapshot_id == snapshot.snapshot_id
+            key = (is_new, *(getattr(use.row, name) for name in _DESCRIBED))
+            if key not in seen:
+                seen.add(key)
+                leaf = ListedLeaf(columns, use.row, size_bytes, snapshot)
+                yield from SFC1_RULES.findings(leaf)
+
+    def _manifest(self, stored: StoredManifest, row: ListedRow) -> Iterator[Finding]:
+        """Check a leaf of an older version by itself."""
+        listed = manifest_file(row)
+        states = "content" in stored.header.metadata
+        if states and stored.header.content is not listed.content:  # V4-111
+            names = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
+            breach = Breach(
+                f"it holds {names[stored.header.content]}, its root says {names[listed.content]}"
+            )
+            yield EVERY_RULE["V4-111"].finding(listed.manifest_path, breach)
+        metadata = self._facts.metadata
+        yield from RULES.findings(
+            ManifestEntries(metadata, listed, stored.header, stored.rows, self._bound_types)
+        )
+
+    def _manifest_in_root(
+        self, stored: StoredManifest, entries: Entries, uses: Sequence[_Use]
+    ) -> Iterator[Finding]:
+        """Check a leaf of an older version against its roots."""
+        yield from self._described(TreeColumns(entries.table), stored.size_bytes, uses)
+        for use in _of_distinct_stats(uses):
+            spec_id = manifest_file(use.row).partition_spec_id
+            partitions = partitions_of(self._facts, entries, spec_id)
+            stated = partitions.conformed_stats(use.stats)
+            yield from SFC1_RULES.findings(
+                LeafStatistics(
+                    use.row.name, stated, partitions.rows, partitions.columns, of_older_version=True
+                )
+            )
 
     # -- snapshots --------------------------------------------------------------------------------
 
@@ -288,45 +394,41 @@ class _Check:
         return Tree(self._own[snapshot_id], leaves), is_whole
 
     def _check_snapshots(self, files: TreeFiles) -> SnapshotsChecked:
-        self._reader.context.progress.phase("checking snapshots", total=len(self._chosen))
+        metadata, progress = self._reader.metadata, self._reader.context.progress
+        progress.phase("checking snapshots", total=len(self._chosen))
         kept, gone = files.none(), files.none()
         steps: list[SaidChanges] = []
-        replaced: list[ReplacedVector] = []
+        replaced: list[_ReplacedBlob] = []
         for snapshot in sorted(self._chosen.values(), key=lambda one: one.sequence_number):
             self._reader.context.deadline.check()
-            self._reader.context.progress.advance(1)
-            held = self._tree(snapshot.snapshot_id)
-            if held is None:
+            progress.advance(1)
+            listed = self._tree(snapshot.snapshot_id)
+            if listed is None:
                 continue
-            tree, is_whole = held
-            live = files.live(tree)
-            kept[live] = True
-            gone[files.dropped(tree)] = True
+            tree, is_whole = listed
             subject = f"snapshot {snapshot.snapshot_id}"
-            self._found.add(fault_findings(subject, uniqueness_faults(files, live)))
-            self._found.add(fault_findings(subject, repeated_in_root(files, tree, live)))
+            live = CheckedTree(files, tree, subject, metadata.next_row_id)
+            kept[live.rows] = True
+            gone[files.dropped(tree)] = True
+            self._tally.add(SFC1_RULES.findings(live, only=None if is_whole else ALWAYS))
             if is_whole:
-                self._found.add(self._live(files, subject, tree, live))
                 before = self._tree(snapshot.parent_snapshot_id or -1)
-                changed = changed_rows(files, tree, live, before[0] if before else None)
+                changed = changed_rows(files, tree, live.rows, before[0] if before else None)
                 steps.append(changed)
-                parts = (live, changed.added, changed.removed)
-                self._found.add(check_summary(snapshot, *map(files.totals, parts)))
-                replaced += self._step(files, snapshot, tree, changed, live)
-        self._found.add(fault_findings("snapshots", added_again(files, steps)))
-        self._found.add(fault_findings("snapshots", renumbered_files(files, kept)))
+                self._tally.add(SFC1_RULES.findings(TreeSummary(snapshot, live, changed)))
+                replaced += self._step(snapshot, live, changed)
+        self._tally.add(SFC1_RULES.findings(TreeHistory(files, kept, steps)))
         alive = where(files.entries, kept)
-        keys = location_keys(alive.table["location"])
-        outside = files_outside(alive, keys, roots(self._reader.metadata))
-        place = ALL_RULES["R-161"]
+        outside = files_outside(alive, location_keys(alive.table["location"]), roots(metadata))
+        place = EVERY_RULE["R-161"]
         breaches = breaches_of_places(list(outside.values()))
-        self._found.add(place.finding("snapshots", one) for one in breaches)
+        self._tally.add(place.finding("snapshots", one) for one in breaches)
         only_gone = where(files.entries, gone & ~kept)
         return SnapshotsChecked(
             planning(alive),
             self._manifests,
             lambda: check_gone(self._reader, only_gone),
-            lambda: check_replaced(self._reader.context.store, replaced),
+            lambda: _check_replaced(self._reader.context.store, replaced),
         )
 
     def _manifests(self) -> Sequence[ManifestFile]:
@@ -337,34 +439,74 @@ class _Check:
         with closing(read):
             return distinct_manifests([listed.manifests for listed in read])
 
-    def _live(self, files: TreeFiles, subject: str, tree: Tree, live: Rows) -> Iterator[Finding]:
-        next_row_id = self._reader.metadata.next_row_id
-        yield from fault_findings(subject, live_faults(files, live, next_row_id))
-        yield from fault_findings(subject, affinity_faults(files, tree))
-        yield from fault_findings(subject, killed_faults(files, tree))
-
     def _step(
-        self, files: TreeFiles, snapshot: Snapshot, tree: Tree, changed: SaidChanges, live: Rows
-    ) -> Iterator[ReplacedVector]:
+        self, snapshot: Snapshot, live: CheckedTree, changed: SaidChanges
+    ) -> Iterator[_ReplacedBlob]:
         """Check a snapshot against its parent; the delete vectors that it replaced."""
         parent_id = snapshot.parent_snapshot_id or -1
-        held = self._tree(parent_id)
-        if held is None:
+        listed = self._tree(parent_id)
+        if listed is None:
             return
-        vectors = vector_steps(
-            self._roots[snapshot.snapshot_id].vectors, self._roots[parent_id].vectors
-        )
-        self._found.add(fault_findings(snapshot.root_manifest or "", vectors))
-        parent, is_whole = held
+        root, before = self._roots[snapshot.snapshot_id], self._roots[parent_id]
+        self._tally.add(SFC1_RULES.findings(VectorStep(root.vectors, before.vectors)))
+        parent, is_whole = listed
         if not is_whole:
             return
-        step = TreeStep(tree, parent, changed)
-        subject = f"snapshot {snapshot.snapshot_id}"
-        self._found.add(fault_findings(subject, step_faults(files, step, live)))
-        self._found.add(fault_findings(subject, restored_faults(files, step, live)))
-        if snapshot.operation == "replace":
-            counts = row_count(files, files.live(parent)), row_count(files, live)
-            self._found.add(check_replace(snapshot, *counts))
-        for before, after in replaced_vectors(files, step, live).tolist():
-            (_, *one), (data_file, *other) = by_row(take(files.entries, [before, after]), *_BLOB)
-            yield ReplacedVector(str(data_file), (*one,), (*other,))
+        step = TreeStep(snapshot, live, parent, changed)
+        self._tally.add(SFC1_RULES.findings(step))
+        for old, new in replaced_vectors(step).tolist():
+            rows = take(live.files.entries, [old, new])
+            (_, *one), (data_file, *other) = by_row(rows, *_BLOB)
+            yield _ReplacedBlob(str(data_file), (*one,), (*other,))
+
+
+@dataclass(slots=True)
+class _LeafVectors:
+    """A check of the Puffin files of vectors over leaves; each vector once, however many roots."""
+
+    store: Store
+    metadata: TableMetadata
+    _seen: set[tuple[object, ...]] = field(default_factory=set)
+
+    def check(self, root: RootRead) -> Iterator[Finding]:
+        """Find the vectors of a root that are not inline (V4-090, V4-182)."""
+        files: dict[str, list[RecordedDeletes]] = {}
+        for leaf, row in vector_rows(root.rows):
+            place, offset, size = row.location, row.content_offset, row.content_size_in_bytes
+            key = (place, offset, size, leaf, row.record_count)
+            if place is None or row.inline_content is not None or key in self._seen:
+                continue
+            self._seen.add(key)
+            file = RecordedFile(
+                place, FileFormat.PUFFIN, row.record_count, row.sequence_number or 0
+            )
+            deletes = RecordedDeletes(file, (), leaf, offset, size)
+            files.setdefault(place, []).append(deletes)
+        for place, recorded in files.items():
+            yield from self._file(place, recorded)
+
+    def _file(self, location: str, vectors: Sequence[RecordedDeletes]) -> Iterator[Finding]:
+        status = self.store.stat(location)
+        if status is None:
+            message = "the file of delete vectors over leaves is missing"
+            yield EVERY_RULE["V4-182"].finding(location, Breach(message))
+            return
+        read = partial(self.store.read_range, location)
+        named = partial(named_in_vector, self.metadata)
+        for one in check_vectors(read, status.size_bytes, vectors, lambda _: None, named):
+            rule = EVERY_RULE[_OF_LEAVES.get(one.rule, one.rule)]
+            yield rule.finding(one.subject, Breach(one.message))
+
+
+def _check_replaced(store: Store, replaced: Iterable[_ReplacedBlob]) -> Iterator[Finding]:
+    """Check that vectors hold all positions of those that they replaced (V4-164).
+
+    Cost: the bytes of both.
+    """
+    for one in replaced:
+        # A file that can't be read is said of the file.
+        before, after = (
+            read_or_none(partial(store.read_range, *blob)) for blob in (one.before, one.after)
+        )
+        if before is not None and after is not None:
+            yield from SFC1_RULES.findings(ReplacedVector(one.data_file, before, after))

@@ -1,22 +1,237 @@
-"""Searches over the live files of version 4 snapshots.
+"""Live files of snapshots with roots: what each may be, and what they must not share.
 
 Every root and every leaf is a part; its rows are held once, however many snapshots list it.
 Locations become numbers, so that a snapshot costs a few passes over numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.checks.row_risks import LiveRows, repeated_places
+from icectl.checks.rule import Breach, Check, Rule, located
 from icectl.entries.columns.values import NONE, Integers, Mask, Positions
-from icectl.entries.rows import Entries, location_keys
+from icectl.entries.rows import Entries, index_in, location_keys
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, Status
-from icectl.format.rule import BrokenRule, Fault, Found
+from icectl.format.metadata import TableMetadata
+from icectl.format.rule import COMPACT, NEXT_COMMIT, REWRITE_MANIFESTS, ROLL_BACK, Fault
+from icectl.format.snapshot import Snapshot
+from icectl.sfc1.partition_stats import UNKNOWN_KEY
+
+
+class LiveTree(Protocol):
+    """The live files of a snapshot, by their rows in columns of entries."""
+
+    subject: str
+    next_row_id: int | None
+
+    def has(self, *names: str) -> bool:
+        """Return whether columns were loaded."""
+
+    def numbers(self, name: str) -> Integers:
+        """Return a number column; null is -1."""
+
+    def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
+        """Yield one breach for all rows that have the same thing wrong."""
+
+    @property
+    def data(self) -> Integers:
+        """The data files."""
+
+    @property
+    def deletes(self) -> Integers:
+        """The deletes but for delete vectors."""
+
+    @property
+    def repeated_files(self) -> Integers:
+        """Files but for delete vectors that an earlier row lists."""
+
+    @property
+    def repeated_vectors(self) -> Integers:
+        """Delete vectors of data files that an earlier row has a vector for."""
+
+    @property
+    def homes(self) -> tuple[Integers, Integers]:
+        """The delete vectors, and the live data file of each; -1 where there is none."""
+
+    @property
+    def is_named(self) -> Mask:
+        """Where a row names the data file that it is for."""
+
+    @property
+    def is_unknown(self) -> Mask:
+        """Where a partition cannot be told."""
+
+    @property
+    def data_leaves(self) -> Mapping[int, int]:
+        """The data leaves of delete leaves that belong to one, both by number."""
+
+    def leaves(self, rows: Integers) -> Integers:
+        """Return the number of the leaf, or of the root, that each row is in."""
+
+
+def _pairs(tree: LiveTree) -> tuple[Integers, Integers]:
+    """Return delete vectors whose data file is live, with these."""
+    vectors, homes = tree.homes
+    return vectors[homes >= 0], homes[homes >= 0]
+
+
+def row_ids_of_files(tree: LiveTree) -> Iterator[Breach]:
+    """Row ids of live data files lie apart from each other and below the next one."""
+    if not tree.has("first_row_id", "record_count"):
+        return
+    starts = tree.numbers("first_row_id")[tree.data]
+    rows, starts = tree.data[starts >= 0], starts[starts >= 0]
+    ends = starts + tree.numbers("record_count")[rows]
+    if (starts[1:] < ends[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        reached = np.maximum.accumulate(ends[order])
+        wrong = rows[order[1:][starts[order[1:]] < reached[:-1]]]
+        yield from tree.breaches("has row ids that another file has too", wrong)
+    if tree.next_row_id is not None:
+        what = f"has row ids above `next-row-id`, {tree.next_row_id}"
+        yield from tree.breaches(what, rows[ends > tree.next_row_id])
+
+
+def _large_vectors(tree: LiveTree) -> Iterator[Breach]:
+    vectors, homes = _pairs(tree)
+    if len(vectors):
+        records = tree.numbers("record_count")
+        wrong = vectors[records[vectors] > records[homes]]
+        yield from tree.breaches("deletes more rows than its data file has", wrong)
+
+
+def _old_vectors(tree: LiveTree) -> Iterator[Breach]:
+    vectors, homes = _pairs(tree)
+    if len(vectors):
+        numbers = tree.numbers("sequence_number")
+        wrong = vectors[numbers[vectors] < numbers[homes]]
+        yield from tree.breaches("is older than its data file", wrong)
+
+
+def _lost_vectors(tree: LiveTree) -> Iterator[Breach]:
+    vectors, homes = tree.homes
+    yield from tree.breaches("is a delete vector of no live data file", vectors[homes < 0])
+
+
+def _unknown_partitions(tree: LiveTree) -> Iterator[Breach]:
+    """Which delete applies to which file is not sure where a partition can't be told."""
+    if not tree.has("partition_key", "spec_id", "sequence_number") or not tree.is_unknown.any():
+        return
+    of_positions = tree.numbers("content")[tree.deletes] == Content.POSITION_DELETES
+    scoped = tree.deletes[~(of_positions & tree.is_named[tree.deletes])]
+    specs, numbers = tree.numbers("spec_id"), tree.numbers("sequence_number")
+    wrong = [scoped[tree.is_unknown[scoped]]]
+    unknown = tree.data[tree.is_unknown[tree.data]]
+    for spec in np.unique(specs[scoped]):
+        newest = numbers[scoped[specs[scoped] == spec]].max()
+        wrong.append(unknown[(specs[unknown] == spec) & (numbers[unknown] <= newest)])
+    what = "has no partition that can be told, on which deletes depend"
+    yield from tree.breaches(what, np.sort(np.concatenate(wrong)))
+
+
+def strange_in_leaves(tree: LiveTree) -> Iterator[Breach]:
+    """A delete leaf of a data leaf holds vectors for it alone."""
+    if not tree.data_leaves:
+        return
+    delete_leaves = list(tree.data_leaves)
+    vectors, homes = tree.homes
+    others = np.concatenate([tree.data, tree.deletes])
+    wrong = [others[np.isin(tree.leaves(others), delete_leaves)]]
+    own = tree.leaves(vectors)
+    chosen = np.isin(own, delete_leaves)
+    vectors, homes, own = vectors[chosen], homes[chosen], own[chosen]
+    wanted = np.array([tree.data_leaves[leaf] for leaf in own.tolist()], np.int64)
+    wrong.append(vectors[(homes < 0) | (wanted != tree.leaves(homes))])
+    what = "is in a delete leaf of a data leaf that does not have its data file"
+    yield from tree.breaches(what, np.sort(np.concatenate(wrong)))
+
+
+class PlannedTree(LiveRows, LiveTree):
+    """The live files that a change is planned with; `affiliated` are the data leaves of leaves."""
+
+    def __init__(
+        self,
+        entries: Entries,
+        metadata: TableMetadata,
+        snapshot: Snapshot,
+        subject: str | None = None,
+        affiliated: Mapping[int, int] | None = None,
+    ) -> None:
+        super().__init__(entries, metadata, snapshot, subject)
+        self.next_row_id = metadata.next_row_id
+        self._affiliated = affiliated or {}
+
+    @property
+    def data_leaves(self) -> Mapping[int, int]:
+        """The data leaves of delete leaves, both by number."""
+        return self._affiliated
+
+    @cached_property
+    def data(self) -> Integers:
+        """The data files."""
+        return np.flatnonzero(self.is_data)
+
+    @cached_property
+    def deletes(self) -> Integers:
+        """The deletes but for delete vectors."""
+        return np.flatnonzero(self.is_live & ~self.is_data & ~self.is_vector)
+
+    @cached_property
+    def repeated_files(self) -> Integers:
+        """Files that an earlier row lists."""
+        files = self.is_live & ~self.is_vector
+        return np.flatnonzero(files)[repeated_places(self.keys("location", files))]
+
+    @cached_property
+    def repeated_vectors(self) -> Integers:
+        """Delete vectors of data files that an earlier row has a vector for."""
+        if not self.is_vector.any() or not self.has("referenced_data_file"):
+            return np.empty(0, np.int64)
+        named = self.keys("referenced_data_file", self.is_vector)
+        return np.flatnonzero(self.is_vector)[repeated_places(named)]
+
+    @cached_property
+    def homes(self) -> tuple[Integers, Integers]:
+        """The delete vectors, and the live data file of each, or -1."""
+        if not self.is_vector.any() or not self.has("referenced_data_file"):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        named = self.keys("referenced_data_file", self.is_vector)
+        known = pc.drop_null(pc.unique(named))
+        codes = index_in(self.keys("location", self.is_data), known)
+        homes = np.full(len(known) + 1, -1, np.int64)
+        homes[codes[codes >= 0]] = self.data[codes >= 0]
+        return np.flatnonzero(self.is_vector), homes[index_in(named, known)]
+
+    @cached_property
+    def is_named(self) -> Mask:
+        """Where a row names the data file that it is for."""
+        if not self.has("referenced_data_file"):
+            return np.zeros(len(self.table), np.bool_)
+        return np.asarray(self.table["referenced_data_file"].is_valid().to_numpy())
+
+    @cached_property
+    def is_unknown(self) -> Mask:
+        """Where a partition cannot be told."""
+        return _unknown(self.table["partition_key"])
+
+    def leaves(self, rows: Integers) -> Integers:
+        """Return the number of the leaf, or of the root, that each row is in."""
+        return self.numbers("manifest")[rows]
+
+
+def _unknown(keys: pa.ChunkedArray) -> Mask:
+    flags = pc.equal(keys, pa.scalar(UNKNOWN_KEY, pa.binary()))
+    return np.asarray(pc.fill_null(flags, fill_value=False).to_numpy(), np.bool_)
+
+
+# -- files of many snapshots ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -57,12 +272,9 @@ class Tree:
 
 
 class TreeFiles:
-    """The rows of all parts, in their order, and what snapshots are checked with.
+    """The rows of all parts, in their order, and what snapshots are checked with."""
 
-    `unknown_key` stands for partitions that statistics do not tell.
-    """
-
-    def __init__(self, entries: Entries, sizes: Sequence[int], unknown_key: bytes) -> None:
+    def __init__(self, entries: Entries, sizes: Sequence[int]) -> None:
         table = entries.table
         self.entries = entries
         self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -79,9 +291,8 @@ class TreeFiles:
         self.is_file = (self.codes >= 0) & (self.content <= Content.EQUALITY_DELETES)
         self.code_count = int(codes.max(initial=-1)) + 1
         self.specs = table["spec_id"].to_numpy()
-        self.is_unknown = np.asarray(
-            pc.equal(table["partition_key"], pa.scalar(unknown_key, pa.binary())).to_numpy(), bool
-        )
+        self.is_unknown = _unknown(table["partition_key"])
+        self._numbers: dict[str, Integers] = {}
 
     @cached_property
     def identities(self) -> Integers:
@@ -96,24 +307,11 @@ class TreeFiles:
 
     def numbers(self, name: str) -> Integers:
         """Return a number column; null is -1."""
-        column = self.entries.table[name]
-        filled = pc.fill_null(column, -1) if column.null_count else column
-        return np.asarray(filled.to_numpy(), np.int64)
-
-    @cached_property
-    def sequence_numbers(self) -> Integers:
-        """The data sequence number of each row."""
-        return self.numbers("sequence_number")
-
-    @cached_property
-    def record_counts(self) -> Integers:
-        """The record count of each row."""
-        return self.numbers("record_count")
-
-    @cached_property
-    def first_row_ids(self) -> Integers:
-        """First row ids; -1 where there is none."""
-        return self.numbers("first_row_id")
+        if name not in self._numbers:
+            column = self.entries.table[name]
+            filled = pc.fill_null(column, -1) if column.null_count else column
+            self._numbers[name] = np.asarray(filled.to_numpy(), np.int64)
+        return self._numbers[name]
 
     def none(self) -> Mask:
         """Return a mask that chooses no row."""
@@ -167,21 +365,17 @@ class TreeFiles:
         kinds = self._kinds[rows]
         counted = [
             np.bincount(kinds, weights, minlength=4).astype(np.int64).tolist()
-            for weights in (None, self._sizes[rows], self.record_counts[rows])
+            for weights in (None, self._sizes[rows], self.numbers("record_count")[rows])
         ]
         return Totals(*(number for kind in zip(*counted, strict=True) for number in kind))
 
-    def fault(self, rows: Integers) -> Fault | None:
-        """Tell how many rows are wrong, and where the first file lies; None for none."""
-        if not len(rows):
-            return None
-        return Fault(len(rows), self.entries.table["location"][int(rows[0])].as_py())
-
-    def broken(self, rule: str, rows: Integers, told: str) -> Found:
-        """Yield the rule with the rows that break it, where there are any."""
-        fault = self.fault(rows)
-        if fault is not None:
-            yield BrokenRule(rule, fault, told)
+    def breaches(
+        self, subject: str, what: str, rows: Integers, column: str = "location"
+    ) -> Iterator[Breach]:
+        """Yield one breach for all rows that have the same thing wrong."""
+        if len(rows):
+            first = self.entries.table[column][int(rows[0])].as_py()
+            yield from located(subject, Fault(len(rows), first), what)
 
 
 def _codes(keys: pa.ChunkedArray) -> Integers:
@@ -191,14 +385,84 @@ def _codes(keys: pa.ChunkedArray) -> Integers:
     return np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
 
 
-def uniqueness_faults(files: TreeFiles, live: Integers) -> Found:
-    """Yield files that are live more than once (V4-120, V4-121)."""
-    vector = files.is_vector[live]
-    once = live[~vector]
-    yield from files.broken("V4-120", _again(files.codes[once], once), "is live again")
-    vectors = live[vector & (files.named[live] >= 0)]
-    said = "is a further delete vector for its data file"
-    yield from files.broken("V4-121", _again(files.named[vectors], vectors), said)
+class CheckedTree(LiveTree):
+    """The live files of one of many snapshots; `rows` are those of `files` that live in `tree`."""
+
+    def __init__(self, files: TreeFiles, tree: Tree, subject: str, next_row_id: int | None) -> None:
+        self.files = files
+        self.tree = tree
+        self.subject = subject
+        self.next_row_id = next_row_id
+        self.rows = files.live(tree)
+        vectors = files.is_vector[self.rows]
+        self.vectors = self.rows[vectors & (files.named[self.rows] >= 0)]
+        self._others = self.rows[~vectors]
+        self._is_data = files.content[self._others] == Content.DATA
+
+    def has(self, *names: str) -> bool:
+        """Return whether columns were loaded."""
+        return set(names) <= set(self.files.entries.table.column_names)
+
+    def numbers(self, name: str) -> Integers:
+        """Return a number column; null is -1."""
+        return self.files.numbers(name)
+
+    def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
+        """Yield one breach for all rows that have the same thing wrong."""
+        return self.files.breaches(self.subject, what, rows, column)
+
+    @property
+    def data(self) -> Integers:
+        """The data files."""
+        data: Integers = self._others[self._is_data]
+        return data
+
+    @property
+    def deletes(self) -> Integers:
+        """The deletes but for delete vectors."""
+        deletes: Integers = self._others[~self._is_data]
+        return deletes
+
+    @property
+    def repeated_files(self) -> Integers:
+        """Files that an earlier row lists."""
+        return _again(self.files.codes[self._others], self._others)
+
+    @property
+    def repeated_vectors(self) -> Integers:
+        """Delete vectors of data files that an earlier row has a vector for."""
+        return _again(self.files.named[self.vectors], self.vectors)
+
+    @cached_property
+    def homes(self) -> tuple[Integers, Integers]:
+        """The delete vectors, and the live data file of each, or -1."""
+        place = np.full(self.files.code_count, -1, np.int64)
+        place[self.files.codes[self.data]] = self.data
+        return self.vectors, place[self.files.named[self.vectors]]
+
+    @property
+    def is_named(self) -> Mask:
+        """Where a row names the data file that it is for."""
+        return np.asarray(self.files.named >= 0)
+
+    @property
+    def is_unknown(self) -> Mask:
+        """Where a partition cannot be told."""
+        return self.files.is_unknown
+
+    @cached_property
+    def data_leaves(self) -> Mapping[int, int]:
+        """The data leaves of delete leaves, both by number."""
+        parts = {use.key: use.part for use in self.tree.leaves if use.is_live}
+        return {
+            use.part: parts[use.affiliated_to]
+            for use in self.tree.leaves
+            if use.is_live and use.affiliated_to in parts
+        }
+
+    def leaves(self, rows: Integers) -> Integers:
+        """Return the number of the leaf, or of the root, that each row is in."""
+        return np.searchsorted(self.files.starts, rows, side="right") - 1
 
 
 def _again(codes: Integers, rows: Integers) -> Integers:
@@ -211,106 +475,90 @@ def _again(codes: Integers, rows: Integers) -> Integers:
     return rows[repeated]
 
 
-def live_faults(files: TreeFiles, live: Integers, next_row_id: int | None) -> Found:
-    """Check the live files of one whole snapshot among themselves (V4-067, V4-122 to V4-128)."""
-    data = live[files.content[live] == Content.DATA]
-    place = np.full(files.code_count, -1, np.int64)
-    place[files.codes[data]] = data
-    yield from _vectors(files, live, place)
-    yield from _row_ids(files, data, next_row_id)
-    yield from _partitions(files, live, data)
+def _of_other_spec(live: CheckedTree) -> Iterator[Breach]:
+    vectors, homes = _pairs(live)
+    wrong = vectors[live.files.specs[vectors] != live.files.specs[homes]]
+    yield from live.breaches("is of another spec than its data file", wrong)
 
 
-def _vectors(files: TreeFiles, live: Integers, place: Integers) -> Found:
-    """Delete vectors against their data files."""
-    vectors = live[files.is_vector[live] & (files.named[live] >= 0)]
-    homes = place[files.named[vectors]]
-    lost = homes < 0
-    yield from files.broken("V4-122", vectors[lost], "is a delete vector of no live data file")
-    vectors, homes = vectors[~lost], homes[~lost]
-    wrong = files.record_counts[vectors] > files.record_counts[homes]
-    said = "deletes more rows than its data file has"
-    yield from files.broken("V4-123", vectors[wrong], said)
-    wrong = files.sequence_numbers[vectors] < files.sequence_numbers[homes]
-    yield from files.broken("V4-124", vectors[wrong], "is older than its data file")
-    wrong = files.specs[vectors] != files.specs[homes]
-    yield from files.broken("V4-125", vectors[wrong], "is of another spec than its data file")
-    has_vector = np.zeros(files.code_count, bool)
-    has_vector[files.named[vectors]] = True
-    named = live[
-        (files.content[live] == Content.POSITION_DELETES)
-        & ~files.is_vector[live]
-        & (files.named[live] >= 0)
-    ]
-    said = "deletes rows of a file that has a delete vector by now"
-    yield from files.broken("V4-128", named[has_vector[files.named[named]]], said)
-
-
-def _row_ids(files: TreeFiles, data: Integers, next_row_id: int | None) -> Found:
-    """Row ids of live data files lie apart from each other and below the next one (V4-067)."""
-    starts = files.first_row_ids[data]
-    given = data[starts >= 0]
-    order = given[np.argsort(files.first_row_ids[given], kind="stable")]
-    begin = files.first_row_ids[order]
-    end = begin + files.record_counts[order]
-    reached = np.maximum.accumulate(end) if len(end) else end
-    wrong = order[1:][begin[1:] < reached[:-1]]
-    yield from files.broken("V4-067", wrong, "has row ids that another file has too")
-    if next_row_id is not None:
-        said = f"has row ids above `next-row-id`, {next_row_id}"
-        yield from files.broken("V4-067", order[end > next_row_id], said)
-
-
-def _partitions(files: TreeFiles, live: Integers, data: Integers) -> Found:
-    """Yield partitions that deletes need are known (V4-126)."""
-    if not files.is_unknown.any():
-        return
-    position = (files.content[live] == Content.POSITION_DELETES) & ~files.is_vector[live]
-    scoped = live[
-        (files.content[live] == Content.EQUALITY_DELETES) | (position & _unnamed(files, live))
-    ]
-    wrong = list(scoped[files.is_unknown[scoped]])
-    unknown = data[files.is_unknown[data]]
-    for spec in np.unique(files.specs[scoped]):
-        deletes = scoped[files.specs[scoped] == spec]
-        newest = files.sequence_numbers[deletes].max()
-        files_ = unknown[files.specs[unknown] == spec]
-        wrong += list(files_[files.sequence_numbers[files_] <= newest])
-    said = "has no partition that can be told, on which deletes depend"
-    yield from files.broken("V4-126", np.array(wrong, np.int64), said)
-
-
-def _unnamed(files: TreeFiles, rows: Integers) -> Mask:
-    return np.asarray(files.named[rows] < 0)
-
-
-def repeated_in_root(files: TreeFiles, tree: Tree, live: Integers) -> Found:
-    """Yield files that a root lists as live and as DELETED (V4-127)."""
-    gone = files.dropped(tree)
+def _live_and_deleted(live: CheckedTree) -> Iterator[Breach]:
+    gone = live.files.dropped(live.tree)
     if len(gone):
-        both = np.isin(files.identities[gone], files.identities[live])
-        yield from files.broken("V4-127", gone[both], "is live, and listed as DELETED")
+        identities = live.files.identities
+        wrong = gone[np.isin(identities[gone], identities[live.rows])]
+        yield from live.breaches("is live, and listed as DELETED", wrong)
 
 
-def affinity_faults(files: TreeFiles, tree: Tree) -> Found:
-    """Delete leaves that hold something else than vectors for their data leaf (V4-114)."""
-    data = {use.key: use for use in tree.leaves if use.is_live}
-    for use in tree.leaves:
-        home = data.get(use.affiliated_to or "")
-        if home is None or not use.is_live:
-            continue
-        rows = files.living(use)
-        held = np.isin(files.named[rows], files.codes[files.living(home)])
-        said = "is in a delete leaf of a data leaf that does not have its data file"
-        yield from files.broken("V4-114", rows[~(held & files.is_vector[rows])], said)
+def _replaced_position_deletes(live: CheckedTree) -> Iterator[Breach]:
+    files, vectors = live.files, _pairs(live)[0]
+    of_positions = files.content[live.deletes] == Content.POSITION_DELETES
+    named = live.deletes[of_positions & (files.named[live.deletes] >= 0)]
+    wrong = named[np.isin(files.named[named], files.named[vectors])]
+    yield from live.breaches("deletes rows of a file that has a delete vector by now", wrong)
 
 
-def killed_faults(files: TreeFiles, tree: Tree) -> Found:
-    """Yield rows that vectors name and that were DELETED before (V4-084)."""
-    for use in tree.leaves:
+def _deleted_before(live: CheckedTree) -> Iterator[Breach]:
+    for use in live.tree.leaves:
         if use.is_live and len(use.killed):
-            rows = files.part(use.part)
+            rows = live.files.part(use.part)
             named = rows[use.killed[use.killed < len(rows)].astype(np.int64)]
-            wrong = named[files.status[named] == Status.DELETED]
-            said = "is named by a delete vector, and DELETED in its leaf"
-            yield from files.broken("V4-084", wrong, said)
+            wrong = named[live.files.status[named] == Status.DELETED]
+            what = "is named by a delete vector, and DELETED in its leaf"
+            yield from live.breaches(what, wrong)
+
+
+def _files_twice(tree: LiveTree) -> Iterator[Breach]:
+    yield from tree.breaches("is live again", tree.repeated_files)
+
+
+def _vectors_twice(tree: LiveTree) -> Iterator[Breach]:
+    what = "has a second live delete vector"
+    yield from tree.breaches(what, tree.repeated_vectors, "referenced_data_file")
+
+
+ALWAYS = frozenset({"V4-120", "V4-121", "V4-127"})
+"""Rules that a snapshot can break of which a part cannot be read; others need all of it."""
+
+# fmt: off
+LIVE_RULES = (
+    Rule("V4-084", "delete vectors name rows that lived", "Manifest delete vectors", "warning",
+         NEXT_COMMIT, (
+        Check(CheckedTree, _deleted_before),
+    )),
+    Rule("V4-120", "every live file is live once", "Across entries", "error", ROLL_BACK, (
+        Check(LiveTree, _files_twice),
+    )),
+    Rule("V4-121", "every data file has one live delete vector at most", "Across entries", "error",
+         ROLL_BACK, (
+        Check(LiveTree, _vectors_twice),
+    )),
+    Rule("V4-122", "every live delete vector is of a live data file", "Across entries", "error",
+         ROLL_BACK, (
+        Check(LiveTree, _lost_vectors),
+    )),
+    Rule("V4-123", "deleted positions lie inside of the data file", "Across entries", "error",
+         ROLL_BACK, (
+        Check(LiveTree, _large_vectors),
+    )),
+    Rule("V4-124", "no delete vector is older than its data file", "Across entries", "error",
+         ROLL_BACK, (
+        Check(LiveTree, _old_vectors),
+    )),
+    Rule("V4-125", "delete vectors are of the spec of their data file", "Across entries", "warning",
+         REWRITE_MANIFESTS, (
+        Check(CheckedTree, _of_other_spec),
+    )),
+    Rule("V4-126", "partitions that deletes depend on can be told", "Across entries", "error",
+         ROLL_BACK, (
+        Check(LiveTree, _unknown_partitions),
+    )),
+    Rule("V4-127", "a location is not live and DELETED at once", "Across entries", "warning",
+         NEXT_COMMIT, (
+        Check(CheckedTree, _live_and_deleted),
+    )),
+    Rule("V4-128", "no position deletes stay where a vector took their place", "Across entries",
+         "info", COMPACT, (
+        Check(CheckedTree, _replaced_position_deletes),
+    )),
+)
+# fmt: on

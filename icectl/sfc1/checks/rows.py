@@ -1,16 +1,33 @@
-"""Searches for rows of version 4 manifests that break a rule: whole columns at a time."""
+"""Rules of the rows of roots and leaves, checked over whole columns."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.checks.row_risks import LiveRows, late
+from icectl.checks.rule import Breach, Check, Rule, located
 from icectl.entries.columns.values import Integers, Mask, mask_of, whole
 from icectl.entries.rows import location_keys
+from icectl.format.layout import LAYOUT_KEY, Layout
 from icectl.format.manifest import Content, FileFormat, Status
-from icectl.format.rule import BrokenRule, Fault, Found, Severity
+from icectl.format.metadata import TableMetadata
+from icectl.format.rule import (
+    NEXT_COMMIT,
+    NO_ROW,
+    OURS,
+    REWRITE_MANIFESTS,
+    ROLL_BACK,
+    Fault,
+    Severity,
+)
+from icectl.format.snapshot import Snapshot
+from icectl.format.types import PrimitiveType
+from icectl.sfc1.checks.live import LiveTree, row_ids_of_files
+from icectl.sfc1.manifest_file import TreeContent, TreeFile
 from icectl.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, LISTED, ListedRow, listed_rows
 
 _DATA, _VECTOR, _EQUALITY = Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES
@@ -29,23 +46,13 @@ _ORDER = (5, 3, 4, 2, 1, 0)
 """Where the rows of each content stand in a root that icectl writes, by its code (sfc-1 4.4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownIds:
-    """Ids that entries may name; `real_columns` are the floating-point ones."""
-
-    spec_ids: Collection[int]
-    sort_order_ids: Collection[int]
-    columns: Collection[int]
-    real_columns: Collection[int]
-
-
 class TreeColumns:
     """The columns of rows as arrays; null numbers read as 0."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
-        self.content = rows["content"].to_numpy()
-        self.status = rows["status"].to_numpy()
+        self.content: Integers = rows["content"].to_numpy()
+        self.status: Integers = rows["status"].to_numpy()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -53,6 +60,10 @@ class TreeColumns:
     def of(self, *contents: Content) -> Mask:
         """Return rows of some content types."""
         return np.isin(self.content, [int(one) for one in contents])
+
+    def with_status(self, *statuses: Status) -> Mask:
+        """Return rows of some statuses."""
+        return np.isin(self.status, [int(one) for one in statuses])
 
     def absent(self, name: str) -> Mask:
         """Find where a column is null."""
@@ -87,263 +98,566 @@ class TreeColumns:
         rows = listed_rows(self.rows.select(LISTED).take(pa.array(places, pa.int64())))
         return dict(zip(places, rows, strict=True))
 
-    def fault(self, wrong: Mask) -> Fault | None:
-        """Tell how many rows are wrong, and what the first is called; None for none."""
+    def breaches(
+        self, subject: str, what: str, wrong: Mask, severity: Severity | None = None
+    ) -> Iterator[Breach]:
+        """Yield one breach for all rows that have the same thing wrong."""
         places = np.flatnonzero(wrong)
-        if not len(places):
-            return None
-        at = int(places[0])
-        location = self.rows["location"][at].as_py() or self.rows["referenced_file"][at].as_py()
-        return Fault(len(places), location or f"row {at}")
-
-    def broken(self, rule: str, wrong: Mask, told: str, severity: Severity | None = None) -> Found:
-        """Yield the rule with the rows that break it, where there are any."""
-        fault = self.fault(wrong)
-        if fault is not None:
-            yield BrokenRule(rule, fault, told, severity)
+        if len(places):
+            at = int(places[0])
+            names = (self.rows[name][at].as_py() for name in ("location", "referenced_file"))
+            location = next(filter(None, names), f"row {at}")
+            yield from located(subject, Fault(len(places), location), what, severity)
 
 
-def entry_faults(columns: TreeColumns, known: KnownIds) -> Found:
-    """Check single rows of a root or a leaf of version 4 (V4-051 to V4-070)."""
-    yield from _locations(columns)
-    yield from _vectors(columns)
-    yield from _numbers_of_rows(columns)
-    yield from _named_ids(columns, known)
-    yield from _equality_ids(columns, known)
-    yield from _split_offsets(columns)
+class TreeRows(TreeColumns):
+    """The rows of a root or a leaf as they are stored."""
+
+    def __init__(
+        self, metadata: TableMetadata, subject: str, file: TreeFile, rows: pa.Table
+    ) -> None:
+        super().__init__(rows)
+        self.metadata = metadata
+        self.subject = subject
+        self.file = file
 
 
-def _locations(columns: TreeColumns) -> Found:
-    inline = columns.of(Content.MANIFEST_DV) & ~columns.absent("inline_content")
-    has_location = ~columns.absent("location")
-    said = "has a location where it must not, or none where it must"
-    nameless = columns.equal_to("location", "")
-    yield from columns.broken("V4-051", (has_location == inline) | nameless, said)  # V4-051
-    for name in ("location", "referenced_file"):
-        no_scheme = columns.starting(name, "/")
-        said = "begins with a slash and has no scheme, so that readers take it for different places"
-        yield from columns.broken("V4-051", no_scheme, said)
-    formats = columns.numbers("file_format")
-    wrong = np.zeros(len(columns), bool)
+class RootRows(TreeRows):
+    """The rows of the root of a snapshot as they are stored."""
+
+    def __init__(
+        self, metadata: TableMetadata, snapshot: Snapshot, file: TreeFile, rows: pa.Table
+    ) -> None:
+        super().__init__(metadata, snapshot.root_manifest or "", file, rows)
+        self.snapshot = snapshot
+
+    @cached_property
+    def inherited(self) -> tuple[Integers, Integers, Integers]:
+        """Snapshot id, sequence number and file sequence number of each row."""
+        added = self.status == Status.ADDED
+        number = self.snapshot.sequence_number
+        ids, numbers, files = (
+            np.where(self.absent(name) & added, inherited, self.numbers(name))
+            for name, inherited in (
+                ("snapshot_id", self.snapshot.snapshot_id),
+                ("sequence_number", number),
+                ("file_sequence_number", number),
+            )
+        )
+        return ids, numbers, files
+
+
+class LeafRows(TreeRows):
+    """The rows of a leaf as they are stored; `listed` is its row in a root."""
+
+    def __init__(
+        self, metadata: TableMetadata, listed: ListedRow, file: TreeFile, rows: pa.Table
+    ) -> None:
+        super().__init__(metadata, listed.name, file, rows)
+        self.listed = listed
+
+
+class ListedLeaf:
+    """A leaf of any version against its row in the root of a snapshot; its rows are inherited."""
+
+    def __init__(
+        self, columns: TreeColumns, listed: ListedRow, size_bytes: int, snapshot: Snapshot
+    ) -> None:
+        self.columns = columns
+        self.listed = listed
+        self.size_bytes = size_bytes
+        self.snapshot = snapshot
+        self.subject = listed.name
+
+    def breach(self, what: str) -> Iterator[Breach]:
+        """Yield a breach of the leaf itself."""
+        yield Breach(f"it {what}")
+
+
+Search = Callable[[TreeRows], Mask]
+
+
+def in_rows(what: str, search: Search, severity: Severity | None = None) -> Check[TreeRows]:
+    """Check rows of roots and leaves; `search` returns those that break the rule."""
+    return Check(TreeRows, lambda one: one.breaches(one.subject, what, search(one), severity))
+
+
+def in_root(
+    what: str, search: Callable[[RootRows], Mask], severity: Severity | None = None
+) -> Check[RootRows]:
+    """Check rows of roots; `search` returns those that break the rule."""
+    return Check(RootRows, lambda one: one.breaches(one.subject, what, search(one), severity))
+
+
+def in_leaf(what: str, search: Callable[[LeafRows], Mask]) -> Check[LeafRows]:
+    """Check rows of leaves; `search` returns those that break the rule."""
+    return Check(LeafRows, lambda one: one.breaches(one.subject, what, search(one)))
+
+
+# -- rows of roots and leaves ---------------------------------------------------------------------
+
+
+def _unknown_fields(rows: TreeRows) -> Iterator[Breach]:
+    if rows.file.unknown_field_ids:
+        ids = ", ".join(map(str, rows.file.unknown_field_ids))
+        yield Breach(f"it has columns with the ids {ids}")
+
+
+def _misplaced_location(rows: TreeRows) -> Mask:
+    inline = rows.of(Content.MANIFEST_DV) & ~rows.absent("inline_content")
+    return (rows.absent("location") ^ inline) | rows.equal_to("location", "")
+
+
+def _of_other_format(rows: TreeRows) -> Mask:
+    formats = rows.numbers("file_format")
+    wrong = np.zeros(len(rows), bool)
     for content, allowed in _FORMATS.items():
-        wrong |= columns.of(content) & ~np.isin(formats, [int(one) for one in allowed])
-    said = "has a file format that its content cannot have"
-    yield from columns.broken("V4-052", wrong, said)  # V4-052
-    has_size = ~columns.absent("file_size_in_bytes")
-    sizes = columns.numbers("file_size_in_bytes")
-    wrong = (has_size != has_location) | (has_size & (sizes <= 0))
-    yield from columns.broken("V4-057", wrong, "has no size that makes sense")  # V4-057
-    refers = ~columns.absent("referenced_file")
-    must = columns.of(_VECTOR, Content.MANIFEST_DV)
-    may = must | columns.of(Content.DELETE_MANIFEST)
-    said = "refers to a file where it must not, or to none where it must"
-    yield from columns.broken("V4-059", (must & ~refers) | (refers & ~may), said)  # V4-059
+        wrong |= rows.of(content) & ~np.isin(formats, [int(one) for one in allowed])
+    return wrong
 
 
-def _vectors(columns: TreeColumns) -> Found:
-    placed = ~columns.absent("content_offset") & ~columns.absent("content_size_in_bytes")
-    half = columns.absent("content_offset") != columns.absent("content_size_in_bytes")
-    inline = ~columns.absent("inline_content")
-    of_data, of_leaf = columns.of(_VECTOR), columns.of(Content.MANIFEST_DV)
-    bad_place = (columns.numbers("content_offset") < 4) | (
-        columns.numbers("content_size_in_bytes") <= 0
-    )
+def _without_one_place(rows: TreeRows) -> Mask:
+    placed = ~rows.absent("content_offset") & ~rows.absent("content_size_in_bytes")
+    half = rows.absent("content_offset") ^ rows.absent("content_size_in_bytes")
+    inline = ~rows.absent("inline_content")
+    of_data, of_leaf = rows.of(_VECTOR), rows.of(Content.MANIFEST_DV)
+    bad_place = (rows.numbers("content_offset") < 4) | (rows.numbers("content_size_in_bytes") <= 0)
     wrong = of_data & (inline | ~placed | bad_place)
-    wrong |= of_leaf & ((inline == placed) | half | (placed & bad_place))
-    wrong |= ~(of_data | of_leaf) & (inline | placed | half)
-    said = "does not say in one way where its bitmap is"
-    yield from columns.broken("V4-053", wrong, said)  # V4-053
+    wrong |= of_leaf & (~(inline ^ placed) | half | (placed & bad_place))
+    return wrong | (~(of_data | of_leaf) & (inline | placed | half))
 
 
-def _numbers_of_rows(columns: TreeColumns) -> Found:
-    records = columns.numbers("record_count")
-    wrong = (records < 0) | (columns.of(_VECTOR, Content.MANIFEST_DV) & (records < 1))
-    yield from columns.broken("V4-056", wrong, "has a record count that makes no sense")  # V4-056
-    leaves = columns.of(*_LEAVES)
-    absent = np.stack([columns.absent(name) for name in COUNTS])
-    counts = np.stack([columns.numbers(name) for name in COUNTS])
+def _of_lost_spec(rows: TreeRows) -> Mask:
+    known = [spec.spec_id for spec in rows.metadata.partition_specs]
+    return ~np.isin(rows.numbers("spec_id"), known)
+
+
+def _of_lost_sort_order(rows: TreeRows) -> Mask:
+    known = [order.order_id for order in rows.metadata.sort_orders]
+    has_order = ~rows.absent("sort_order_id") & rows.of(_DATA)
+    return has_order & ~np.isin(rows.numbers("sort_order_id"), known)
+
+
+def _bad_record_count(rows: TreeRows) -> Mask:
+    records = rows.numbers("record_count")
+    return (records < 0) | (rows.of(_VECTOR, Content.MANIFEST_DV) & (records < 1))
+
+
+def _bad_size(rows: TreeRows) -> Mask:
+    has_size = ~rows.absent("file_size_in_bytes")
+    too_small = has_size & (rows.numbers("file_size_in_bytes") <= 0)
+    return ~(has_size ^ rows.absent("location")) | too_small
+
+
+def _bad_counts(rows: TreeRows) -> Mask:
+    leaves = rows.of(*_LEAVES)
+    absent = np.stack([rows.absent(name) for name in COUNTS])
+    counts = np.stack([rows.numbers(name) for name in COUNTS])
     wrong = leaves & (absent.any(axis=0) | (counts < 0).any(axis=0))
-    wrong |= leaves & (counts[:3].sum(axis=0) != records)
-    wrong |= ~leaves & ~absent.all(axis=0)
-    said = "has counts that are not those of its rows"
-    yield from columns.broken("V4-058", wrong, said)  # V4-058
-    wrong = ~columns.absent("first_row_id") & ~columns.of(_DATA, Content.DATA_MANIFEST)
-    said = "has row ids, which its content does not have"
-    yield from columns.broken("V4-067", wrong, said)  # V4-067
-    yield from columns.broken("V4-070", ~columns.absent("key_metadata"), "has key metadata")
+    wrong |= leaves & (counts[:3].sum(axis=0) != rows.numbers("record_count"))
+    return np.asarray(wrong | (~leaves & ~absent.all(axis=0)))
 
 
-def _named_ids(columns: TreeColumns, known: KnownIds) -> Found:
-    wrong = ~np.isin(columns.numbers("spec_id"), list(known.spec_ids))
-    yield from columns.broken("V4-054", wrong, "is of a partition spec that there is not")  # V4-054
-    has_order = ~columns.absent("sort_order_id")
-    unknown = ~np.isin(columns.numbers("sort_order_id"), list(known.sort_order_ids))
-    is_data = columns.of(_DATA)
-    said = "has a sort order, which its content does not have"
-    yield from columns.broken("V4-055", has_order & ~is_data, said)  # V4-055
-    said = "has a sort order that there is not"
-    yield from columns.broken("V4-055", has_order & is_data & unknown, said, "warning")
+def _bad_reference(rows: TreeRows) -> Mask:
+    refers = ~rows.absent("referenced_file")
+    must = rows.of(_VECTOR, Content.MANIFEST_DV)
+    may = must | rows.of(Content.DELETE_MANIFEST)
+    return (must & ~refers) | (refers & ~may)
 
 
-def _equality_ids(columns: TreeColumns, known: KnownIds) -> Found:
-    ids = columns.rows["equality_ids"]
-    lengths = pc.fill_null(pc.list_value_length(ids), 0).to_numpy()
-    equality = columns.of(_EQUALITY)
-    said = "names no columns that it compares, or should not"
-    yield from columns.broken("V4-060", equality != (lengths > 0), said)  # V4-060
-    unknown = np.zeros(len(columns), bool)
-    for at in np.flatnonzero(equality):
-        named = set(ids[int(at)].as_py() or ())
-        unknown[at] = not named <= set(known.columns) or bool(named & set(known.real_columns))
-    said = "compares columns that cannot be compared"
-    yield from columns.broken("V4-060", unknown, said, "warning")
+def _without_equality_ids(rows: TreeRows) -> Mask:
+    lengths = pc.fill_null(pc.list_value_length(rows.rows["equality_ids"]), 0).to_numpy()
+    return np.asarray(rows.of(_EQUALITY) != (lengths > 0))
 
 
-def _split_offsets(columns: TreeColumns) -> Found:
-    present = ~columns.absent("split_offsets")
-    wrong = present & ~columns.of(_DATA, _EQUALITY)
-    lists = whole(columns.rows["split_offsets"])
+def _incomparable(rows: TreeRows) -> Mask:
+    schemas = rows.metadata.schemas
+    comparable = {
+        id_
+        for id_, field in chain.from_iterable(one.all_fields.items() for one in schemas)
+        if not (isinstance(field.type, PrimitiveType) and field.type.name in ("float", "double"))
+    }
+    wrong = np.zeros(len(rows), bool)
+    for at in rows.places(_EQUALITY):
+        wrong[at] = not set(rows.rows["equality_ids"][at].as_py() or ()) <= comparable
+    return wrong
+
+
+def _falling_split_offsets(rows: TreeRows) -> Mask:
+    wrong = ~rows.absent("split_offsets") & ~rows.of(_DATA, _EQUALITY)
+    lists = whole(rows.rows["split_offsets"])
     values = lists.flatten().to_numpy(zero_copy_only=False)
-    rows = pc.list_parent_indices(lists).to_numpy()
-    falling = (np.diff(values) < 0) & (np.diff(rows) == 0)
-    wrong[rows[1:][falling]] = True
-    yield from columns.broken("V4-061", wrong, "has split offsets that do not ascend")  # V4-061
+    parents = pc.list_parent_indices(lists).to_numpy()
+    falling = (np.diff(values) < 0) & (np.diff(parents) == 0)
+    wrong[parents[1:][falling]] = True
+    return wrong
 
 
 # -- roots ----------------------------------------------------------------------------------------
 
 
-def tracking_faults(
-    columns: TreeColumns, *, snapshot_id: int, sequence_number: int, has_parent: bool
-) -> Found:
-    """Check the tracking of rows of a root, before inheritance (V4-062 to V4-069, V4-113)."""
-    status = columns.status
-    added, deleted = status == Status.ADDED, status == Status.DELETED
-    lacking = (
-        columns.absent("snapshot_id")
-        | columns.absent("sequence_number")
-        | columns.absent("file_sequence_number")
-    )
-    said = "lacks its snapshot id or a sequence number"
-    yield from columns.broken("V4-062", lacking & ~added, said)  # V4-062
-    yield from columns.broken("V4-062", lacking & added, said, "warning")
-    ids, numbers = columns.numbers("snapshot_id"), columns.numbers("sequence_number")
-    files = columns.numbers("file_sequence_number")
-    ids = np.where(columns.absent("snapshot_id") & added, snapshot_id, ids)
-    numbers = np.where(columns.absent("sequence_number") & added, sequence_number, numbers)
-    files = np.where(columns.absent("file_sequence_number") & added, sequence_number, files)
-    manifests = columns.of(*_LEAVES, Content.MANIFEST_DV)
-    wrong = manifests & (numbers != files)
-    yield from columns.broken("V4-063", wrong, "has two sequence numbers")  # V4-063
-    wrong = (numbers > files) | (files > sequence_number)
-    yield from columns.broken("V4-064", wrong, "has a sequence number of the future")  # V4-064
-    wrong = ((added | deleted) & (ids != snapshot_id)) | (added & (files != sequence_number))
-    said = "changed in this snapshot, but carries another's numbers"
-    yield from columns.broken("V4-065", wrong, said)  # V4-065
-    wrong = columns.of(*_FILES) & (status == Status.EXISTING) & (ids == snapshot_id)
-    said = "was there before, but carries this snapshot's id"
-    yield from columns.broken("V4-066", wrong, said)  # V4-066
-    live = ~deleted & columns.of(_DATA, Content.DATA_MANIFEST)
-    wrong = live & columns.absent("first_row_id")
-    yield from columns.broken("V4-067", wrong, "has no row ids")  # V4-067
-    wrong = deleted & columns.of(*_LEAVES)
-    yield from columns.broken("V4-068", wrong, "is a leaf listed as DELETED")  # V4-068
-    if not has_parent:
-        said = "is DELETED by a snapshot without parent"
-        yield from columns.broken("V4-069", deleted, said)  # V4-069
-    wrong = added & columns.of(*_LEAVES) & (columns.numbers("file_format") == int(FileFormat.AVRO))
-    yield from columns.broken("V4-113", wrong, "is a new leaf of an older version")  # V4-113
+def _other_footer(root: RootRows) -> Iterator[Breach]:
+    for name, expected in (
+        ("snapshot-id", root.snapshot.snapshot_id),
+        ("sequence-number", root.snapshot.sequence_number),
+        ("first-row-id", root.snapshot.first_row_id),
+    ):
+        stored = root.file.footer.get(name)
+        if stored is not None and stored != str(expected):
+            yield Breach(f"its footer says `{name}` {stored}, the snapshot {expected}")
 
 
-def order_faults(columns: TreeColumns) -> Found:
-    """Yield rows of a root outside of the order of their kinds (V4-046)."""
-    places = np.array(_ORDER, np.int64)[columns.content]
-    wrong = np.zeros(len(columns), bool)
-    wrong[1:] = np.diff(places) < 0
-    yield from columns.broken("V4-046", wrong, "stands behind rows of a later kind")  # V4-046
+def _other_layout(root: RootRows) -> Iterator[Breach]:
+    layout = root.file.footer.get(LAYOUT_KEY)
+    if layout != Layout.SFC_1:
+        yield Breach(f"its footer says `{LAYOUT_KEY}` {layout}")
 
 
-def append_faults(columns: TreeColumns) -> Found:
-    """Yield rows of a root that no append has (V4-036)."""
-    added, deleted = columns.status == Status.ADDED, columns.status == Status.DELETED
-    wrong = (deleted & columns.of(*_FILES)) | (added & ~columns.of(_DATA, Content.DATA_MANIFEST))
-    said = "is in the root of an append, which only adds data"
-    yield from columns.broken("V4-036", wrong, said)  # V4-036
+def _lacking_numbers(root: RootRows) -> Mask:
+    names = ("snapshot_id", "sequence_number", "file_sequence_number")
+    return np.asarray(np.logical_or.reduce([root.absent(name) for name in names]))
+
+
+def _two_numbers(root: RootRows) -> Mask:
+    _, numbers, files = root.inherited
+    return np.asarray(root.of(*_LEAVES, Content.MANIFEST_DV) & (numbers != files))
+
+
+def _of_the_future(root: RootRows) -> Mask:
+    _, numbers, files = root.inherited
+    return (numbers > files) | (files > root.snapshot.sequence_number)
+
+
+def _changed_by_others(root: RootRows) -> Mask:
+    ids, _, files = root.inherited
+    added = root.with_status(Status.ADDED)
+    other = ids != root.snapshot.snapshot_id
+    changed = added | root.with_status(Status.DELETED)
+    return np.asarray((changed & other) | (added & (files != root.snapshot.sequence_number)))
+
+
+def _not_there_before(root: RootRows) -> Mask:
+    existing = root.of(*_FILES) & root.with_status(Status.EXISTING)
+    return np.asarray(existing & (root.inherited[0] == root.snapshot.snapshot_id))
+
+
+def _without_row_ids(root: RootRows) -> Mask:
+    live = ~root.with_status(Status.DELETED) & root.of(_DATA, Content.DATA_MANIFEST)
+    return live & root.absent("first_row_id")
+
+
+def _deleted_by_the_first(root: RootRows) -> Mask:
+    return root.with_status(Status.DELETED) & (root.snapshot.parent_snapshot_id is None)
+
+
+def _new_of_older_version(root: RootRows) -> Mask:
+    is_avro = root.numbers("file_format") == int(FileFormat.AVRO)
+    return np.asarray(root.with_status(Status.ADDED) & root.of(*_LEAVES) & is_avro)
+
+
+def _disordered(root: RootRows) -> Mask:
+    places = np.array(_ORDER, np.int64)[root.content]
+    return np.diff(places, prepend=places[:1]) < 0
+
+
+def _in_append(root: RootRows) -> Mask:
+    if root.snapshot.operation != "append":
+        return np.zeros(len(root), bool)
+    added, deleted = root.with_status(Status.ADDED), root.with_status(Status.DELETED)
+    wrong = deleted & root.of(*_FILES)
+    return wrong | (added & ~root.of(_DATA, Content.DATA_MANIFEST))
 
 
 # -- leaves ---------------------------------------------------------------------------------------
 
 
-def kind_faults(columns: TreeColumns, *, of_data: bool) -> Found:
-    """Yield rows of a leaf that it cannot have (V4-092, V4-101, V4-102)."""
-    wrong = columns.of(Content.MANIFEST_DV)
-    yield from columns.broken("V4-092", wrong, "is a bitmap over a leaf, in a leaf")  # V4-092
-    yield from columns.broken("V4-102", columns.of(*_LEAVES), "is a leaf in a leaf")  # V4-102
-    allowed = (_DATA,) if of_data else (_VECTOR, _EQUALITY)
-    wrong = columns.of(*_FILES) & ~columns.of(*allowed)
-    yield from columns.broken("V4-101", wrong, "is of another kind than its leaf")  # V4-101
+def wanted_content(leaf: ListedRow) -> TreeContent:
+    """Return what the footer of a leaf has to say, by its row in the root."""
+    return TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
 
 
-def leaf_faults(columns: TreeColumns) -> Found:
-    """Check the stored rows of a leaf of version 4 (V4-105, V4-107, V4-108)."""
-    status = columns.status
-    lacking = columns.absent("sequence_number") | columns.absent("file_sequence_number")
-    wrong = (status != Status.ADDED) & lacking
-    said = "is not ADDED and has no sequence number"
-    yield from columns.broken("V4-105", wrong, said)  # V4-105
-    wrong = (status == Status.DELETED) & columns.of(_DATA) & columns.absent("first_row_id")
-    yield from columns.broken("V4-105", wrong, "is DELETED and has no row ids")
-    if (status == Status.EXISTING).any():
-        wrong = status != Status.EXISTING
-        said = "stands among rows that were there before"
-        yield from columns.broken("V4-107", wrong, said)  # V4-107
-    wrong = status == Status.DELETED
-    yield from columns.broken("V4-108", wrong, "is DELETED in a leaf")  # V4-108
+def _other_content(leaf: LeafRows) -> Iterator[Breach]:
+    wanted = wanted_content(leaf.listed)
+    if leaf.file.content is not wanted:
+        yield Breach(f"its footer says `{leaf.file.content}`, its root `{wanted}`")
 
 
-def described_faults(
-    columns: TreeColumns, leaf: ListedRow, size_bytes: int, snapshot_sequence: int
-) -> Found:
-    """Compare what a root says of a leaf with its rows, inherited.
+def _misspelt_content(leaf: LeafRows) -> Iterator[Breach]:
+    if leaf.file.footer.get("content") == "deletes":
+        yield Breach("its footer says `deletes`, not `delete`")
 
-    Rules: V4-064, V4-103, V4-104, V4-110, V4-115.
-    """
-    location = leaf.name
-    status, records = columns.status, columns.numbers("record_count")
-    found = {"record_count": len(columns), "file_size_in_bytes": size_bytes}
-    for code, name in ((Status.ADDED, "added"), (Status.EXISTING, "existing")):
-        found[f"{name}_files_count"] = int((status == code).sum())
-        found[f"{name}_rows_count"] = int(records[status == code].sum())
-    found["deleted_files_count"] = int((status == Status.DELETED).sum())
-    found["deleted_rows_count"] = int(records[status == Status.DELETED].sum())
+
+def _of_other_kind(leaf: LeafRows) -> Mask:
+    is_data = leaf.listed.content == Content.DATA_MANIFEST
+    allowed = (_DATA,) if is_data else (_VECTOR, _EQUALITY)
+    return leaf.of(*_FILES) & ~leaf.of(*allowed)
+
+
+def _without_numbers(leaf: LeafRows) -> Mask:
+    lacking = leaf.absent("sequence_number") | leaf.absent("file_sequence_number")
+    return ~leaf.with_status(Status.ADDED) & lacking
+
+
+def _deleted_without_row_ids(leaf: LeafRows) -> Mask:
+    return leaf.with_status(Status.DELETED) & leaf.of(_DATA) & leaf.absent("first_row_id")
+
+
+def _among_old_rows(leaf: LeafRows) -> Mask:
+    existing = leaf.with_status(Status.EXISTING)
+    return ~existing & existing.any()
+
+
+# -- leaves against their roots -------------------------------------------------------------------
+
+
+def _other_description(leaf: ListedLeaf) -> Iterator[Breach]:
+    status, records = leaf.columns.status, leaf.columns.numbers("record_count")
+    counts = {"record_count": len(leaf.columns), "file_size_in_bytes": leaf.size_bytes}
+    for code in (Status.ADDED, Status.EXISTING, Status.DELETED):
+        name = code.name.lower()
+        counts[f"{name}_files_count"] = int((status == code).sum())
+        counts[f"{name}_rows_count"] = int(records[status == code].sum())
     differing = [
-        f"{name} {getattr(leaf, name)}, not {number}"
-        for name, number in found.items()
-        if getattr(leaf, name) != number
+        f"{name} {getattr(leaf.listed, name)}, not {number}"
+        for name, number in counts.items()
+        if getattr(leaf.listed, name) != number
     ]
-    if differing:  # V4-103
-        said = f"is described with {'; '.join(differing)}"
-        yield BrokenRule("V4-103", Fault(1, location), said)
-    numbers, files = columns.numbers("sequence_number"), columns.numbers("file_sequence_number")
-    live = status != Status.DELETED
-    least = int(numbers[live].min()) if live.any() else leaf.sequence_number
-    if leaf.min_sequence_number != least:  # V4-104
-        said = f"is said to have {leaf.min_sequence_number} as lowest sequence number, not {least}"
-        yield BrokenRule("V4-104", Fault(1, location), said)
-    wrong = (numbers > files) | (files > snapshot_sequence)
-    yield from columns.broken("V4-064", wrong, "has a sequence number of the future")
-    if not len(columns):  # V4-110
-        yield BrokenRule("V4-110", Fault(1, location), "is a leaf without rows")
-    if len(columns) > LEAF_MAX_ENTRIES:  # V4-115
-        yield BrokenRule("V4-115", Fault(1, location), f"is a leaf of {len(columns):,} rows")
+    if differing:
+        yield from leaf.breach(f"is described with {'; '.join(differing)}")
 
 
-def status_faults(columns: TreeColumns, leaf: ListedRow, *, is_new: bool) -> Found:
-    """Statuses of rows of a leaf against that of the leaf (V4-106, V4-109)."""
-    changed = columns.status != Status.EXISTING
-    if leaf.status == Status.EXISTING and is_new:
-        said = "is new in a leaf that is listed as EXISTING"
-        yield from columns.broken("V4-106", changed, said)  # V4-106
-    if leaf.status == Status.ADDED and not changed.any():  # V4-109
-        said = "is a leaf listed as ADDED, with nothing new in it"
-        yield BrokenRule("V4-109", Fault(1, leaf.name), said)
+def _other_least_number(leaf: ListedLeaf) -> Iterator[Breach]:
+    live = ~leaf.columns.with_status(Status.DELETED)
+    numbers = leaf.columns.numbers("sequence_number")[live]
+    least = int(numbers.min()) if len(numbers) else leaf.listed.sequence_number
+    said = leaf.listed.min_sequence_number
+    if said != least:
+        what = f"is said to have {said} as lowest sequence number, not {least}"
+        yield from leaf.breach(what)
+
+
+def _of_the_future_in_leaf(leaf: ListedLeaf) -> Iterator[Breach]:
+    numbers = leaf.columns.numbers("sequence_number")
+    files = leaf.columns.numbers("file_sequence_number")
+    wrong = (numbers > files) | (files > leaf.snapshot.sequence_number)
+    what = "has a sequence number of the future"
+    yield from leaf.columns.breaches(leaf.subject, what, wrong)
+
+
+def _new_in_existing(leaf: ListedLeaf) -> Iterator[Breach]:
+    is_new = leaf.listed.snapshot_id == leaf.snapshot.snapshot_id
+    if leaf.listed.status == Status.EXISTING and is_new:
+        wrong = ~leaf.columns.with_status(Status.EXISTING)
+        what = "is new in a leaf that is listed as EXISTING"
+        yield from leaf.columns.breaches(leaf.subject, what, wrong)
+
+
+def _nothing_new(leaf: ListedLeaf) -> Iterator[Breach]:
+    is_old = leaf.columns.with_status(Status.EXISTING).all()
+    if leaf.listed.status == Status.ADDED and is_old:
+        yield from leaf.breach("is a leaf listed as ADDED, with nothing new in it")
+
+
+def _empty(leaf: ListedLeaf) -> Iterator[Breach]:
+    if not len(leaf.columns):
+        yield from leaf.breach("is a leaf without rows")
+
+
+def _too_large(leaf: ListedLeaf) -> Iterator[Breach]:
+    if len(leaf.columns) > LEAF_MAX_ENTRIES:
+        yield from leaf.breach(f"is a leaf of {len(leaf.columns):,} rows")
+
+
+def _deleting_append(leaf: ListedLeaf) -> Iterator[Breach]:
+    is_added = leaf.snapshot.operation == "append" and leaf.listed.status == Status.ADDED
+    if is_added and leaf.listed.deleted_files_count:
+        yield from leaf.breach("is a leaf with DELETED rows, added by an append")
+
+
+_NO_SCHEME = "begins with a slash and has no scheme, so that readers take it for different places"
+
+# fmt: off
+ROW_RULES = (
+    Rule("V4-036", "an append only adds data files", "Snapshots", "error", ROLL_BACK, (
+        in_root("is in the root of an append, which only adds data", _in_append),
+        Check(ListedLeaf, _deleting_append),
+    )),
+    Rule("V4-040", "a root is a manifest of version 4, and a root", "Root manifest", "error",
+         ROLL_BACK),
+    Rule("V4-041", "a manifest has every required column, of the right type", "Root manifest",
+         "error", ROLL_BACK),
+    Rule("V4-042", "a manifest has no columns that icectl does not know", "Root manifest",
+         "warning", "use a newer icectl before anything is rewritten", (
+        Check(TreeRows, _unknown_fields),
+    )),
+    Rule("V4-043", "a manifest is not of the upstream draft of version 4", "Root manifest", "error",
+         "maintain the table with the engine that wrote it"),
+    Rule("V4-044", "content types are those of version 4", "Root manifest", "error", ROLL_BACK),
+    Rule("V4-045", "what the footer of a root says is what its snapshot says", "Root manifest",
+         "error", ROLL_BACK, (
+        Check(RootRows, _other_footer),
+    )),
+    Rule("V4-046", "rows of a root stand in the order of their kinds", "Root manifest", "info",
+         NEXT_COMMIT, (
+        in_root("stands behind rows of a later kind", _disordered),
+    )),
+    Rule("V4-047", "a root says that it is of this layout", "Root manifest", "info", NEXT_COMMIT, (
+        Check(RootRows, _other_layout),
+    )),
+    Rule("V4-050", "every entry has a status that there is", "Entries", "error", ROLL_BACK),
+    Rule("V4-051", "every entry has a location, unless its content is inline", "Entries", "error",
+         ROLL_BACK, (
+        in_rows("has a location where it must not, or none where it must", _misplaced_location),
+        in_rows(_NO_SCHEME, lambda one: one.starting("location", "/")),
+        in_rows(_NO_SCHEME, lambda one: one.starting("referenced_file", "/")),
+    )),
+    Rule("V4-052", "the file format is one that the content can have", "Entries", "error",
+         ROLL_BACK, (
+        in_rows("has a file format that its content cannot have", _of_other_format),
+    )),
+    Rule("V4-053", "delete vectors say where their bitmap is", "Entries", "error", ROLL_BACK, (
+        in_rows("does not say in one way where its bitmap is", _without_one_place),
+    )),
+    Rule("V4-054", "the partition spec of every entry exists", "Entries", "error",
+         "restore the spec with the engine", (
+        in_rows("is of a partition spec that there is not", _of_lost_spec),
+    )),
+    Rule("V4-055", "sort orders are those of data files", "Entries", "error", ROLL_BACK, (
+        in_rows("has a sort order, which its content does not have",
+                lambda one: ~one.absent("sort_order_id") & ~one.of(_DATA)),
+        in_rows("has a sort order that there is not", _of_lost_sort_order, "warning"),
+    )),
+    Rule("V4-056", "record counts make sense", "Entries", "error", ROLL_BACK, (
+        in_rows("has a record count that makes no sense", _bad_record_count),
+    )),
+    Rule("V4-057", "every file has a size", "Entries", "error", ROLL_BACK, (
+        in_rows("has no size that makes sense", _bad_size),
+    )),
+    Rule("V4-058", "leaves have counts of their rows, and nothing else has", "Entries", "error",
+         ROLL_BACK, (
+        in_rows("has counts that are not those of its rows", _bad_counts),
+    )),
+    Rule("V4-059", "entries name the file that they refer to", "Entries", "error", ROLL_BACK, (
+        in_rows("refers to a file where it must not, or to none where it must", _bad_reference),
+    )),
+    Rule("V4-060", "equality deletes name columns that can be compared", "Entries", "error",
+         ROLL_BACK, (
+        in_rows("names no columns that it compares, or should not", _without_equality_ids),
+        in_rows("compares columns that cannot be compared", _incomparable, "warning"),
+    )),
+    Rule("V4-061", "split offsets ascend", "Entries", "error", REWRITE_MANIFESTS, (
+        in_rows("has split offsets that do not ascend", _falling_split_offsets),
+    )),
+    Rule("V4-062", "rows of a root have snapshot id and sequence numbers", "Entries", "error",
+         REWRITE_MANIFESTS, (
+        in_root("lacks its snapshot id or a sequence number",
+                lambda one: _lacking_numbers(one) & ~one.with_status(Status.ADDED)),
+        in_root("lacks its snapshot id or a sequence number",
+                lambda one: _lacking_numbers(one) & one.with_status(Status.ADDED), "warning"),
+    )),
+    Rule("V4-063", "manifests and their vectors have one sequence number", "Entries", "error",
+         REWRITE_MANIFESTS, (
+        in_root("has two sequence numbers", _two_numbers),
+    )),
+    Rule("V4-064", "no sequence number is above that of its snapshot", "Entries", "error",
+         ROLL_BACK, (
+        in_root("has a sequence number of the future", _of_the_future),
+        Check(ListedLeaf, _of_the_future_in_leaf),
+        Check(LiveRows, late),
+    )),
+    Rule("V4-065", "what a snapshot added or deleted carries its id", "Entries", "error",
+         ROLL_BACK, (
+        in_root("changed in this snapshot, but carries another's numbers", _changed_by_others),
+    )),
+    Rule("V4-066", "files that were there before do not carry the snapshot's id", "Entries",
+         "error", ROLL_BACK, (
+        in_root("was there before, but carries this snapshot's id", _not_there_before),
+    )),
+    Rule("V4-067", "row ids of live files are there, and overlap nowhere", "Entries", "error",
+         ROLL_BACK, (
+        in_rows("has row ids, which its content does not have",
+                lambda one: ~one.absent("first_row_id") & ~one.of(_DATA, Content.DATA_MANIFEST)),
+        in_root("has no row ids", _without_row_ids),
+        Check(LiveTree, row_ids_of_files),
+    )),
+    Rule("V4-068", "leaves are not listed as DELETED", "Entries", "warning", NEXT_COMMIT, (
+        in_root("is a leaf listed as DELETED",
+                lambda one: one.with_status(Status.DELETED) & one.of(*_LEAVES)),
+    )),
+    Rule("V4-069", "a snapshot without parent deletes nothing", "Entries", "error", ROLL_BACK, (
+        in_root("is DELETED by a snapshot without parent", _deleted_by_the_first),
+    )),
+    Rule("V4-070", "no entry has key metadata", "Entries", "warning",
+         "read the table with the engine that has the keys", (
+        in_rows("has key metadata", lambda one: ~one.absent("key_metadata")),
+    )),
+    Rule("V4-092", "a leaf holds no manifest delete vectors", "Manifest delete vectors", "error",
+         ROLL_BACK, (
+        in_leaf("is a bitmap over a leaf, in a leaf", lambda one: one.of(Content.MANIFEST_DV)),
+    )),
+    Rule("V4-100", "a leaf says that it is of version 4, and of its kind", "Leaves", "error",
+         ROLL_BACK, (
+        Check(LeafRows, _other_content),
+    )),
+    Rule("V4-101", "a leaf holds data files, or deletes", "Leaves", "error", ROLL_BACK, (
+        in_leaf("is of another kind than its leaf", _of_other_kind),
+    )),
+    Rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK, (
+        in_leaf("is a leaf in a leaf", lambda one: one.of(*_LEAVES)),
+    )),
+    Rule("V4-103", "the root describes each leaf as it is", "Leaves", "error", ROLL_BACK, (
+        Check(ListedLeaf, _other_description),
+    )),
+    Rule("V4-104", "the lowest sequence number of a leaf is that of its rows", "Leaves", "error",
+         REWRITE_MANIFESTS, (
+        Check(ListedLeaf, _other_least_number),
+    )),
+    Rule("V4-105", "rows that are not ADDED have numbers of their own", "Leaves", "error",
+         ROLL_BACK, (
+        in_leaf("is not ADDED and has no sequence number", _without_numbers),
+        in_leaf("is DELETED and has no row ids", _deleted_without_row_ids),
+    )),
+    Rule("V4-106", "a new leaf that is EXISTING holds nothing new", "Leaves", "error", ROLL_BACK, (
+        Check(ListedLeaf, _new_in_existing),
+    )),
+    Rule("V4-107", "a leaf does not mix old rows with new ones", "Leaves", "warning",
+         REWRITE_MANIFESTS, (
+        in_leaf("stands among rows that were there before", _among_old_rows),
+    )),
+    Rule("V4-108", "leaves of version 4 hold no DELETED rows", "Leaves", "warning",
+         REWRITE_MANIFESTS, (
+        in_leaf("is DELETED in a leaf", lambda one: one.with_status(Status.DELETED)),
+    )),
+    Rule("V4-109", "a leaf that was added changes something", "Leaves", "warning",
+         REWRITE_MANIFESTS, (
+        Check(ListedLeaf, _nothing_new),
+    )),
+    Rule("V4-110", "a leaf has rows", "Leaves", "warning", REWRITE_MANIFESTS, (
+        Check(ListedLeaf, _empty),
+    )),
+    Rule("V4-111", "leaves of older versions are what the root says", "Leaves", "error", ROLL_BACK),
+    Rule("V4-112", "delete leaves say `delete`", "Leaves", "warning", REWRITE_MANIFESTS, (
+        Check(LeafRows, _misspelt_content),
+    )),
+    Rule("V4-113", "new leaves are of version 4", "Leaves", "error", ROLL_BACK, (
+        in_root("is a new leaf of an older version", _new_of_older_version),
+    )),
+    Rule("V4-115", "a leaf is not too large", "Leaves", "warning", REWRITE_MANIFESTS, (
+        Check(ListedLeaf, _too_large),
+    )),
+    Rule("V4-180", "the root of every snapshot is there", "Storage", "error", ROLL_BACK),
+    Rule("V4-181", "live leaves are there, with their sizes", "Storage", "error", ROLL_BACK),
+    Rule("V4-182", "live files are there, with their sizes", "Storage", "error", ROLL_BACK),
+    Rule("V4-183", "files of DELETED rows may be gone", "Storage", "info", OURS),
+    Rule("V4-190", "a root lists no more data files than it should", "Storage", "warning",
+         REWRITE_MANIFESTS,
+         not_enforced=NO_ROW),
+    Rule("V4-191", "a root lists no more deletes than it should", "Storage", "warning",
+         REWRITE_MANIFESTS,
+         not_enforced=NO_ROW),
+    Rule("V4-192", "few rows of a leaf are dead", "Storage", "info", REWRITE_MANIFESTS,
+         not_enforced=NO_ROW),
+    Rule("V4-193", "no leaf is listed in which nothing lives", "Storage", "info", NEXT_COMMIT,
+         not_enforced=NO_ROW),
+)
+# fmt: on

@@ -1,23 +1,28 @@
-"""Searches for statistics of version 4 entries that break a rule (V4-140 to V4-149)."""
+"""Rules of statistics that roots and leaves keep of columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.checks.bound_types import top_level_ids
+from icectl.checks.rule import Breach, Check, Rule
 from icectl.entries.columns.values import Mask, mask_of, whole
 from icectl.entries.partition.transforms import transform_column
+from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.expressions import HIGHEST_STATS_ID
 from icectl.format.manifest import Content, Status
-from icectl.format.rule import BrokenRule, Fault, Found, Severity
+from icectl.format.rule import COMPACT, REWRITE_MANIFESTS, Severity
 from icectl.format.stats_columns import STATS_STEP, StatsColumn, group_id
 from icectl.format.transforms import Transform
 from icectl.sfc1.checks.rows import TreeColumns
 from icectl.sfc1.content_stats import aggregate, bound_type
+from icectl.sfc1.manifests import TreeFacts
 from icectl.sfc1.partition_stats import TupleField
 from icectl.sfc1.rows import STATS
 
@@ -29,17 +34,152 @@ _COUNT_TYPES = {
 _GROUP, _BOUNDS = 0, (1, 2)
 
 
+# -- what a table keeps statistics of -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedExpression:
+    """An expression that can be computed, and where its source's statistics are."""
+
+    stats_id: int
+    source: StatsColumn
+    transform: Transform
+
+
+class TableStatistics:
+    """The columns and expressions that a table keeps statistics of."""
+
+    def __init__(self, facts: TreeFacts) -> None:
+        self._facts = facts
+        self.columns = facts.columns
+
+    @cached_property
+    def tuples(self) -> Mapping[int, Sequence[TupleField]]:
+        """Where statistics hold the partitions of each spec."""
+        fields: dict[int, Sequence[TupleField]] = {}
+        for spec in self._facts.metadata.partition_specs:
+            try:
+                fields[spec.spec_id] = self._facts.tuple_fields(spec.spec_id)
+            except (CorruptTable, Unsupported):
+                continue  # the metadata says what is wrong with it
+        return fields
+
+    @cached_property
+    def derived(self) -> Sequence[DerivedExpression]:
+        """Expressions that can be computed from a column with statistics."""
+        columns = {one.id: one for one in self.columns}
+        expressions = []
+        for one in self._facts.metadata.expressions:
+            source = columns.get(one.source_ids[0])
+            is_own = one.stats_id == one.expr_id and not one.is_opaque
+            if is_own and source is not None and one.expr_id in columns:
+                expressions.append(DerivedExpression(one.expr_id, source, one.transform))
+        return expressions
+
+    @cached_property
+    def top_level(self) -> frozenset[int]:
+        """Stats ids whose values are as many as there are records."""
+        expressions = {one.id for one in self.columns if one.is_expression}
+        return top_level_ids(self._facts.metadata) | expressions
+
+
+class RowStatistics:
+    """The statistics of the rows of a root or a leaf; `stored` is the schema of the file."""
+
+    def __init__(
+        self, subject: str, rows: TreeColumns, stored: pa.Schema, table: TableStatistics
+    ) -> None:
+        self.subject = subject
+        self.rows = rows
+        self.stored = stored
+        self.table = table
+        values = whole(rows.rows[STATS])
+        self._stored = dict(zip(map(field_id, values.type), values.flatten(), strict=True))
+        self._groups: dict[int, StatsMembers] = {}
+        self.is_null: Mask = mask_of(values.is_null())
+
+    def group(self, stats_id: int) -> "StatsMembers | None":
+        """Return the members of one stats id; None where the table has no such column."""
+        if stats_id not in self._groups:
+            stored = self._stored.get(group_id(stats_id))
+            if stored is None:
+                return None
+            self._groups[stats_id] = StatsMembers(stored)
+        return self._groups[stats_id]
+
+    def groups(self) -> Iterator[tuple[StatsColumn, "StatsMembers"]]:
+        """Yield the columns that some row has statistics of, with these."""
+        for column in self.table.columns:
+            group = self.group(column.id)
+            if group is not None and not group.is_null.all():
+                yield column, group
+
+    def none(self) -> Mask:
+        """Return a mask that chooses no row."""
+        return np.zeros(len(self.rows), bool)
+
+    @cached_property
+    def tuple_masks(self) -> Mapping[str, Mask]:
+        """Rows whose partition values are not one value, by what is wrong with them."""
+        names = ("absent", "differing", "without_upper", "without_value", "loose")
+        wrong = {name: self.none() for name in names}
+        specs = self.rows.numbers("spec_id")
+        is_file = self.rows.of(Content.DATA, Content.EQUALITY_DELETES)
+        for spec_id, fields in self.table.tuples.items():
+            rows = is_file & (specs == spec_id)
+            for item in fields if rows.any() else ():
+                group = self.group(item.stats_id)
+                if group is None:
+                    wrong["absent"] |= rows
+                    continue
+                for name, mask in _of_tuple(group).items():
+                    wrong[name] |= rows & mask
+        return wrong
+
+
+class StatsMembers:
+    """The members of one stats id over all rows; what the file lacks is None."""
+
+    def __init__(self, stored: pa.StructArray) -> None:
+        self.is_null = mask_of(stored.is_null())
+        members = zip(stored.type, stored.flatten(), strict=True)
+        self._members = {one.name: _storage(part) for one, part in members}
+
+    def get(self, name: str) -> pa.Array | None:
+        """Return a member; None where the group has none of the name."""
+        return self._members.get(name)
+
+    def counts(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
+        """Return a count, 0 where it is not known, and where it is known."""
+        found = self._members.get(name)
+        if found is None:
+            return np.zeros(len(self.is_null), np.int64), np.zeros(len(self.is_null), bool)
+        return pc.fill_null(found, 0).to_numpy(), mask_of(found.is_valid())
+
+
+def _storage(values: pa.Array) -> pa.Array:
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def in_statistics(
+    what: str, search: Callable[[RowStatistics], Mask], severity: Severity | None = None
+) -> Check[RowStatistics]:
+    """Check statistics of rows; `search` returns those that break the rule."""
+    return Check(
+        RowStatistics, lambda one: one.rows.breaches(one.subject, what, search(one), severity)
+    )
+
+
 # -- the schema of statistics ---------------------------------------------------------------------
 
 
-def schema_faults(location: str, stored: pa.Schema, columns: Sequence[StatsColumn]) -> Found:
-    """Groups and members whose id or type is not that of a column (V4-140)."""
-    if STATS not in stored.names:
-        return
-    known = {group_id(one.id): one for one in columns}
-    for group in child_fields(stored.field(STATS).type):
-        for said in _wrong_group(group, known):
-            yield BrokenRule("V4-140", Fault(1, location), said)  # V4-140
+def _other_members(stats: RowStatistics) -> Iterator[Breach]:
+    """Groups and members whose id or type is not that of a column."""
+    if STATS in stats.stored.names:
+        known = {group_id(one.id): one for one in stats.table.columns}
+        for group in child_fields(stats.stored.field(STATS).type):
+            for what in _wrong_group(group, known):
+                yield Breach(f"it {what}")
 
 
 def _wrong_group(group: pa.Field, known: Mapping[int, StatsColumn]) -> Iterator[str]:
@@ -84,75 +224,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 # -- the statistics of rows -----------------------------------------------------------------------
 
 
-class Stats:
-    """The statistics of rows by stats id, each member once."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        stored = whole(rows[STATS])
-        self._groups = dict(zip(map(field_id, stored.type), stored.flatten(), strict=True))
-        self._count = len(rows)
-        self.is_null: Mask = mask_of(stored.is_null())
-
-    def group(self, stats_id: int) -> "StatsMembers | None":
-        """Return the members of one stats id; None where the table has no such column."""
-        found = self._groups.get(group_id(stats_id))
-        return None if found is None else StatsMembers(found)
-
-
-class StatsMembers:
-    """The members of one stats id over all rows; what the file lacks is None."""
-
-    def __init__(self, stored: pa.StructArray) -> None:
-        self.is_null = mask_of(stored.is_null())
-        members = zip(stored.type, stored.flatten(), strict=True)
-        self._members = {one.name: _storage(part) for one, part in members}
-
-    def get(self, name: str) -> pa.Array | None:
-        """Return a member; None where the group has none of the name."""
-        return self._members.get(name)
-
-    def counts(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
-        """Return a count, 0 where it is not known, and where it is known."""
-        found = self._members.get(name)
-        if found is None:
-            return np.zeros(len(self.is_null), np.int64), np.zeros(len(self.is_null), bool)
-        return pc.fill_null(found, 0).to_numpy(), mask_of(found.is_valid())
-
-
-def _storage(values: pa.Array) -> pa.Array:
-    return values.storage if isinstance(values, pa.ExtensionArray) else values
-
-
-def value_faults(
-    columns: TreeColumns, stats: Stats, of: Sequence[StatsColumn], top_level: frozenset[int]
-) -> Found:
-    """Bounds and counts that contradict each other (V4-144, V4-145, V4-148).
-
-    `top_level` are the stats ids whose values are as many as there are records.
-    """
-    on_leaf = columns.of(Content.MANIFEST_DV) & ~stats.is_null
-    said = "is a bitmap with statistics of columns"
-    yield from columns.broken("V4-148", on_leaf, said)  # V4-148
-    crossed, miscounted = np.zeros(len(columns), bool), np.zeros(len(columns), bool)
-    is_file = columns.of(Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
-    records = columns.numbers("record_count")
-    for one in of:
-        group = stats.group(one.id)
-        if group is None or group.is_null.all():
-            continue
-        crossed |= _crossed(group)
-        values, has_values = group.counts("value_count")
-        nulls, _ = group.counts("null_count")
-        nans, _ = group.counts("nan_count")
-        miscounted |= (
-            (values < 0) | (nulls < 0) | (nans < 0) | (has_values & (nulls + nans > values))
-        )
-        if one.id in top_level:
-            miscounted |= is_file & has_values & (values != records)
-    said = "has a lower bound above the upper one, or NaN as a bound"
-    yield from columns.broken("V4-144", crossed, said)  # V4-144
-    said = "has counts of values that do not add up"
-    yield from columns.broken("V4-145", miscounted, said)  # V4-145
+def _crossed_bounds(stats: RowStatistics) -> Mask:
+    wrong = stats.none()
+    for _, group in stats.groups():
+        wrong |= _crossed(group)
+    return wrong
 
 
 def _crossed(group: StatsMembers) -> Mask:
@@ -165,33 +241,18 @@ def _crossed(group: StatsMembers) -> Mask:
     return found
 
 
-def tuple_faults(
-    columns: TreeColumns, stats: Stats, fields: Mapping[int, Sequence[TupleField]]
-) -> Found:
-    """Partition values that are not one value (V4-141 to V4-143); `fields` are those of specs."""
-    names = ("absent", "differing", "without_upper", "without_value", "loose")
-    wrong = {name: np.zeros(len(columns), bool) for name in names}
-    specs = columns.numbers("spec_id")
-    is_file = columns.of(Content.DATA, Content.EQUALITY_DELETES)
-    for spec_id, of_spec in fields.items():
-        rows = is_file & (specs == spec_id)
-        for item in of_spec if rows.any() else ():
-            group = stats.group(item.stats_id)
-            if group is None:
-                wrong["absent"] |= rows
-                continue
-            for name, mask in _of_tuple(group).items():
-                wrong[name] |= rows & mask
-    said = "has no statistics of a field that it is partitioned by"
-    yield from columns.broken("V4-141", wrong["absent"], said)  # V4-141
-    said = "has a partition value with two different bounds, or only an upper one"
-    yield from columns.broken("V4-142", wrong["differing"], said)  # V4-142
-    said = "has a partition value without an upper bound"
-    yield from columns.broken("V4-142", wrong["without_upper"], said, "warning")
-    said = "has a partition value that is neither null nor NaN, and no bounds of it"
-    yield from columns.broken("V4-142", wrong["without_value"], said)
-    said = "has a partition value with loose bounds"
-    yield from columns.broken("V4-143", wrong["loose"], said)  # V4-143
+def _miscounted(stats: RowStatistics) -> Mask:
+    wrong = stats.none()
+    contents = (Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
+    is_file, records = stats.rows.of(*contents), stats.rows.numbers("record_count")
+    for column, group in stats.groups():
+        values, has_values = group.counts("value_count")
+        nulls, _ = group.counts("null_count")
+        nans, _ = group.counts("nan_count")
+        wrong |= (values < 0) | (nulls < 0) | (nans < 0) | (has_values & (nulls + nans > values))
+        if column.id in stats.table.top_level:
+            wrong |= is_file & has_values & (values != records)
+    return wrong
 
 
 def _of_tuple(group: StatsMembers) -> dict[str, Mask]:
@@ -221,22 +282,11 @@ def _differ(lower: pa.Array, upper: pa.Array) -> Mask:
     return mask_of(pc.not_equal(lower, upper))
 
 
-@dataclass(frozen=True, slots=True)
-class DerivedExpression:
-    """An expression that can be computed, and where its source's statistics are."""
-
-    stats_id: int
-    source: StatsColumn
-    transform: Transform
-
-
-def derived_faults(
-    columns: TreeColumns, stats: Stats, derived: Sequence[DerivedExpression]
-) -> Found:
-    """Partition values that are not what follows from a column of one value (V4-149)."""
-    wrong = np.zeros(len(columns), bool)
-    is_data = columns.of(Content.DATA)
-    for one in derived:
+def _not_derived(stats: RowStatistics) -> Mask:
+    """Partition values that are not what follows from a column of one value."""
+    wrong = stats.none()
+    is_data = stats.rows.of(Content.DATA)
+    for one in stats.table.derived:
         group, source = stats.group(one.stats_id), stats.group(one.source.id)
         if group is None or source is None:
             continue
@@ -258,56 +308,60 @@ def derived_faults(
             wanted = transform_column(one.transform, one.source.type, lower.take(pa.array(rows)))
         except ValueError:
             continue  # a transform that this type does not take
-        found = value.take(pa.array(rows))
-        wrong[rows[mask_of(pc.not_equal(_storage(wanted).cast(found.type), found))]] = True
-    said = "has a partition value that its column does not give"
-    yield from columns.broken("V4-149", wrong, said)  # V4-149
+        stored = value.take(pa.array(rows))
+        wrong[rows[mask_of(pc.not_equal(_storage(wanted).cast(stored.type), stored))]] = True
+    return wrong
 
 
 # -- the statistics of a leaf, as its root has them -----------------------------------------------
 
 
-def aggregate_faults(
-    leaf: str,
-    told: pa.StructArray,
-    rows: pa.Table,
-    columns: Sequence[StatsColumn],
-    *,
-    of_older_version: bool = False,
-) -> Found:
-    """Compare what a root says of a leaf's columns with its rows (V4-146, V4-147).
+@dataclass(frozen=True)
+class LeafStatistics:
+    """What a root says of a leaf's columns, one struct, and the rows of the leaf."""
 
-    `told` is one struct, `rows` are those of the leaf; both have the groups of `columns`. What a
-    root leaves out of a leaf of an older version is only worth knowing.
-    """
-    live = rows.filter(pc.not_equal(rows["status"], int(Status.DELETED)))
-    if not len(live):
-        return
-    stats = whole(live[STATS])
-    total = aggregate(stats, columns, whole(live["record_count"]))
-    found: dict[str, list[int]] = {name: [] for name in _SAID}
-    parts = zip(columns, told.flatten(), total.flatten(), stats.flatten(), strict=True)
-    for column, said, summed, each in parts:
-        for name in _compared(StatsMembers(said), StatsMembers(summed), StatsMembers(each)):
-            found[name].append(column.id)
-    for name, (rule, said, severity) in _SAID.items():
-        if found[name]:
-            more = f" and {len(found[name]) - 1:,} more" if len(found[name]) > 1 else ""
-            text = f"{said}, of the column {found[name][0]}{more}"
-            is_lacking = of_older_version and rule == "V4-147"
-            yield BrokenRule(rule, Fault(1, leaf), text, "info" if is_lacking else severity)
+    subject: str
+    stated: pa.StructArray
+    rows: pa.Table
+    columns: Sequence[StatsColumn]
+    of_older_version: bool = False
+
+    @cached_property
+    def differing(self) -> Mapping[str, Sequence[int]]:
+        """The columns that differ, by how."""
+        ids: dict[str, list[int]] = {name: [] for name in ("narrow", "untrue", "absent", "wide")}
+        live = self.rows.filter(pc.not_equal(self.rows["status"], int(Status.DELETED)))
+        if len(live):
+            stats = whole(live[STATS])
+            total = aggregate(stats, self.columns, whole(live["record_count"]))
+            parts = (self.stated.flatten(), total.flatten(), stats.flatten())
+            for column, *members in zip(self.columns, *parts, strict=True):
+                for name in _compared(*map(StatsMembers, members)):
+                    ids[name].append(column.id)
+        return ids
+
+    def breaches(self, name: str, what: str, severity: Severity | None = None) -> Iterator[Breach]:
+        """Yield one breach for all columns that differ in a way."""
+        ids = self.differing[name]
+        if ids:
+            more = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
+            yield Breach(f"it {what}, of the column {ids[0]}{more}", severity=severity)
 
 
-_SAID: Mapping[str, tuple[str, str, Severity | None]] = {
-    "narrow": ("V4-146", "has rows outside of the bounds in its root", None),
-    "untrue": ("V4-146", "has other statistics than its root says", None),
-    "absent": ("V4-147", "has statistics that its root lacks", None),
-    "wide": ("V4-147", "has tighter bounds than its root says", "info"),
-}
+def _untrue_statistics(leaf: LeafStatistics) -> Iterator[Breach]:
+    yield from leaf.breaches("narrow", "has rows outside of the bounds in its root")
+    yield from leaf.breaches("untrue", "has other statistics than its root says")
+
+
+def _weak_statistics(leaf: LeafStatistics) -> Iterator[Breach]:
+    """What a root leaves out of a leaf of an older version is only worth knowing."""
+    severity: Severity | None = "info" if leaf.of_older_version else None
+    yield from leaf.breaches("absent", "has statistics that its root lacks", severity)
+    yield from leaf.breaches("wide", "has tighter bounds than its root says", "info")
 
 
 def _compared(told: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> Iterator[str]:
-    """Find what is wrong with what is told of one column, by the names of _SAID."""
+    """Yield how the rows of a leaf differ from what is stated of one column."""
     if told.is_null.all():
         if not whole.is_null.all():
             yield "absent"
@@ -345,3 +399,54 @@ def _is_not_tight(told: StatsMembers, whole: StatsMembers) -> bool:
     if really is None or not mask_of(really).any():
         return True
     return any(told.get(name) != whole.get(name) for name in ("lower_bound", "upper_bound"))
+
+
+# fmt: off
+STATISTICS_RULES = (
+    Rule("V4-140", "members of statistics have the ids and types of their columns", "Statistics",
+         "error", REWRITE_MANIFESTS, (
+        Check(RowStatistics, _other_members),
+    )),
+    Rule("V4-141", "files of partitioned specs have their partition values", "Statistics", "error",
+         REWRITE_MANIFESTS, (
+        in_statistics("has no statistics of a field that it is partitioned by",
+                      lambda one: one.tuple_masks["absent"]),
+    )),
+    Rule("V4-142", "a partition value is one value", "Statistics", "error", REWRITE_MANIFESTS, (
+        in_statistics("has a partition value with two different bounds, or only an upper one",
+                      lambda one: one.tuple_masks["differing"]),
+        in_statistics("has a partition value without an upper bound",
+                      lambda one: one.tuple_masks["without_upper"], "warning"),
+        in_statistics("has a partition value that is neither null nor NaN, and no bounds of it",
+                      lambda one: one.tuple_masks["without_value"]),
+    )),
+    Rule("V4-143", "bounds of partition values are tight", "Statistics", "error",
+         REWRITE_MANIFESTS, (
+        in_statistics("has a partition value with loose bounds",
+                      lambda one: one.tuple_masks["loose"]),
+    )),
+    Rule("V4-144", "no lower bound is above its upper one", "Statistics", "error", COMPACT, (
+        in_statistics("has a lower bound above the upper one, or NaN as a bound", _crossed_bounds),
+    )),
+    Rule("V4-145", "counts of values add up", "Statistics", "error", COMPACT, (
+        in_statistics("has counts of values that do not add up", _miscounted),
+    )),
+    Rule("V4-146", "statistics of a leaf hold those of its rows", "Statistics", "error",
+         REWRITE_MANIFESTS, (
+        Check(LeafStatistics, _untrue_statistics),
+    )),
+    Rule("V4-147", "leaves have statistics where they can", "Statistics", "warning",
+         REWRITE_MANIFESTS, (
+        Check(LeafStatistics, _weak_statistics),
+    )),
+    Rule("V4-148", "delete vectors over leaves have no statistics", "Statistics", "error",
+         REWRITE_MANIFESTS, (
+        in_statistics("is a bitmap with statistics of columns",
+                      lambda one: one.rows.of(Content.MANIFEST_DV) & ~one.is_null),
+    )),
+    Rule("V4-149", "partition values are the transform of their column", "Statistics", "warning",
+         COMPACT, (
+        in_statistics("has a partition value that its column does not give", _not_derived),
+    )),
+)
+# fmt: on

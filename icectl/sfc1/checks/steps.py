@@ -1,14 +1,20 @@
-"""The changes of a version 4 snapshot, and those that it may not have made (V4-160 to V4-166)."""
+"""The changes of a snapshot with a root, and those that it may not have made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from icectl.checks.rule import Breach, Check, Rule
 from icectl.entries.columns.values import NONE, Integers, Mask, Positions
+from icectl.entries.summary import summary_counters
+from icectl.errors import CorruptTable
+from icectl.files.puffin.positions import read_dv
 from icectl.format.manifest import Content, Status
-from icectl.format.rule import Found
-from icectl.sfc1.checks.live import LeafUse, Tree, TreeFiles
+from icectl.format.rule import NEXT_COMMIT, ROLL_BACK, WRITER
+from icectl.format.snapshot import Snapshot
+from icectl.sfc1.checks.live import CheckedTree, LeafUse, Tree, TreeFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,37 +88,77 @@ def _within(positions: Positions, rows: Integers) -> Integers:
     return positions[positions < len(rows)].astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TreeStep:
     """A whole snapshot, its whole parent, and what it says it changed."""
 
-    tree: Tree
+    snapshot: Snapshot
+    live: CheckedTree
     parent: Tree
     changed: SaidChanges
 
+    @property
+    def subject(self) -> str:
+        """The snapshot."""
+        return self.live.subject
 
-def step_faults(files: TreeFiles, step: TreeStep, live: Integers) -> Found:
-    """Find what went between a snapshot and its parent without being said (V4-160 to V4-162)."""
-    identities = files.identities
-    here, before = _differing(files, step.tree, step.parent)
-    kept = np.intersect1d(identities[here], identities[before])
-    yield from _renumbered(files, here, before, kept)
+    @property
+    def files(self) -> TreeFiles:
+        """The rows of all parts."""
+        return self.live.files
+
+    @cached_property
+    def differing(self) -> tuple[Integers, Integers]:
+        """Live rows of the two but for those of leaves that both list alike."""
+        return _differing(self.files, self.live.tree, self.parent)
+
+    @cached_property
+    def stayed(self) -> Integers:
+        """The identities of live rows that both have."""
+        here, before = self.differing
+        identities = self.files.identities
+        return np.intersect1d(identities[here], identities[before])
+
+    @cached_property
+    def lost_with_leaves(self) -> Integers:
+        """Files of leaves that are gone, neither live nor listed as removed."""
+        tree, identities = self.live.tree, self.files.identities
+        present = {use.part for use in tree.leaves if use.is_live}
+        keys = {use.key for use in tree.leaves if use.is_live}
+        leaves = self.parent.leaves
+        gone = [use for use in leaves if use.part not in present and use.key not in keys]
+        if not gone:
+            return np.empty(0, np.int64)
+        rows = np.concatenate([self.files.living(use) for use in gone])
+        known = np.concatenate([identities[self.live.rows], identities[self.changed.listed]])
+        return rows[~np.isin(identities[rows], known)]
+
+
+def _unsaid_changes(step: TreeStep) -> Iterator[Breach]:
+    """What went between a snapshot and its parent without being said, or was said and did not."""
+    identities = step.files.identities
+    here, before = step.differing
     removed, added = identities[step.changed.removed], identities[step.changed.added]
-    lost = before[~np.isin(identities[before], np.concatenate([kept, removed]))]
-    unlisted = _lost_with_leaves(files, step, live)
-    yield from files.broken("V4-161", unlisted, "went with its leaf, and nothing says so")
-    lost = lost[~np.isin(identities[lost], identities[unlisted])]
-    yield from files.broken("V4-160", lost, "is live no more, and nothing says so")
-    new = here[~np.isin(identities[here], np.concatenate([kept, added]))]
-    yield from files.broken("V4-160", new, "is live all at once, and nothing says so")
-    alive = identities[live]
-    still = step.changed.removed[np.isin(removed, alive)]
-    yield from files.broken("V4-160", still, "was removed, and is live")
-    never = step.changed.removed[~np.isin(removed, np.union1d(identities[before], alive))]
-    yield from files.broken("V4-160", never, "was removed, but did not live before")
-    known = np.isin(added, identities[before])
-    said = "was added, but lived before"
-    yield from files.broken("V4-160", step.changed.added[known], said)
+    lost = before[~np.isin(identities[before], np.concatenate([step.stayed, removed]))]
+    lost = lost[~np.isin(identities[lost], identities[step.lost_with_leaves])]
+    new = here[~np.isin(identities[here], np.concatenate([step.stayed, added]))]
+    alive = identities[step.live.rows]
+    lived = np.union1d(identities[before], alive)
+    for what, wrong in (
+        ("is live no more, and nothing says so", lost),
+        ("is live all at once, and nothing says so", new),
+        ("was removed, and is live", step.changed.removed[np.isin(removed, alive)]),
+        ("was removed, but did not live before", step.changed.removed[~np.isin(removed, lived)]),
+        (
+            "was added, but lived before",
+            step.changed.added[np.isin(added, identities[before])],
+        ),
+    ):
+        yield from step.live.breaches(what, wrong)
+
+
+def _lost_with_leaves(step: TreeStep) -> Iterator[Breach]:
+    yield from step.live.breaches("went with its leaf, and nothing says so", step.lost_with_leaves)
 
 
 def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, Integers]:
@@ -131,11 +177,12 @@ def _content(use: LeafUse) -> tuple[int, bool, bytes]:
     return use.part, use.is_live, use.killed.tobytes()
 
 
-def _renumbered(files: TreeFiles, here: Integers, before: Integers, kept: Integers) -> Found:
-    """Yield files that live on with other numbers (V4-162); a first row id may be given later."""
-    identities = files.identities
-    here = here[np.isin(identities[here], kept)]
-    before = before[np.isin(identities[before], kept)]
+def _renumbered(step: TreeStep) -> Iterator[Breach]:
+    """Files that live on keep their numbers; a first row id may be given later."""
+    files, identities = step.files, step.files.identities
+    here, before = step.differing
+    here = here[np.isin(identities[here], step.stayed)]
+    before = before[np.isin(identities[before], step.stayed)]
     _, now = np.unique(identities[here], return_index=True)
     _, then = np.unique(identities[before], return_index=True)
     here, before = here[now], before[then]
@@ -143,79 +190,175 @@ def _renumbered(files: TreeFiles, here: Integers, before: Integers, kept: Intege
     for name in ("snapshot_id", "sequence_number", "file_sequence_number"):
         column = files.numbers(name)
         wrong |= column[here] != column[before]
-    row_ids = files.first_row_ids
+    row_ids = files.numbers("first_row_id")
     wrong |= (row_ids[before] >= 0) & (row_ids[here] != row_ids[before])
-    yield from files.broken("V4-162", here[wrong], "lives on with other numbers than before")
+    yield from step.live.breaches("lives on with other numbers than before", here[wrong])
 
 
-def _lost_with_leaves(files: TreeFiles, step: TreeStep, live: Integers) -> Integers:
-    """Return files of leaves that are gone, neither live nor listed as removed (V4-161)."""
-    present = {use.part for use in step.tree.leaves if use.is_live}
-    keys = {use.key for use in step.tree.leaves if use.is_live}
-    gone = [use for use in step.parent.leaves if use.part not in present and use.key not in keys]
-    if not gone:
-        return np.empty(0, np.int64)
-    identities = files.identities
-    rows = np.concatenate([files.living(use) for use in gone])
-    known = np.concatenate([identities[live], identities[step.changed.listed]])
-    return rows[~np.isin(identities[rows], known)]
-
-
-def restored_faults(files: TreeFiles, step: TreeStep, live: Integers) -> Found:
-    """Yield data files whose delete vector went, and none came (V4-165)."""
+def _restored_rows(step: TreeStep) -> Iterator[Breach]:
+    """Data files whose delete vector went, and none came."""
+    files, live = step.files, step.live
     vectors = step.changed.removed[files.is_vector[step.changed.removed]]
-    covered = live[files.is_vector[live]]
-    data = live[files.content[live] == Content.DATA]
+    covered = live.rows[files.is_vector[live.rows]]
     named = files.named[vectors]
-    wrong = np.isin(named, files.codes[data]) & ~np.isin(named, files.named[covered])
-    said = "was a delete vector of a file that lives on without one"
-    yield from files.broken("V4-165", vectors[wrong], said)
+    wrong = np.isin(named, files.codes[live.data]) & ~np.isin(named, files.named[covered])
+    what = "was a delete vector of a file that lives on without one"
+    yield from live.breaches(what, vectors[wrong])
 
 
-def replaced_vectors(files: TreeFiles, step: TreeStep, live: Integers) -> Integers:
+def replaced_vectors(step: TreeStep) -> Integers:
     """Pairs of rows: a data file's delete vector in the parent, and the one in its place now."""
-    here, before = _differing(files, step.tree, step.parent)
-    whole = files.is_vector & (files.named >= 0) & (files.numbers("content_offset") >= 0)
-    new, old = here[whole[here]], before[whole[before]]
+    files = step.files
+    here, before = step.differing
+    complete = files.is_vector & (files.named >= 0) & (files.numbers("content_offset") >= 0)
+    new, old = here[complete[here]], before[complete[before]]
     place = np.full(files.code_count, -1, np.int64)
     place[files.named[new]] = new
     taken = place[files.named[old]]
-    lives = np.isin(files.named[old], files.codes[live[files.content[live] == Content.DATA]])
+    lives = np.isin(files.named[old], files.codes[step.live.data])
     other = files.identities[old] != files.identities[taken]
     chosen = (taken >= 0) & lives & other
     return np.stack([old[chosen], taken[chosen]], axis=1)
 
 
-def row_count(files: TreeFiles, live: Integers) -> int | None:
+def _row_count(files: TreeFiles, live: Integers) -> int | None:
     """Count the rows that live files hold; None where other deletes than vectors may hide some."""
     vector = files.is_vector[live]
     is_data = files.content[live] == Content.DATA
     if not (vector | is_data).all():
         return None
-    counts = files.record_counts[live]
+    counts = files.numbers("record_count")[live]
     return int(counts[is_data].sum() - counts[vector].sum())
 
 
-def renumbered_files(files: TreeFiles, lived: Mask) -> Found:
-    """Yield data files that one snapshot added, with two data sequence numbers (V4-163).
+def _other_row_count(step: TreeStep) -> Iterator[Breach]:
+    if step.snapshot.operation != "replace":
+        return
+    before = _row_count(step.files, step.files.live(step.parent))
+    after = _row_count(step.files, step.live.rows)
+    if before is not None and after is not None and before != after:
+        yield Breach(f"it is a replace, and has {after:,} rows, its parent {before:,}")
 
-    `lived` are the rows that live in any of the snapshots.
-    """
-    rows = np.flatnonzero(lived & (files.content == Content.DATA))
+
+@dataclass(frozen=True, slots=True)
+class ReplacedVector:
+    """The bytes of a data file's delete vector, and of the one that took its place."""
+
+    subject: str
+    before: bytes
+    after: bytes
+
+
+def _lost_positions(vector: ReplacedVector) -> Iterator[Breach]:
+    try:
+        lost = np.setdiff1d(read_dv(vector.before), read_dv(vector.after))
+    except CorruptTable:
+        return  # said where their files are checked
+    if len(lost):
+        message = (
+            f"its new delete vector lacks {len(lost):,} positions of the one before, "
+            f"{int(lost[0])} first"
+        )
+        yield Breach(message)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSummary:
+    """The summary of a whole snapshot, its live files and its changes."""
+
+    snapshot: Snapshot
+    live: CheckedTree
+    changed: SaidChanges
+
+    @property
+    def subject(self) -> str:
+        """The snapshot."""
+        return self.live.subject
+
+
+def _other_counters(summary: TreeSummary) -> Iterator[Breach]:
+    stated = summary.snapshot.summary or {}
+    totals, changed = summary.live.files.totals, summary.changed
+    counters = {
+        **summary_counters(totals(summary.live.rows), "total"),
+        **summary_counters(totals(changed.added), "added"),
+        **summary_counters(totals(changed.removed), "removed"),
+    }
+    differing = [
+        f"{name} is {stated[name]}, not {count}"
+        for name, count in counters.items()
+        if name in stated and stated[name] != str(count)
+    ]
+    if differing:
+        yield Breach(f"in its summary {'; '.join(differing)}")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeHistory:
+    """The files of several snapshots, the rows that live in any, and changes, oldest first."""
+
+    files: TreeFiles
+    lived: Mask
+    steps: Sequence[SaidChanges]
+    subject: str = "snapshots"
+
+
+def _other_sequence_numbers(history: TreeHistory) -> Iterator[Breach]:
+    """Data files that one snapshot added have one data sequence number."""
+    files = history.files
+    rows = np.flatnonzero(history.lived & (files.content == Content.DATA))
     keys = np.stack([files.codes[rows], files.numbers("snapshot_id")[rows]], axis=1)
     _, first, groups = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    numbers = files.sequence_numbers[rows]
+    numbers = files.numbers("sequence_number")[rows]
     wrong = rows[numbers != numbers[first][groups.reshape(-1)]]
-    said = "has another data sequence number in another snapshot"
-    yield from files.broken("V4-163", wrong, said)
+    what = "has another data sequence number in another snapshot"
+    yield from files.breaches(history.subject, what, wrong)
 
 
-def added_again(files: TreeFiles, steps: Sequence[SaidChanges]) -> Found:
-    """Yield data files that were removed once and added later (V4-166). `steps`: oldest first."""
+def _added_again(history: TreeHistory) -> Iterator[Breach]:
+    files = history.files
     gone: Mask = np.zeros(files.code_count, bool)
-    for step in steps:
+    for step in history.steps:
         added = step.added[files.content[step.added] == Content.DATA]
-        said = "was removed before, and is added again"
-        yield from files.broken("V4-166", added[gone[files.codes[added]]], said)
+        wrong = added[gone[files.codes[added]]]
+        what = "was removed before, and is added again"
+        yield from files.breaches(history.subject, what, wrong)
         removed = step.removed[files.content[step.removed] == Content.DATA]
         gone[files.codes[removed]] = True
+
+
+# fmt: off
+STEP_RULES = (
+    Rule("V4-037", "a replace keeps the number of live rows", "Snapshots", "warning", ROLL_BACK, (
+        Check(TreeStep, _other_row_count),
+    )),
+    Rule("V4-038", "the counters of a summary are those of the files", "Snapshots", "warning",
+         NEXT_COMMIT, (
+        Check(TreeSummary, _other_counters),
+    )),
+    Rule("V4-160", "live files are those of the parent, with what changed", "Across snapshots",
+         "error", ROLL_BACK, (
+        Check(TreeStep, _unsaid_changes),
+    )),
+    Rule("V4-161", "no leaf goes with live files in it", "Across snapshots", "error", ROLL_BACK, (
+        Check(TreeStep, _lost_with_leaves),
+    )),
+    Rule("V4-162", "files that stay keep their numbers", "Across snapshots", "error", ROLL_BACK, (
+        Check(TreeStep, _renumbered),
+    )),
+    Rule("V4-163", "the data sequence number of a file never changes", "Across snapshots", "error",
+         ROLL_BACK, (
+        Check(TreeHistory, _other_sequence_numbers),
+    )),
+    Rule("V4-164", "a delete vector that replaces another deletes no less", "Across snapshots",
+         "error", ROLL_BACK, (
+        Check(ReplacedVector, _lost_positions),
+    )),
+    Rule("V4-165", "no deleted rows come back", "Across snapshots", "warning", ROLL_BACK, (
+        Check(TreeStep, _restored_rows),
+    )),
+    Rule("V4-166", "a removed file is not added again", "Across snapshots", "warning", WRITER, (
+        Check(TreeHistory, _added_again),
+    )),
+)
+# fmt: on

@@ -1,26 +1,16 @@
-"""Searches over the delete vectors of a root and the leaves that they are for."""
+"""Rules of the delete vectors of a root and the leaves that they are for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from icectl.checks.rule import Breach, Check, Rule, located
 from icectl.entries.columns.values import Positions
 from icectl.format.manifest import Content, Status
-from icectl.format.rule import BrokenRule, Fault, Found
+from icectl.format.rule import NO_ROW, OURS, REWRITE_MANIFESTS, ROLL_BACK, Fault, Severity
+from icectl.sfc1.checks.live import LiveTree, strange_in_leaves
 from icectl.sfc1.checks.rows import TreeColumns
-
-_PUFFIN_FRAMING = 24
-"""Bytes that a blob has more than the bitmap in it (sfc-1 6.3)."""
-
-
-@dataclass(frozen=True, slots=True)
-class VectorLimits:
-    """The limits that a table's properties set to delete vectors over leaves."""
-
-    inline_max_bytes: int
-    inline_total_max_bytes: int
-    rewrite_ratio: float
 
 
 class RootVectors:
@@ -30,7 +20,10 @@ class RootVectors:
     `repeated` are rows of leaves that an earlier row lists.
     """
 
-    def __init__(self, columns: TreeColumns, bitmaps: Mapping[int, Positions]) -> None:
+    def __init__(
+        self, subject: str, columns: TreeColumns, bitmaps: Mapping[int, Positions]
+    ) -> None:
+        self.subject = subject
         self.columns = columns
         self.bitmaps = bitmaps
         self._statuses: list[int] = columns.status.tolist()
@@ -47,13 +40,15 @@ class RootVectors:
             self.vectors.setdefault(self.referenced[at] or "", []).append(at)
             self.forms[at] = row.inline_content, row.location, row.content_offset
 
-    def fault(self, key: str) -> Fault:
-        """Return the leaf that something is wrong with, as the root names it."""
+    def breach(self, key: str, what: str, severity: Severity | None = None) -> Iterator[Breach]:
+        """Yield a breach of the leaf that something is wrong with, as the root names it."""
         at = self.leaves.get(key)
         if at is not None:
-            return Fault(1, str(self.columns.rows["location"][at].as_py()))
-        named = self.columns.rows["referenced_file"][self.vectors[key][0]].as_py()
-        return Fault(1, str(named or "a leaf without a name"))
+            name = str(self.columns.rows["location"][at].as_py())
+        else:
+            named = self.columns.rows["referenced_file"][self.vectors[key][0]].as_py()
+            name = str(named or "a leaf without a name")
+        yield from located(self.subject, Fault(1, name), what, severity)
 
     def record_count(self, at: int) -> int:
         """Return the record count of a row."""
@@ -81,44 +76,70 @@ class RootVectors:
         return [at for at in self.vectors.get(key, ()) if self.status(at) in statuses]
 
 
-def vector_faults(root: RootVectors) -> Found:
-    """Check the vectors and leaves of a root among themselves.
-
-    Rules: V4-080 to V4-091, V4-114, V4-116.
-    """
+def _listed_twice(root: RootVectors) -> Iterator[Breach]:
     for key in dict.fromkeys(root.locations[at] or "" for at in root.repeated):
-        yield BrokenRule("V4-116", root.fault(key), "is listed more than once")  # V4-116
-    for key in root.vectors:
-        yield from _of_leaf(root, key)
+        yield from root.breach(key, "is listed more than once")
+
+
+def _without_data_leaf(root: RootVectors) -> Iterator[Breach]:
     for at in root.columns.places(Content.DELETE_MANIFEST):
         named = root.referenced[at]
         if named is None or root.status(at) == Status.DELETED or root.is_live(named):
             continue
-        said = f"belongs to `{named}`, which is not live"  # V4-114
-        yield BrokenRule("V4-114", root.fault(root.locations[at] or ""), said)
+        what = f"belongs to `{named}`, which is not live"
+        yield from root.breach(root.locations[at] or "", what)
 
 
-def _of_leaf(root: RootVectors, key: str) -> Found:
-    here = root.fault(key)
-    live = root.of(key, Status.ADDED, Status.EXISTING)
-    added, deleted = root.of(key, Status.ADDED), root.of(key, Status.DELETED)
-    if len(live) > 1:  # V4-080
-        yield BrokenRule("V4-080", here, f"has {len(live)} live delete vectors")
-    if not root.is_live(key):  # V4-081
-        if live:
-            yield BrokenRule("V4-081", here, "has a delete vector, but is not live")
-        if deleted:
-            said = "has a DELETED delete vector, but is not live"
-            yield BrokenRule("V4-081", here, said, "warning")
-    elif deleted and not added:  # V4-086
-        yield BrokenRule("V4-086", here, "has lost its delete vector, and none took its place")
-    if key in root.leaves:
-        yield from _inside(root, key)
-        if added and root.status(root.leaves[key]) == Status.ADDED:  # V4-091
-            yield BrokenRule("V4-091", here, "is new and has a new delete vector")
-    if not all(_grows(root, old, new) for old in deleted for new in added):  # V4-085
-        said = "has a new delete vector that does not hold more than the old one"
-        yield BrokenRule("V4-085", here, said)
+def _several_live(root: RootVectors) -> Iterator[Breach]:
+    for key in root.vectors:
+        live = root.of(key, Status.ADDED, Status.EXISTING)
+        if len(live) > 1:
+            yield from root.breach(key, f"has {len(live)} live delete vectors")
+
+
+def _of_no_live_leaf(root: RootVectors) -> Iterator[Breach]:
+    for key in root.vectors:
+        if root.is_live(key):
+            continue
+        if root.of(key, Status.ADDED, Status.EXISTING):
+            yield from root.breach(key, "has a delete vector, but is not live")
+        if root.of(key, Status.DELETED):
+            what = "has a DELETED delete vector, but is not live"
+            yield from root.breach(key, what, "warning")
+
+
+def _lost(root: RootVectors) -> Iterator[Breach]:
+    for key in root.vectors:
+        if root.is_live(key) and root.of(key, Status.DELETED) and not root.of(key, Status.ADDED):
+            yield from root.breach(key, "has lost its delete vector, and none took its place")
+
+
+def _outside_of_leaf(root: RootVectors) -> Iterator[Breach]:
+    for key, rows in root.vectors.items():
+        count = root.record_count(root.leaves[key]) if key in root.leaves else None
+        for at in rows:
+            positions = root.bitmaps.get(at)
+            if count is None or positions is None or not len(positions):
+                continue
+            last = int(positions[-1])
+            if last >= count:
+                what = f"has {count} rows, and a delete vector that names row {last}"
+                yield from root.breach(key, what)
+
+
+def _new_together(root: RootVectors) -> Iterator[Breach]:
+    for key in root.vectors:
+        is_new = key in root.leaves and root.status(root.leaves[key]) == Status.ADDED
+        if is_new and root.of(key, Status.ADDED):
+            yield from root.breach(key, "is new and has a new delete vector")
+
+
+def _shrunk(root: RootVectors) -> Iterator[Breach]:
+    for key in root.vectors:
+        deleted, added = root.of(key, Status.DELETED), root.of(key, Status.ADDED)
+        if not all(_grows(root, old, new) for old in deleted for new in added):
+            what = "has a new delete vector that does not hold more than the old one"
+            yield from root.breach(key, what)
 
 
 def _grows(root: RootVectors, old: int, new: int) -> bool:
@@ -129,63 +150,38 @@ def _grows(root: RootVectors, old: int, new: int) -> bool:
     return not len(np.setdiff1d(before, after)) and len(after) > len(before)
 
 
-def _inside(root: RootVectors, key: str) -> Found:
-    count = root.record_count(root.leaves[key])
-    for at in root.vectors[key]:
-        positions = root.bitmaps.get(at)
-        if positions is not None and len(positions) and int(positions[-1]) >= count:  # V4-083
-            said = f"has {count} rows, and a delete vector that names row {int(positions[-1])}"
-            yield BrokenRule("V4-083", root.fault(key), said)
+@dataclass(frozen=True, slots=True)
+class VectorStep:
+    """The delete vectors of a root, and those of its parent."""
+
+    root: RootVectors
+    parent: RootVectors
+
+    @property
+    def subject(self) -> str:
+        """The root."""
+        return self.root.subject
+
+    def changed(self) -> Iterator[str]:
+        """Yield leaves that live in both, and whose vector is not simply carried."""
+        for key in self.root.leaves:
+            lives = self.root.is_live(key) and self.parent.is_live(key)
+            if lives and not _is_carried(self.root, self.parent, key):
+                yield key
 
 
-def worth_rewriting(root: RootVectors, limits: VectorLimits, location: str) -> Found:
-    """Find what the next rewrite would write in another way (V4-089, V4-192, V4-193).
-
-    `location` is that of the root.
-    """
-    columns = root.columns
-    inline = columns.rows["inline_content"].to_pylist()
-    sizes = [0 if one is None else len(one) for one in inline]
-    total = sum(sizes)
-    if total > limits.inline_total_max_bytes:  # V4-089
-        yield BrokenRule("V4-089", Fault(1, location), f"has {total:,} bytes of bitmaps")
-    blobs = columns.numbers("content_size_in_bytes")
-    for key, rows in root.vectors.items():
-        for at in rows:
-            bare = int(blobs[at]) - _PUFFIN_FRAMING
-            fits = bare <= limits.inline_max_bytes
-            room = total + bare <= limits.inline_total_max_bytes
-            is_out = columns.rows["content_offset"][at].is_valid
-            if sizes[at] > limits.inline_max_bytes or (is_out and fits and room):  # V4-089
-                yield BrokenRule("V4-089", root.fault(key), "has its bitmap in the wrong place")
-        yield from _shares(root, key, limits.rewrite_ratio)
+def _other_dead_rows(step: VectorStep) -> Iterator[Breach]:
+    for key in step.changed():
+        what = _differs(step.root, step.parent, key)
+        if what is not None:
+            yield from step.root.breach(key, what)
 
 
-def _shares(root: RootVectors, key: str, ratio: float) -> Found:
-    live = root.of(key, Status.ADDED, Status.EXISTING)
-    if len(live) != 1 or live[0] not in root.bitmaps or not root.is_live(key):
-        return
-    dead, leaf = len(root.bitmaps[live[0]]), root.leaves[key]
-    added, existing, deleted = (
-        int(root.columns.numbers(f"{name}_files_count")[leaf])
-        for name in ("added", "existing", "deleted")
-    )
-    if dead == added + existing and not deleted:  # V4-193
-        yield BrokenRule("V4-193", root.fault(key), "has no live rows left")
-    elif dead > ratio * (added + existing):  # V4-192
-        yield BrokenRule("V4-192", root.fault(key), f"has {dead} dead rows of {added + existing}")
-
-
-def vector_steps(root: RootVectors, parent: RootVectors) -> Found:
-    """Yield vectors against those of the parent, of leaves that live in both (V4-087, V4-088)."""
-    for key in root.leaves:
-        if not (root.is_live(key) and parent.is_live(key)) or _is_carried(root, parent, key):
-            continue
-        said = _differs(root, parent, key)
-        if said is not None:  # V4-087
-            yield BrokenRule("V4-087", root.fault(key), said)
-        elif _rewritten(root, parent, key):  # V4-088
-            yield BrokenRule("V4-088", root.fault(key), "has its delete vector in another form")
+def _other_forms(step: VectorStep) -> Iterator[Breach]:
+    for key in step.changed():
+        is_right = _differs(step.root, step.parent, key) is None
+        if is_right and _rewritten(step.root, step.parent, key):
+            yield from step.root.breach(key, "has its delete vector in another form")
 
 
 def _differs(root: RootVectors, parent: RootVectors, key: str) -> str | None:
@@ -228,3 +224,55 @@ def _is_carried(root: RootVectors, parent: RootVectors, key: str) -> bool:
 def _rewritten(root: RootVectors, parent: RootVectors, key: str) -> bool:
     old, new = parent.of(key, Status.ADDED, Status.EXISTING), root.of(key, Status.EXISTING)
     return len(old) == len(new) == 1 and root.forms[new[0]] != parent.forms[old[0]]
+
+
+# fmt: off
+VECTOR_RULES = (
+    Rule("V4-080", "a leaf has one live delete vector at most", "Manifest delete vectors", "error",
+         ROLL_BACK, (
+        Check(RootVectors, _several_live),
+    )),
+    Rule("V4-081", "the leaf of a delete vector is live", "Manifest delete vectors", "error",
+         ROLL_BACK, (
+        Check(RootVectors, _of_no_live_leaf),
+    )),
+    Rule("V4-082", "the bitmap of a delete vector is whole, and counts what its row says",
+         "Manifest delete vectors", "error", ROLL_BACK),
+    Rule("V4-083", "positions of a delete vector lie inside of its leaf", "Manifest delete vectors",
+         "error", ROLL_BACK, (
+        Check(RootVectors, _outside_of_leaf),
+    )),
+    Rule("V4-085", "a delete vector that replaces another holds more", "Manifest delete vectors",
+         "error", ROLL_BACK, (
+        Check(RootVectors, _shrunk),
+    )),
+    Rule("V4-086", "a replaced delete vector has one in its place", "Manifest delete vectors",
+         "error", ROLL_BACK, (
+        Check(RootVectors, _lost),
+    )),
+    Rule("V4-087", "dead rows of a leaf stay dead", "Manifest delete vectors", "error", ROLL_BACK, (
+        Check(VectorStep, _other_dead_rows),
+    )),
+    Rule("V4-088", "delete vectors that stay keep their form", "Manifest delete vectors", "info",
+         OURS, (
+        Check(VectorStep, _other_forms),
+    )),
+    Rule("V4-089", "delete vectors are inline or not by their size", "Manifest delete vectors",
+         "info", REWRITE_MANIFESTS,
+         not_enforced=NO_ROW),
+    Rule("V4-090", "a delete vector in a Puffin file is the blob that its row says",
+         "Manifest delete vectors", "error", ROLL_BACK),
+    Rule("V4-091", "a leaf is not added together with a delete vector over it",
+         "Manifest delete vectors", "warning", REWRITE_MANIFESTS, (
+        Check(RootVectors, _new_together),
+    )),
+    Rule("V4-114", "an affiliated delete leaf belongs to its data leaf", "Leaves", "error",
+         ROLL_BACK, (
+        Check(RootVectors, _without_data_leaf),
+        Check(LiveTree, strange_in_leaves),
+    )),
+    Rule("V4-116", "a root lists every leaf once", "Leaves", "error", ROLL_BACK, (
+        Check(RootVectors, _listed_twice),
+    )),
+)
+# fmt: on

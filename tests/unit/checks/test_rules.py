@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.checks.rules import ALL_RULES as RULES
+from icectl.sfc1.rules import EVERY_RULE as RULES
 
 ROOT = Path(__file__).resolve().parents[3]
 CITED = re.compile(r"(?<!Rule\(\")\b(R|V4)-(\d{3})\b")

@@ -46,7 +46,6 @@ DEFAULTS = [
     ("icectl.v4.root.max-delete-entries", 5_000),
     ("icectl.v4.mdv.inline-max-bytes", 16_384),
     ("icectl.v4.mdv.inline-total-max-bytes", 1_048_576),
-    ("icectl.v4.mdv.rewrite-ratio", 0.25),
     ("icectl.v4.leaf.max-entries", 1_000_000),
     ("icectl.v4.affinity.enabled", True),
     ("icectl.v4.relative-locations", False),

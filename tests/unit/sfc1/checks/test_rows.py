@@ -4,8 +4,10 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.format.manifest import Content, FileFormat, Status
-from icectl.sfc1.checks.rows import TreeColumns, described_faults
+from icectl.sfc1.checks.rows import ListedLeaf, TreeColumns
 from icectl.sfc1.rows import ListedRow
+from icectl.sfc1.rules import SFC1_RULES
+from tests.builders.checked import snapshot
 
 MOST = 2_097_152
 
@@ -45,7 +47,8 @@ def leaf_of(count):
 
 def rules(count):
     columns, told = leaf_of(count)
-    return [one.rule for one in described_faults(columns, told, 9, 1)]
+    leaf = ListedLeaf(columns, told, 9, snapshot(sequence_number=1))
+    return [one.rule for one in SFC1_RULES.findings(leaf)]
 
 
 def test_v4_115_a_leaf_has_at_most_as_many_rows_as_a_bitmap_of_the_draft_can_name():
