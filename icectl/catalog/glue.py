@@ -420,7 +420,9 @@ class GluePointer:
         target = table.get("TargetTable")
         parameters = table.get("Parameters") or {}
         if target and METADATA_LOCATION not in parameters:
-            raise no_iceberg_table(catalog, self.name, _link(target))
+            place = f"{target.get('DatabaseName')}.{target.get('Name')}"
+            link = f"a link to `{place}` of account {target.get('CatalogId')}"
+            raise no_iceberg_table(catalog, self.name, f"{link} (set `glue.id` to that)")
         if _iceberg_type(table) != "iceberg":
             raise no_iceberg_table(catalog, self.name, "a table of another format")
         if not parameters.get(METADATA_LOCATION):
@@ -549,8 +551,3 @@ def _iceberg_type(table: Mapping[str, Any]) -> str:
 
 def _is_view(table: Mapping[str, Any]) -> bool:
     return "VIEW" in str(table.get("TableType", "")).upper() or "view" in _iceberg_type(table)
-
-
-def _link(target: Mapping[str, Any]) -> str:
-    place = f"{target.get('DatabaseName')}.{target.get('Name')}"
-    return f"a link to `{place}` of account {target.get('CatalogId')} (set `glue.id` to that)"

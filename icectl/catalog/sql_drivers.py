@@ -182,21 +182,14 @@ def _server(
     except ValueError as error:
         raise UsageError(f"catalog `{catalog}`: its `uri` names no port that there is") from error
     arguments = {key: value for key, value in arguments.items() if value is not None}
-    own = {key: _typed(value) for key, value in parse_qsl(parts.query)}
+    own: dict[str, Any] = dict(parse_qsl(parts.query))
+    own |= {key: int(own[key]) for key in own if own[key].isascii() and own[key].isdigit()}
 
     def connect(seconds: Mapping[str, int]) -> Any:
         return module.connect(**{**arguments, **_LOST[family], **seconds, **own})
 
-    return Database(family, redacted(_plain(uri)), "%s", module.Error, connect, deadline)
-
-
-def _plain(uri: str) -> str:
-    """Return a URI without what stands behind the database's name: it may hold a password too."""
-    return uri.partition("?")[0]
-
-
-def _typed(value: str) -> str | int:
-    return int(value) if value.isascii() and value.isdigit() else value
+    shown = redacted(uri.partition("?")[0])  # what follows may hold a password too
+    return Database(family, shown, "%s", module.Error, connect, deadline)
 
 
 def _driver(family: str, wanted: str) -> Any:

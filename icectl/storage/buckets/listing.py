@@ -199,17 +199,14 @@ class KeysBelow:
         level = [self.prefix]
         with ThreadPoolExecutor(_LOOKED_UP_AT_ONCE) as pool:
             for _ in range(_SPLIT_LEVELS):
-                deeper = [found for some in pool.map(self._children, level) for found in some]
+                found = pool.map(self._make, [partial(_prefixes, prefix) for prefix in level])
+                deeper = [f"{child}/" for children in found for child in children]
                 if not deeper:
                     break
                 level = deeper
                 if len(level) >= self.ranges // _ENOUGH:  # one more level may be the listing itself
                     break
         return [] if level == [self.prefix] else level
-
-    def _children(self, prefix: str) -> list[str]:
-        found = self._make(partial(_prefixes, prefix))
-        return [f"{child}/" for child in found]
 
     def _location(self, key: str) -> str:
         return f"{self.base}/{key[len(self.prefix) :]}"
