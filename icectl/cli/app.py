@@ -54,12 +54,12 @@ COMMANDS: Mapping[str, str] = {
 }
 """Every command with its one line of help. Its module has its name, and is imported to run it."""
 
-PAPERS: Mapping[str, str] = {
+DOCUMENTATION: Mapping[str, str] = {
     "schema": "print the JSON Schema of what a command prints with --json",
     "completion": "print the completion script of a shell",
     "man": "show the manual page of a command",
 }
-"""What icectl tells of itself; papers.py prints it."""
+"""Documents about icectl itself; documentation.py prints them."""
 
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """What the parser inside typer raises; its module is private, and moves between versions."""
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     clock = SystemEnv() if env is None else env
     if not arguments:
-        sys.stderr.write(root_help(COMMANDS, PAPERS))
+        sys.stderr.write(root_help(COMMANDS, DOCUMENTATION))
         return UsageError.exit_code
     run = _Run(
         env=clock,
@@ -91,11 +91,11 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
         command_name=arguments[0] if arguments[0] in COMMANDS else None,
     )
 
-    def tell(text: str) -> None:
+    def note(text: str) -> None:
         """Note a text on the console that the run has by then."""
         run.console.note(text)
 
-    interrupts = Interrupts(tell)
+    interrupts = Interrupts(note)
     with interrupts.handled():
         return _run(run, arguments, interrupts)
 
@@ -106,8 +106,8 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
     Raises: UsageError.
     """
     words = list(arguments)
-    if words[0] in PAPERS:
-        _show_paper(words)
+    if words[0] in DOCUMENTATION:
+        _print_documentation(words)
         return None
     if words[0] == "help":
         words = [*words[1:2], "--help"]
@@ -146,7 +146,7 @@ class _LazyGroup(PlainGroup):
     """The root: knows its commands by name, and imports the one that is run."""
 
     summaries = COMMANDS
-    papers = PAPERS
+    documentation = DOCUMENTATION
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Name the commands."""
@@ -170,14 +170,14 @@ def _root() -> typer.Typer:
     return application
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001
-    if asked:
+def _print_version(is_asked: bool) -> None:  # noqa: FBT001
+    if is_asked:
         typer.echo(f"icectl {__version__}")
         raise typer.Exit
 
 
-def _print_spark_script(asked: bool) -> None:  # noqa: FBT001
-    if asked:
+def _print_spark_script(is_asked: bool) -> None:  # noqa: FBT001
+    if is_asked:
         typer.echo(Path(__file__).with_name("spark_script.py"))
         raise typer.Exit
 
@@ -233,7 +233,7 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
 
 def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Shell:
     config = invocation.value("config")
-    settings = resolve(invocation.given_settings(), os.environ, config)
+    settings = resolve(invocation.option_settings(), os.environ, config)
     verbosity = -1 if invocation.value("quiet") else invocation.value("verbose")
     options = ConsoleOptions(
         color=settings.read(COLOR),
@@ -245,18 +245,18 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     for line in settings.lines(invocation.command.name):
         console.detail(line)
     _check_format(invocation)
-    for told in unknown_variables(os.environ):
-        console.warn(told)
+    for message in unknown_variables(os.environ):
+        console.warn(message)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
     env = _planning_env(invocation, run.env)
     return Shell(console, env, settings, Deadline(run.env, ends_at), interrupts)
 
 
-def _show_paper(words: Sequence[str]) -> None:
-    from icectl.cli.documentation import show_paper
+def _print_documentation(words: Sequence[str]) -> None:
+    from icectl.cli.documentation import print_documentation
 
-    show_paper(words, COMMANDS)
+    print_documentation(words, COMMANDS)
 
 
 def _check_format(invocation: Invocation) -> None:
@@ -325,7 +325,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     console = run.console
     console.progress.stop()
     error, code = error_and_code(raised)
-    error.hint = _way_out(run, error)
+    error.hint = _recovery_hint(run, error)
     error.message = console.redact(error.message)
     error.hint = console.redact(error.hint) if error.hint else None
     if code == 1 and not isinstance(raised, MemoryError):
@@ -346,7 +346,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     return code
 
 
-def _way_out(run: _Run, error: IcectlError) -> str | None:
+def _recovery_hint(run: _Run, error: IcectlError) -> str | None:
     """Return the hint of an error, made from what is whole of the table, with the table's name."""
     if run.shell is None or run.invocation is None:
         hint = error.hint  # the command line is no good

@@ -20,8 +20,8 @@ _NO_XML = {code: "?" for code in range(32) if code not in (9, 10, 13)} | {0xFFFE
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """One thing to tell of a table: a finding, work that `--check` has found, or an error.
+class _Message:
+    """A finding on a table, work that `--check` has found, or an error.
 
     `fails` where it is of a run that does not end with 0, `is_error` where it kept the run from
     finding anything.
@@ -50,34 +50,36 @@ def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
 
 def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:
     """Print a document in a format of CI; `table` as the command line names it."""
-    told = [_shown(one) for one in (*_told(built, table), *_missing(built, table))]
-    return _WRITERS[wanted](told, built, inert(table))
+    messages = [
+        _escaped_message(one) for one in (*_messages(built, table), *_missing(built, table))
+    ]
+    return _WRITERS[wanted](messages, built, inert(table))
 
 
-def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Told]:
+def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Message]:
     """Say that a result is of a part of the one table that was looked at."""
     if built["status"] == "incomplete" and "tables" not in (built["result"] or {"tables": ()}):
         message = "part of the table could not be read"
         hint = f"`icectl validate {quote(table)}` names what is missing"
-        yield _Told(table, "incomplete", "error", table, message, hint, is_error=True)
+        yield _Message(table, "incomplete", "error", table, message, hint, is_error=True)
 
 
-def _shown(told: _Told) -> _Told:
+def _escaped_message(message: _Message) -> _Message:
     """Return what is told with each of its texts in one line, which no name can leave."""
     return replace(
-        told,
-        table=inert(told.table),
-        subject=inert(told.subject),
-        message=inert(told.message),
-        hint=None if told.hint is None else inert(told.hint),
+        message,
+        table=inert(message.table),
+        subject=inert(message.subject),
+        message=inert(message.message),
+        hint=None if message.hint is None else inert(message.hint),
     )
 
 
-def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
+def _messages(built: Mapping[str, Any], table: str) -> list[_Message]:
     command, error, result = built["command"] or "icectl", built["error"], built["result"] or {}
     if error is not None:
-        told = _Told(table, error["id"], "error", table, error["message"], error["hint"])
-        return [replace(told, is_error=True)]
+        failure = _Message(table, error["id"], "error", table, error["message"], error["hint"])
+        return [replace(failure, is_error=True)]
     if command == "maintain":
         return [one for row in result.get("tables", ()) for one in _of_maintained(row)]
     if "tables" in result:
@@ -85,10 +87,17 @@ def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
     fails = built["exit"] != 0
     if "findings" in result and command == "validate":
         return [
-            _Told(table, one["rule"], one["severity"], one["subject"], one["message"], one["hint"],
-                  fails)
+            _Message(
+                table,
+                one["rule"],
+                one["severity"],
+                one["subject"],
+                one["message"],
+                one["hint"],
+                fails,
+            )
             for one in result["findings"]
-        ]  # fmt: skip
+        ]
     if result.get("view") == "health":
         return list(_of_health(result, table, fails=fails))
     if built["exit"] == 4:
@@ -96,44 +105,46 @@ def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
             f"`icectl {command}` has work to do",
             f"`icectl {command} {quote(table)}` does it",
         )
-        return [_Told(table, command, "warning", table, message, hint)]
+        return [_Message(table, command, "warning", table, message, hint)]
     if built["exit"] == 5:
-        return [_Told(table, command, "error", table, f"`icectl {command}` would be refused", None)]
+        return [
+            _Message(table, command, "error", table, f"`icectl {command}` would be refused", None)
+        ]
     return []
 
 
-def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Told]:
-    """Return what there is to tell of one table of several; of one without findings nothing."""
+def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Message]:
+    """Return the messages on one table of several."""
     table, result = row["table"], row["result"]
     if result is None:
-        told = _Told(table, row["status"], "error", table, row["reason"], row["hint"])
-        return [replace(told, is_error=True)]
+        message = _Message(table, row["status"], "error", table, row["reason"], row["hint"])
+        return [replace(message, is_error=True)]
     # Health is judged for all tables together, all else table by table.
     code = built["exit"] if result.get("view") == "health" else row["exit"]
-    return _told({**built, "result": result, "exit": code}, table)
+    return _messages({**built, "result": result, "exit": code}, table)
 
 
-def _of_maintained(row: Mapping[str, Any]) -> Iterator[_Told]:
+def _of_maintained(row: Mapping[str, Any]) -> Iterator[_Message]:
     """Yield the work that a table of a warehouse has, or why it could not be told."""
     table, planned = (
         row["table"],
         {one["step"] for one in row["steps"] if one["status"] == "planned"},
     )
     if row["exit"]:
-        yield _Told(table, row["status"], "error", table, row["reason"] or "", row["hint"])
+        yield _Message(table, row["status"], "error", table, row["reason"] or "", row["hint"])
     for need in row["needs"]:
         if row["status"] == "planned" and need["step"] in planned:
             message, hint = (
                 f"{need['step']}: {need['reason']}",
                 f"`icectl maintain {quote(table)}` does it",
             )
-            yield _Told(table, "maintain", "warning", table, message, hint)
+            yield _Message(table, "maintain", "warning", table, message, hint)
 
 
-def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequence[_Told]:
+def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequence[_Message]:
     severities = {"attention": "warning", "critical": "error"}
     return [
-        _Told(
+        _Message(
             table,
             f"health-{name.replace('_', '-')}",
             severities[check["verdict"]],
@@ -153,11 +164,11 @@ def _tables_of(built: Mapping[str, Any], table: str) -> list[str]:
     return [table] if rows is None else [inert(row["table"]) for row in rows]
 
 
-def _github(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
+def _github(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
     """Commands of a workflow's log, a line each; `%` and ends of lines are escaped as it asks."""
     levels = {"error": "error", "warning": "warning", "info": "notice"}
     lines = []
-    for one in told:
+    for one in messages:
         title = _escaped(f"{one.rule} {one.table}").replace(":", "%3A").replace(",", "%2C")
         text = f"{one.subject}: {one.message}" if one.subject != one.table else one.message
         text += f" ({one.hint})" if one.hint else ""
@@ -169,24 +180,26 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _junit(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
+def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:
     """Return one suite a run, a case a finding.
 
     Those that do not fail the run are what a case says.
     """
-    failing = [one for one in told if one.fails and one.severity != "info"]
-    errors = sum(one.is_error for one in told)
-    silent = [each for each in _tables_of(built, table) if all(one.table != each for one in told)]
+    failing = [one for one in messages if one.fails and one.severity != "info"]
+    errors = sum(one.is_error for one in messages)
+    silent = [
+        each for each in _tables_of(built, table) if all(one.table != each for one in messages)
+    ]
     suite = ET.Element(
         "testsuite",
         name=f"icectl {built['command'] or ''}".strip(),
-        tests=str(len(told) + len(silent)),
+        tests=str(len(messages) + len(silent)),
         failures=str(len(failing) - errors),
         errors=str(errors),
     )
     for each in silent:
         ET.SubElement(suite, "testcase", classname=_xml(each), name=_xml(each))
-    for one in told:
+    for one in messages:
         name = _xml(f"{one.rule} {one.subject}")
         case = ET.SubElement(suite, "testcase", classname=_xml(one.table), name=name)
         text = one.message + (f"\n{one.hint}" if one.hint else "")
@@ -207,9 +220,9 @@ def _xml(text: str) -> str:
     return text.translate(_NO_XML)
 
 
-def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
+def _sarif(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
     """SARIF 2.1.0: rules with their text, results with the object as a logical location."""
-    ids = list(dict.fromkeys(one.rule for one in told))
+    ids = list(dict.fromkeys(one.rule for one in messages))
     rules = [{"id": id_, "shortDescription": {"text": _rule_text(id_)}} for id_ in ids]
     results = [
         {
@@ -224,7 +237,7 @@ def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str: 
                 }
             ],
         }
-        for one in told
+        for one in messages
     ]
     driver = {
         "name": "icectl", "version": __version__, "informationUri": _PROJECT, "rules": rules,
@@ -248,7 +261,7 @@ def _uri(table: str) -> str:
     return table if "://" in table else urllib.parse.quote(table)
 
 
-_WRITERS: Mapping[str, Callable[[Sequence[_Told], Mapping[str, Any], str], str]] = {
+_WRITERS: Mapping[str, Callable[[Sequence[_Message], Mapping[str, Any], str], str]] = {
     "github": _github,
     "junit": _junit,
     "sarif": _sarif,

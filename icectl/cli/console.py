@@ -101,7 +101,7 @@ class Console:
     def print(self, text: str = "") -> None:
         """Write a line of data to stdout, whatever the verbosity."""
         self.progress.stop()
-        self._out.write(self._shown(text, inert) + "\n")
+        self._out.write(self._escaped(text, inert) + "\n")
 
     def write(self, text: str) -> None:
         """Write lines of data to stdout, in which there is no end of line but between them."""
@@ -182,7 +182,7 @@ class Console:
             )
         with self.progress.paused(), self._lock:
             painted = self._paint(self.redact(question), "bold", on=self._err_color)
-            self._err.write(f"{self._shown(painted, inert)} [y/N] ")
+            self._err.write(f"{self._escaped(painted, inert)} [y/N] ")
             self._err.flush()
             answer = ""
             try:
@@ -218,8 +218,8 @@ class Console:
         self._stderr(f"{painted} {message}")
 
     def _stderr(self, *lines: str) -> None:
-        shown = [self._shown(self.redact(line), inert) for line in lines]
-        line = _CONTINUED.join(shown) + "\n"
+        escaped = [self._escaped(self.redact(line), inert) for line in lines]
+        line = _CONTINUED.join(escaped) + "\n"
         with self.progress.paused(), self._lock, suppress(BrokenPipeError):
             self._err.write(line)
             self._err.flush()
@@ -230,12 +230,12 @@ class Console:
         codes = ";".join(_SGR[style] for style in styles)
         return f"{self._mark}{codes}m{text}{self._mark}0m"
 
-    def _shown(self, text: str, escaped: Callable[[str], str]) -> str:
+    def _escaped(self, text: str, escape: Callable[[str], str]) -> str:
         """Return what is written for a text, of which the colours alone are not to be escaped."""
         if self._mark not in text:
-            return escaped(text)
+            return escape(text)
         parts = self._painted.split(text)  # texts and codes in turn
-        parts[::2] = map(escaped, parts[::2])
+        parts[::2] = map(escape, parts[::2])
         parts[1::2] = [f"\x1b[{code}m" for code in parts[1::2]]
         return "".join(parts)
 
@@ -278,7 +278,7 @@ def messages_of_libraries(console: Console) -> Iterator[None]:
     """
     handler = _ConsoleHandler(lambda text: console.error_lines([text]))
     last_resort, ended = logging.lastResort, threading.excepthook
-    told, own = logging.getLogger("py.warnings"), logging.getLogger("icectl")
+    python_warnings, own = logging.getLogger("py.warnings"), logging.getLogger("icectl")
     debug, level = _ConsoleHandler(console.debug), own.level
 
     def thread_ended(error: threading.ExceptHookArgs) -> None:
@@ -288,7 +288,7 @@ def messages_of_libraries(console: Console) -> Iterator[None]:
 
     handler.setLevel(logging.WARNING)
     logging.lastResort, threading.excepthook = handler, thread_ended
-    told.addHandler(handler)
+    python_warnings.addHandler(handler)
     logging.captureWarnings(capture=True)
     if console.options.verbosity >= 2:
         own.setLevel(logging.DEBUG)
@@ -297,7 +297,7 @@ def messages_of_libraries(console: Console) -> Iterator[None]:
         yield
     finally:
         logging.captureWarnings(capture=False)
-        told.removeHandler(handler)
+        python_warnings.removeHandler(handler)
         own.removeHandler(debug)
         own.setLevel(level)
         logging.lastResort, threading.excepthook = last_resort, ended

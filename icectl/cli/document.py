@@ -14,7 +14,7 @@ from icectl.cli.console import Console
 from icectl.cli.escapes import inert, inert_json
 from icectl.errors import IcectlError
 
-_WAYS = (
+_REGISTRATIONS = (
     ("PyIceberg", "there is no call for it: name the table as CATALOG.NAMESPACE.TABLE instead"),
     ("Spark", "DROP TABLE t (without PURGE), then CALL c.system.register_table('db.t', 'NEW')"),
     ("REST", 'POST .../register {"name": "t", "metadata-location": "NEW", "overwrite": true}'),
@@ -46,8 +46,8 @@ def print_new_metadata_file(
     console.say(f"new metadata file: {location}")
     console.say("point the catalog at it" + (f"; {also}" if also else ""))
     console.say("(NEW is that file, OLD the one it follows; nobody may commit meanwhile):")
-    for kind, way in _WAYS:
-        console.say(f"  {kind:<9}  {way}")
+    for kind, statement in _REGISTRATIONS:
+        console.say(f"  {kind:<9}  {statement}")
 
 
 SCHEMA_VERSION = 1

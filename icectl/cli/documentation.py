@@ -27,17 +27,17 @@ _FILES = ("icectl.toml", "maintain.toml")
 """Files with a page of the manual of their own."""
 
 
-def show_paper(words: Sequence[str], commands: Mapping[str, str]) -> None:
-    """Print what was asked for; a manual page on a terminal goes to `man`, where that is there.
+def print_documentation(words: Sequence[str], commands: Mapping[str, str]) -> None:
+    """Print a document; a manual page on a terminal goes to `man`, if that is installed.
 
     Raises: UsageError, for what there is not.
     """
-    paper, *named = words
-    if named and named[0] in ("-h", "--help"):
-        sys.stdout.write(f"Usage: icectl {_USAGE[paper]}\n")
+    name, *words = words
+    if words and words[0] in ("-h", "--help"):
+        sys.stdout.write(f"Usage: icectl {_USAGE[name]}\n")
         return
-    text = _MAKERS[paper](named, commands)
-    man = find_program("man") if paper == "man" and sys.stdout.isatty() else None
+    text = _PRINTERS[name](words, commands)
+    man = find_program("man") if name == "man" and sys.stdout.isatty() else None
     if man is not None:
         path = os.pathsep.join(program_folders())
         environment = {**os.environ, "MANROFFOPT": "-c", "PATH": path}
@@ -46,9 +46,9 @@ def show_paper(words: Sequence[str], commands: Mapping[str, str]) -> None:
     sys.stdout.write(text)
 
 
-def _schema(named: Sequence[str], commands: Mapping[str, str]) -> str:
-    of_plan = "--plan" in named
-    names = [word for word in named if word != "--plan"]
+def _schema(words: Sequence[str], commands: Mapping[str, str]) -> str:
+    of_plan = "--plan" in words
+    names = [word for word in words if word != "--plan"]
     name = _one_of("schema", names, commands)
     if name == "apply":
         raise UsageError(
@@ -60,15 +60,15 @@ def _schema(named: Sequence[str], commands: Mapping[str, str]) -> str:
     return json_text(plan_schema(name) if of_plan else document_schema(name), indent=2) + "\n"
 
 
-def _completion(named: Sequence[str], _: Mapping[str, str]) -> str:
-    script = _SHELLS[_one_of("completion", named, _SHELLS)]
+def _completion(words: Sequence[str], _: Mapping[str, str]) -> str:
+    script = _SHELLS[_one_of("completion", words, _SHELLS)]
     return _shipped(f"completions/{script}")
 
 
-def _man(named: Sequence[str], commands: Mapping[str, str]) -> str:
+def _man(words: Sequence[str], commands: Mapping[str, str]) -> str:
     page = "icectl.1"
-    if named:
-        name = _one_of("man", named, {**commands, **dict.fromkeys(_FILES, "")})
+    if words:
+        name = _one_of("man", words, {**commands, **dict.fromkeys(_FILES, "")})
         page = f"{name}.5" if name in _FILES else f"icectl-{name}.1"
     return _shipped(f"man/{page}")
 
@@ -77,15 +77,17 @@ def _shipped(path: str) -> str:
     return next(root / path for root in _ROOTS if (root / path).is_file()).read_text("utf-8")
 
 
-def _one_of(paper: str, named: Sequence[str], known: Mapping[str, str]) -> str:
-    """Return the one word that was given. Raises: UsageError, where it is none that is known."""
-    if len(named) == 1 and named[0] in known:
-        return named[0]
-    told = f"`{' '.join(named)}` is none of" if named else "name one of"
-    raise UsageError(f"`icectl {paper}`: {told} {', '.join(known)}", hint=f"icectl {_USAGE[paper]}")
+def _one_of(name: str, words: Sequence[str], known: Mapping[str, str]) -> str:
+    """Return the one word. Raises: UsageError, for an unknown one."""
+    if len(words) == 1 and words[0] in known:
+        return words[0]
+    problem = f"`{' '.join(words)}` is none of" if words else "name one of"
+    raise UsageError(
+        f"`icectl {name}`: {problem} {', '.join(known)}", hint=f"icectl {_USAGE[name]}"
+    )
 
 
-_MAKERS: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], str]] = {
+_PRINTERS: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], str]] = {
     "schema": _schema,
     "completion": _completion,
     "man": _man,

@@ -54,18 +54,18 @@ class PlainGroup(TyperGroup):
     """The root, whose help needs the commands' names and no module of theirs."""
 
     summaries: Mapping[str, str]
-    papers: Mapping[str, str]
+    documentation: Mapping[str, str]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the whole help page."""
-        formatter.write(root_help(self.summaries, self.papers))
+        formatter.write(root_help(self.summaries, self.documentation))
 
 
-def root_help(summaries: Mapping[str, str], papers: Mapping[str, str]) -> str:
+def root_help(summaries: Mapping[str, str], documentation: Mapping[str, str]) -> str:
     """Print the help of `icectl` alone."""
     lines = ["Usage: icectl COMMAND TABLE [OPTIONS]", "", ROOT_SUMMARY, "", "Commands:"]
     lines += _rows(summaries.items(), left=21)
-    lines += ["", "About icectl itself:", *_rows(papers.items(), left=21)]
+    lines += ["", "About icectl itself:", *_rows(documentation.items(), left=21)]
     lines += ["", "Options:"]
     options = [
         ("-V, --version", "print the version"),

@@ -421,9 +421,9 @@ class Invocation:
         found: str = given
         return found
 
-    def given_settings(self) -> dict[str, str]:
+    def option_settings(self) -> dict[str, str]:
         """Name the settings that stand on the command line, as text, by key."""
-        return given_settings(self.command.name, self.values)
+        return option_settings(self.command.name, self.values)
 
     def run(self, shell: Shell) -> Outcome:
         """Call the command's function."""
@@ -438,7 +438,7 @@ class Invocation:
         return self.command.function(**arguments, **values)
 
 
-def given_settings(command: str, values: Mapping[str, Any]) -> dict[str, str]:
+def option_settings(command: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Name the settings that the values of a command's options are, as text, by key."""
     given: dict[str, str] = {}
     for setting in SETTINGS:

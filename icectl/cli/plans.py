@@ -24,7 +24,7 @@ from icectl.cli.options import (
     Invocation,
     Shell,
     SparkRun,
-    given_settings,
+    option_settings,
 )
 from icectl.cli.output_files import put_in_place
 from icectl.cli.patterns import is_pattern
@@ -299,7 +299,7 @@ def planned_shell(
         clock,
         exact=not allow_newer,
     )
-    given = given_settings(command.name, asdict(spark))
+    given = option_settings(command.name, asdict(spark))
     settings = as_planned(shell.settings, command.name, request.settings, SPARK_OPTIONS, given)
     return replace(shell, settings=settings, env=clock, review=review)
 

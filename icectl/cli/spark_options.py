@@ -21,19 +21,19 @@ def spark_options(
     Where Spark runs already there is nothing to choose, and a master that is not asked for is that
     of other runs.
     """
-    given = [split_pair(text, "--spark-conf", text.partition("=")) for text in spark_conf]
-    secret = frozenset(key for key, _ in given if is_secret(key))
-    for key, value in given:
+    pairs = [split_pair(text, "--spark-conf", text.partition("=")) for text in spark_conf]
+    secret = frozenset(key for key, _ in pairs if is_secret(key))
+    for key, value in pairs:
         if key in secret:
             session.console.hide(value)
     if session.spark is not None or runs_already():
-        _check_not_given(master if is_asked_for else None, spark_conf, _told(), remote)
+        _check_not_given(master if is_asked_for else None, spark_conf, _why_not(), remote)
         return SparkOptions(session=session.spark)
     if remote is not None:
         if master is not None and is_asked_for:
             raise UsageError("`--master` and `--remote` exclude each other")
-        return SparkOptions(settings=tuple(given), remote=remote)
-    return SparkOptions(master, tuple(given), secret=secret)
+        return SparkOptions(settings=tuple(pairs), remote=remote)
+    return SparkOptions(master, tuple(pairs), secret=secret)
 
 
 def check_no_spark_options(
@@ -43,7 +43,7 @@ def check_no_spark_options(
     _check_not_given(master, spark_conf, "goes with `--engine spark`", remote)
 
 
-def _told() -> str:
+def _why_not() -> str:
     if is_submitted():
         return "is for spark-submit here, whose session this run is on: it stands before the script"
     return "is for a session of icectl's own, and there is one in this process already"
@@ -53,6 +53,6 @@ def _check_not_given(
     master: str | None, spark_conf: Sequence[str], why: str, remote: str | None = None
 ) -> None:
     options = {"--master": master, "--remote": remote, "--spark-conf": spark_conf}
-    for option, given in options.items():
-        if given:
+    for option, pairs in options.items():
+        if pairs:
             raise UsageError(f"`{option}` {why}")

@@ -14,7 +14,7 @@ from icectl.cli.app import load_command
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.document import Outcome, Status, TableIdentity, document, json_text
 from icectl.cli.failures import error_and_code, recovery_hint
-from icectl.cli.options import Common, Invocation, Shell, given_settings
+from icectl.cli.options import Common, Invocation, Shell, option_settings
 from icectl.cli.progress_bar import ConsoleProgress
 from icectl.cli.settings import TIME_LIMIT, resolve
 from icectl.cli.signals import Interrupts
@@ -93,7 +93,7 @@ def run_command(call: Call, command: str, values: Mapping[str, Any]) -> Report:
     """Run a command as the command line does, and report what it comes to. Raises: IcectlError."""
     given = {**_values_of(call.access), **values}
     invocation = Invocation.on(load_command(command), call.table, given)
-    with _called(call, invocation.given_settings()) as (shell, console):
+    with _called(call, invocation.option_settings()) as (shell, console):
         return _report(invocation.run(shell), console)
 
 
@@ -104,7 +104,7 @@ def on_rows(call: Call, name: str, work: Callable[[Common], Result]) -> Result:
     """
     values = _values_of(call.access)
     common = {one.name: values[one.name] for one in fields(Common) if one.name in values}
-    with _called(call, given_settings(name, values)) as (shell, _):
+    with _called(call, option_settings(name, values)) as (shell, _):
         return work(Common(shell=shell, **common))
 
 

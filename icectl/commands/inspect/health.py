@@ -122,5 +122,5 @@ def estimate_freed(metadata: TableMetadata, retention: Retention) -> Expirable:
 
 def _removed_bytes(snapshot: Snapshot) -> int:
     """Return bytes of the files that a snapshot took out, by its own summary."""
-    told = (snapshot.summary or {}).get("removed-files-size", "0")
-    return int(told) if told.isdigit() else 0
+    text = (snapshot.summary or {}).get("removed-files-size", "0")
+    return int(text) if text.isdigit() else 0
