@@ -16,7 +16,7 @@ from icectl.commit.rewritten_groups import (
 from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal
-from icectl.entries.deletes.by_file import NamedFiles
+from icectl.entries.deletes import NamedFiles
 from icectl.entries.rows import by_row, concat
 from icectl.errors import CommitConflict
 from icectl.format.metadata import TableMetadata

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.entries.deletes.by_file import needed_elsewhere
+from icectl.entries.deletes import needed_elsewhere
 from icectl.entries.rows import (
     GROUP_KEYS,
     Entries,

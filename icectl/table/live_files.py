@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, stated_files
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.deletes.by_file import NamedFiles, names_of
+from icectl.entries.deletes import NamedFiles, names_of
 from icectl.entries.rows import (
     EMPTY,
     Entries,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from icectl.entries.columns.values import Integers, mask_of
-from icectl.entries.deletes.apply import delete_counts
+from icectl.entries.deletes import delete_counts
 from icectl.entries.file_verdicts import of_specs
 from icectl.entries.rows import numbers
 from icectl.format.manifest import FileFormat

@@ -9,7 +9,7 @@ from urllib.parse import quote_plus
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.listed import ListedFile, ListedFiles, listed_bytes, listed_files, where
+from icectl.entries.files import ListedFile, ListedFiles, listed_bytes, listed_files, where
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
 from icectl.storage.temporary import TEMPORARY

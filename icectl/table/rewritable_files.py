@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from icectl.entries.columns.values import Integers
-from icectl.entries.deletes.apply import Matches, match
-from icectl.entries.deletes.by_file import (
+from icectl.entries.deletes import (
     DeleteIndex,
+    Matches,
     NamedFiles,
     NamedPositionDeletes,
+    dangling_rows,
+    match,
     resolve_names,
 )
-from icectl.entries.deletes.by_file import dangling as dangling_rows
 from icectl.entries.file_verdicts import of_specs
 from icectl.entries.rows import Entries, data_files, delete_files, live
 from icectl.errors import CorruptTable, Unsupported

@@ -7,7 +7,7 @@ from typing import Any
 
 from icectl.checks.row_risks import live_twice
 from icectl.checks.rules import ALL_RULES
-from icectl.entries.deletes.by_file import Applied, DeleteIndex
+from icectl.entries.deletes import Applied, DeleteIndex
 from icectl.entries.rows import Entries, by_row, take
 from icectl.errors import CorruptTable
 from icectl.format.manifest import FileFormat

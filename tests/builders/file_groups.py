@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from icectl.entries.deletes import apply as deletes
+from icectl.entries import deletes
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row
 from icectl.entries.schema import PLANNING_COLUMNS

@@ -2,8 +2,8 @@
 
 import pytest
 
-from icectl.entries.deletes import apply as deletes
-from icectl.entries.deletes.apply import Matches
+from icectl.entries import deletes
+from icectl.entries.deletes import Matches
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.format.manifest import Content
 from icectl.table.manifest_lists import read_snapshot_manifests

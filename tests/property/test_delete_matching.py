@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.entries.deletes import apply as deletes
+from icectl.entries import deletes
 from icectl.format.manifest import Content, FileFormat
 from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 

@@ -17,8 +17,7 @@ from icectl.commands.compact.plan import (
     dangling_of,
     selected_files,
 )
-from icectl.entries.deletes.apply import delete_counts
-from icectl.entries.deletes.by_file import Applied
+from icectl.entries.deletes import Applied, delete_counts
 from icectl.entries.file_verdicts import FileVerdict, Verdicts, everywhere, of_specs
 from icectl.entries.rows import by_row
 from icectl.format.metadata import TableMetadata

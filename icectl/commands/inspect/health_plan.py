@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from icectl.commands.inspect.metadata_rows import id_text
 from icectl.commands.inspect.views import Row
-from icectl.entries import rows
-from icectl.entries.deletes import apply as deletes
+from icectl.entries import deletes, rows
 from icectl.entries.rows import Entries
 from icectl.entries.summary import SIZE_BANDS, Totals, size_histogram, summarise
 from icectl.format.manifest import ManifestFile

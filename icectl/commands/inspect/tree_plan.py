@@ -8,9 +8,8 @@ from icectl.commands.inspect.changes_plan import kind_of
 from icectl.commands.inspect.metadata_rows import id_text, names_by_snapshot
 from icectl.commands.inspect.partitions import Partitions, partitions_of
 from icectl.commands.inspect.views import Row
-from icectl.entries import rows
-from icectl.entries.deletes import apply as deletes
-from icectl.entries.deletes.apply import Matches
+from icectl.entries import deletes, rows
+from icectl.entries.deletes import Matches
 from icectl.entries.rows import Entries
 from icectl.format.manifest import (
     ManifestContent,

@@ -14,7 +14,7 @@ from icectl.commands.remove_orphans.search import (
     check_same_place,
     open_deletable,
 )
-from icectl.entries.listed import (
+from icectl.entries.files import (
     ListedFile,
     ListedFiles,
     but,

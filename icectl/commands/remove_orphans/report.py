@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_table
-from icectl.entries.listed import ListedFiles, listed_bytes, listed_files, listed_together
+from icectl.entries.files import ListedFiles, listed_bytes, listed_files, listed_together
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import print_count, print_instant, print_limit, print_size
 

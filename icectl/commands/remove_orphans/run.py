@@ -24,7 +24,7 @@ from icectl.commands.remove_orphans.report import (
     question,
 )
 from icectl.commands.remove_orphans.search import COMMAND, OrphanOptions, prepare
-from icectl.entries.listed import listed_files, listed_none
+from icectl.entries.files import listed_files, listed_none
 from icectl.errors import Refused, UsageError
 from icectl.rows.orphan_search import LocalOrphanSearch, OrphanSearch
 from icectl.rows.spark_orphans import SparkOrphanSearch

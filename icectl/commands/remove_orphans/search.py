@@ -7,7 +7,7 @@ from shlex import quote
 from icectl.catalog.files import load_file
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.output_journal import running
-from icectl.entries.listed import ListedFiles, below, but, listed_together
+from icectl.entries.files import ListedFiles, below, but, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.format.data_paths import named_folders
 from icectl.format.metadata import TableMetadata

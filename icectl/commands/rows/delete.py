@@ -23,8 +23,7 @@ from icectl.commit.transaction import Proposal
 from icectl.entries.conditions.may_match import METRICS, all_match, may_match
 from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.conditions.where import parse_where
-from icectl.entries.deletes.apply import known_deleted_rows
-from icectl.entries.deletes.by_file import NamedFiles
+from icectl.entries.deletes import NamedFiles, known_deleted_rows
 from icectl.entries.rows import EMPTY, Entries, data_files, numbers
 from icectl.errors import CommitConflict
 from icectl.files.puffin.positions import Positions

@@ -19,7 +19,7 @@ from icectl.commit.outputs import DataOutputs, data_places
 from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal
-from icectl.entries.deletes.apply import known_deleted_rows
+from icectl.entries.deletes import known_deleted_rows
 from icectl.entries.rows import GROUP_KEYS, Entries, by_row, numbers
 from icectl.errors import Refused
 from icectl.files.parquet.schema import arrow_schema

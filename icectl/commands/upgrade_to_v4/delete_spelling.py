@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.rule import Finding
-from icectl.entries.deletes.by_file import NamedFiles
+from icectl.entries.deletes import NamedFiles
 from icectl.entries.rows import (
     Entries,
     data_files,

@@ -26,9 +26,8 @@ from icectl.files.avro.container import (
     read_header,
     stored_blocks,
 )
-from icectl.files.manifest.fixed_partitions import has_lengths, stored_layout
 from icectl.files.manifest.header import header_of, spec_field_ids
-from icectl.files.manifest.layout import ManifestLayout, partition_order
+from icectl.files.manifest.layout import ManifestLayout, has_lengths, partition_order, stored_layout
 from icectl.files.manifest.parquet import MAGIC, ParquetManifest
 from icectl.files.manifest.records import Order, decode_columns
 from icectl.files.manifest.scan import UnusualSchemaError, scan_columns

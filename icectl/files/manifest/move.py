@@ -29,9 +29,8 @@ from icectl.files.avro.container import (
     write_header,
 )
 from icectl.files.avro.schema import SCHEMAS, AvroType
-from icectl.files.manifest.fixed_partitions import stored_layout
 from icectl.files.manifest.header import check_known
-from icectl.files.manifest.layout import ManifestLayout
+from icectl.files.manifest.layout import ManifestLayout, stored_layout
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.parquet import MAGIC, write_parquet
 from icectl.files.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
@@ -137,7 +136,7 @@ def move_entries(
         yield from _encoded(content, entries, pieces, form)
         return
     file = read_header(content)
-    source, target = stored_layout(file), form.layout
+    source, target = stored_layout(file), form.column_positions
     check_known(source.unknown_field_ids)
     if can_carry(source, target) and compiled.loops() is not None:
         for batch in carry(file, source, target):

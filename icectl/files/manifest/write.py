@@ -239,8 +239,8 @@ class ManifestForm:
         return entry_schema(self.spec, self.types, self.format_version)
 
     @cached_property
-    def layout(self) -> ManifestLayout:
-        """The places of the columns in the Avro schema."""
+    def column_positions(self) -> ManifestLayout:
+        """The positions of the columns in the Avro schema."""
         return find_layout(parse_schema(self.avro_schema))
 
     @property

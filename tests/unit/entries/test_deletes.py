@@ -1,7 +1,6 @@
 import pytest
 
-from icectl.entries import rows
-from icectl.entries.deletes import apply as deletes
+from icectl.entries import deletes, rows
 from icectl.format.manifest import Status
 from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 

@@ -12,7 +12,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.remove_orphans import deletion as orphan_deletion
 from icectl.commands.remove_orphans.deletion import OrphansGone, execute, failures
 from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval, prepare
-from icectl.entries.listed import listed_files
+from icectl.entries.files import listed_files
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
 from icectl.rows.orphan_search import LocalOrphanSearch

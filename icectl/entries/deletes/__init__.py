@@ -1,4 +1,0 @@
-"""Which deletes apply to which data files.
-
-Start at apply.py.
-"""
