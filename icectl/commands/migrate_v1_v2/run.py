@@ -79,7 +79,7 @@ def run(common: Common, table: str, request: MigrateRequest, change: Change) -> 
         Upgrade(loaded.metadata.location, planned, TO_VERSION, notes),
         lambda: execute(context, prepared),
         refusal=refused(planned.forbidding, _REFUSED) if planned.forbidding else None,
-        clean_up=lambda: remove_leftovers(context, prepared),
+        clean_up=lambda: Leftovers(context, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded),
     )
     return carry_out(session, change, upgrade)
 
@@ -200,11 +200,6 @@ def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:
     if not prepared.plan.rewrites_manifests:
         return Upgraded(landed)
     return _with_manifests(context, landed)
-
-
-def remove_leftovers(context: TableContext, prepared: PreparedMigration) -> None:
-    """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(context, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
 
 
 def _write_lists(

@@ -134,7 +134,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
         has_work=prepared.plan.has_work,
         execute=finish,
         superseded=lambda: replace(report, plan=replace(prepared.plan, remedies=())),
-        clean_up=lambda: remove_leftovers(context, prepared),
+        clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
         question=question(report),
         errors_left=bool(prepared.plan.errors_left),
     )
@@ -372,11 +372,6 @@ def _remaining(
     except IcectlError as error:
         context.progress.warn(f"what is left was not looked at: {error.message}")
         return None
-
-
-def remove_leftovers(context: TableContext, prepared: PreparedRepair) -> None:
-    """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(context, (COMMAND,)).remove(prepared.loaded)
 
 
 def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:

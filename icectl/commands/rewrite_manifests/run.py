@@ -31,7 +31,6 @@ from icectl.table.manifest_groups import (
     TREE_COLUMNS,
     ManifestsWithEntries,
     RewriteOptions,
-    RewritePlan,
     plan,
     restrict_to_reviewed,
 )
@@ -65,17 +64,10 @@ _HELD: Mapping[Layout, Callable[[Entries], Entries]] = {
 
 @dataclass(frozen=True, slots=True)
 class PreparedRewrite:
-    """A plan and what it was made from."""
+    """A planned rewrite, and the table that it is of."""
 
     loaded: LoadedTable
-    plan: RewritePlan
-    listed: ManifestsWithEntries
-    snapshot: Snapshot | None
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a run would change anything."""
-        return bool(self.plan.chosen)
+    rewrite: ManifestRewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +89,8 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
         request.branch,
         lambda metadata: replace(options(metadata), only=session.reviewed),
     )
-    report = Rewriting(prepared.plan, prepared.listed.manifests)
+    planned, listed = prepared.rewrite.plan, prepared.rewrite.listed
+    report = Rewriting(planned, listed.manifests)
 
     def finish() -> Finished[Rewriting]:
         rewritten = execute(context, prepared)
@@ -111,18 +104,18 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
             rewritten.landed.metadata_location,
         )
 
-    planned = PlannedChange(
+    changing = PlannedChange(
         command=COMMAND,
         loaded=prepared.loaded,
         report=report,
         result=rewriting_result,
         show=lambda console, rewriting, whole: print_rewriting(console, rewriting, whole=whole),
-        has_work=prepared.has_work,
+        has_work=bool(planned.chosen),
         execute=finish,
-        superseded=lambda: replace(report, plan=replace(prepared.plan, groups=())),
-        clean_up=lambda: remove_leftovers(context, prepared),
+        superseded=lambda: replace(report, plan=replace(planned, groups=())),
+        clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
     )
-    return carry_out(session, change, planned)
+    return carry_out(session, change, changing)
 
 
 def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
@@ -182,7 +175,7 @@ def prepare(
     decided = _PLANS[layout_of_table(metadata)](metadata, pin, branch, listed, chosen)
     if chosen.only is not None:
         decided = restrict_to_reviewed(metadata, decided, listed, chosen.only)
-    return PreparedRewrite(loaded, decided, listed, snapshot)
+    return PreparedRewrite(loaded, ManifestRewrite(decided, listed, snapshot))
 
 
 def _listed(
@@ -215,10 +208,10 @@ def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManife
     """
     context.deadline.check()
     snapshot_id = context.env.new_snapshot_id()
-    rewrite = ManifestRewrite(prepared.plan, prepared.listed, prepared.snapshot)
+    rewrite = prepared.rewrite
     with transaction(context, prepared.loaded, COMMAND) as opened:
         layout = layout_of_table(opened.base.metadata)
-        writer = writer_of(context, layout, prepared.plan.branch, opened.outputs)
+        writer = writer_of(context, layout, rewrite.plan.branch, opened.outputs)
         writer.begin_rewrite(opened.base.metadata, rewrite)
 
         def propose(metadata: TableMetadata) -> Proposal:
@@ -228,8 +221,3 @@ def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManife
 
         landed = opened.commit(propose)
     return RewrittenManifests(landed, snapshot_id, writer.written)
-
-
-def remove_leftovers(context: TableContext, prepared: PreparedRewrite) -> None:
-    """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(context, (COMMAND,)).remove(prepared.loaded)

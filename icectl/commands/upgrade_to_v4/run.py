@@ -111,7 +111,7 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
         Upgrade(loaded.metadata.location, planned, TO_VERSION, notes, request.layout),
         lambda: execute(context, prepared),
         refusal=refused(planned.forbidding, _REFUSED) if planned.forbidding else None,
-        clean_up=lambda: remove_leftovers(context, prepared),
+        clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
     )
     return carry_out(session, change, upgrade)
 
@@ -280,11 +280,6 @@ def _rewrite_listed(context: TableContext, branch: str) -> Upgraded:
     """Write all manifests of a branch anew, in the form of Iceberg 1.12's version 4."""
     done = rewriting.execute(context, rewriting.prepare(context, branch, rewriting.every_manifest))
     return Upgraded(done.landed, done.snapshot_id)
-
-
-def remove_leftovers(context: TableContext, prepared: PreparedUpgrade) -> None:
-    """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(context, (COMMAND,)).remove(prepared.loaded)
 
 
 def _commit(
