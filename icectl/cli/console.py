@@ -112,16 +112,7 @@ class Console:
         """Write a sentence to stdout that `--quiet` leaves out; a terminal has it between words."""
         if self.options.verbosity < 0:
             return
-        lines = [text]
-        if self.width is not None and len(text) > self.width:
-            lines = wrap(
-                text,
-                self.width,
-                subsequent_indent="  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        for line in lines:
+        for line in _wrapped(text, self.width):
             self.print(line)
 
     def note(self, text: str) -> None:
@@ -214,12 +205,16 @@ class Console:
             self._err.flush()
 
     def _labelled(self, label: str, style: Style, message: str) -> None:
+        width = shutil.get_terminal_size().columns if self.err_is_terminal else None
+        first, *more = _wrapped(inert(f"{label}: {self.redact(message)}"), width)
         painted = self._paint(f"{label}:", "bold", style, on=self._err_color)
-        self._stderr(f"{painted} {message}")
+        self._write_lines([f"{painted}{first.removeprefix(f'{label}:')}", *more], "\n")
 
     def _stderr(self, *lines: str) -> None:
-        escaped = [self._escaped(self.redact(line), inert) for line in lines]
-        line = _CONTINUED.join(escaped) + "\n"
+        self._write_lines(lines, _CONTINUED)
+
+    def _write_lines(self, lines: Sequence[str], between: str) -> None:
+        line = between.join(self._escaped(self.redact(line), inert) for line in lines) + "\n"
         with self.progress.paused(), self._lock, suppress(BrokenPipeError):
             self._err.write(line)
             self._err.flush()
@@ -238,6 +233,13 @@ class Console:
         parts[::2] = map(escape, parts[::2])
         parts[1::2] = [f"\x1b[{code}m" for code in parts[1::2]]
         return "".join(parts)
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    """Return a sentence in lines of a terminal, broken between words."""
+    if width is None or len(text) <= width:
+        return [text]
+    return wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _is_terminal(stream: TextIO) -> bool:

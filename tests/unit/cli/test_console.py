@@ -207,6 +207,30 @@ def test_the_time_left_goes_by_the_share_done() -> None:
     assert live._Phase("reading", None, "count", 0.0, 5).time_left(9.0) == ""
 
 
+def test_a_message_fits_a_terminal_and_stays_whole_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    message = "credentials come from `--storage-option` or from AWS_PROFILE"
+    console, _, err = make(terminal=True, color="never")
+    console.hint(message)
+    assert err.getvalue() == (
+        "hint: credentials come from\n  `--storage-option` or from AWS_PROFILE\n"
+    )
+    console, _, err = make()
+    console.hint(message)
+    assert err.getvalue() == f"hint: {message}\n"
+
+
+def test_a_name_with_a_line_end_begins_no_line_of_a_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    console, _, err = make(terminal=True, color="never")
+    console.hint("no table `a\n::error::b` is in the namespace that was named")
+    assert err.getvalue().startswith("hint: no table `a\\n::error::b` is in the\n  namespace")
+
+
 def test_a_total_that_was_too_low_is_not_shown() -> None:
     phase = live._Phase("reading manifests", 325, "count", 0.0, done=2190)
     assert (phase.bar(), phase.amount(), phase.time_left(9.0)) == ("", "2190", "")
