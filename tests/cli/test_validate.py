@@ -1,5 +1,6 @@
 """`icectl validate` from the command line: levels, choices, exit codes, what it prints."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from icectl.env import Env
+from icectl.checks.rule import Finding
+from icectl.cli.console import Console, ConsoleOptions
+from icectl.commands.validate.report import CheckedTable, print_checked
+from icectl.env import Env, SystemEnv
 from icectl.files.puffin.container import NewBlob, write_puffin
 from tests.builders.broken import Broken
 from tests.builders.respell import respell_data_files
@@ -168,9 +172,8 @@ def test_text_names_rule_object_and_next_step(validate: Run, table: TableBuilder
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()
     lines = validate(table.location).out.splitlines()
-    assert lines[0].startswith("error R-034: ")
-    relative = gone.removeprefix(f"{table.location}/")
-    assert lines[1].startswith(f"  {relative}: ")
+    assert lines[0] == "error R-034: the data file is missing"
+    assert lines[1] == "  " + gone.removeprefix(f"{table.location}/")
     assert any(line.startswith("  hint: ") for line in lines)
     assert lines[-1].startswith("1 error (level files: ")
 
@@ -244,8 +247,22 @@ def test_many_findings_of_a_rule_are_cut_without_verbose(validate: Run, tmp_path
     ended = validate(built.location)
     assert "  and 10 more; `--verbose` prints all of them" in ended.out.splitlines()
     whole = validate(built.location, "--verbose")
-    assert whole.out.count(": missing") == 30 or whole.out.count("missing") >= 30
+    assert whole.out.count("\n  data/") == 30
+    assert whole.out.startswith("error R-034: the data file is missing\n")
     assert len(json.loads(validate(built.location, "--json").out)["result"]["findings"]) == 30
+
+
+def test_findings_of_a_rule_that_differ_are_said_one_by_one() -> None:
+    out = io.StringIO()
+    console = Console(out, io.StringIO(), io.StringIO(), SystemEnv(), ConsoleOptions())
+    found = [Finding("R-063", "error", f"/t/{name}", f"{name} is wrong", "mend") for name in "ab"]
+    print_checked(console, CheckedTable("/t", "files", found, 1, 2, 3), whole=True)
+    assert out.getvalue().splitlines()[:4] == [
+        "error R-063: 2 findings",
+        "  a: a is wrong",
+        "  b: b is wrong",
+        "  hint: mend",
+    ]
 
 
 def _zeroed(path: Path) -> None:

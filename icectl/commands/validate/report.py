@@ -10,8 +10,10 @@ from icectl.checks.finding import SEVERITIES, Level, counts
 from icectl.checks.rule import Finding
 from icectl.cli.console import Console, Style
 from icectl.format.rule import Severity
-from icectl.sfc1.rules import EVERY_RULE
 from icectl.units import print_size
+
+_HEADLINE = 80
+"""Characters of a message that stands beside the rule."""
 
 LISTED_WITHOUT_VERBOSE = 20
 """Findings of one rule that are printed when not all were asked for."""
@@ -85,17 +87,26 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
 def _print_rule(console: Console, found: Sequence[Finding], base: str, *, whole: bool) -> None:
     first = found[0]
     severity = console.style(first.severity, "bold", _STYLES[first.severity])
-    console.print(f"{severity} {console.style(first.rule, 'bold')}: {EVERY_RULE[first.rule].title}")
+    label = f"{severity} {console.style(first.rule, 'bold')}"
+    said = _said_by_all(found)
+    console.print(f"{label}: {said or _plural(len(found), 'finding')}")
     shown = found if whole else found[:LISTED_WITHOUT_VERBOSE]
     for finding in shown:
         subject = finding.subject.removeprefix(f"{base.rstrip('/')}/")
-        print_wrapped(console, f"{subject}: {finding.message}", "  ", "    ")
+        text = subject if said else f"{subject}: {finding.message}"
+        print_wrapped(console, text, "  ", "    ")
     if len(shown) < len(found):
         rest = len(found) - len(shown)
         console.print(f"  and {rest:,} more; `--verbose` prints all of them")
     for hint in dict.fromkeys(finding.hint for finding in found):
         print_wrapped(console, f"hint: {hint}", "  ", "    ", dim=True)
     console.print()
+
+
+def _said_by_all(found: Sequence[Finding]) -> str | None:
+    """Return the message of all findings of a rule, where it is one and fits on a line."""
+    messages = {finding.message for finding in found}
+    return messages.pop() if len(messages) == 1 and len(found[0].message) <= _HEADLINE else None
 
 
 def print_wrapped(
