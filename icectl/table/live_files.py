@@ -31,7 +31,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
-from icectl.table.manifests import load_entries_to_match, scan_entries
+from icectl.table.manifests import load_entries, scan_entries
 from icectl.table.reader import every_column
 from icectl.table.rewritable_files import LiveFiles, files_of_snapshot
 from icectl.table.rewrite_task import Task
@@ -122,7 +122,7 @@ def _listed(
     if within is not None:
         reader = snapshot_reader(metadata, snapshot)
         manifests, is_part = reader.manifests_of(context.store, snapshot, within)
-        entries = load_entries_to_match(context, metadata, manifests, columns)
+        entries = load_entries(context, metadata, manifests, columns, to_match=True)
         if not is_part:
             return manifests, entries
         deletes = delete_files(live(entries))
@@ -130,7 +130,7 @@ def _listed(
             return manifests, _with_own_vectors(manifests, entries)
         # Other deletes may apply to files that were left out, and then do not go with these.
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-    return manifests, load_entries_to_match(context, metadata, manifests, columns)
+    return manifests, load_entries(context, metadata, manifests, columns, to_match=True)
 
 
 def _named(

@@ -130,30 +130,20 @@ def load_entries(
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
     columns: frozenset[str],
+    *,
+    to_match: bool = False,
 ) -> Entries:
-    """Read all entries of some manifests into one table.
+    """Read all entries of some manifests into one table; `to_match` for entries.deletes.match.
 
+    Shape: to be matched, referenced_data_file is filled from the path bounds of older position
+    delete files.
     Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
     Raises: as scan_manifests.
+    Cost: memory for what differs from row to row, to be matched.
     """
-    return concat(
-        [part.entries() for part in scan_manifests(context, metadata, manifests, columns)]
-    )
-
-
-def load_entries_to_match(
-    context: TableContext,
-    metadata: TableMetadata,
-    manifests: Sequence[ManifestFile],
-    columns: frozenset[str],
-) -> Entries:
-    """Read all entries of some manifests, ready for entries.deletes.match.
-
-    Shape: referenced_data_file is filled from the path bounds of older position delete files.
-    Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
-    Raises: as scan_manifests.
-    Cost: memory for what differs from row to row.
-    """
+    if not to_match:
+        scanned = scan_manifests(context, metadata, manifests, columns)
+        return concat([part.entries() for part in scanned])
     of_deletes = columns | {"lower_bounds", "upper_bounds"}
     wanted = [
         of_deletes if manifest.content is ManifestContent.DELETES else columns

@@ -1,6 +1,6 @@
 """A loaded table, the means to read its files, and the schema that these are read by."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -27,11 +27,8 @@ from icectl.format.types import NestedField, StructType
 from icectl.storage.location import join
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
-from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
+from icectl.table.manifests import load_entries, scan_entries
 from icectl.table.reading import Problem, of_one_file
-
-Load = Callable[[TableContext, TableMetadata, Sequence[ManifestFile], frozenset[str]], Entries]
-"""Reads manifests into one table."""
 
 
 @dataclass(slots=True)
@@ -122,29 +119,24 @@ class Reader:
                 self.gaps.has_read = True
             yield entries
 
-    def load(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
-        """Return the entries of manifests in one table."""
-        return self._load(load_entries, manifests, columns)
-
-    def load_to_match(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
-        """The entries of manifests in one table, ready for matching deletes with data files."""
-        return self._load(load_entries_to_match, manifests, columns)
-
-    def _load(
-        self, load: Load, manifests: Sequence[ManifestFile], columns: frozenset[str]
+    def load(
+        self, manifests: Sequence[ManifestFile], columns: frozenset[str], *, to_match: bool = False
     ) -> Entries:
-        """Return all that can be read; halves are tried where that is not all."""
+        """Return the entries of manifests in one table, as load_entries does, all that can be read.
+
+        Halves are tried where that is not all.
+        """
         self.context.deadline.check()
         try:
-            return load(self.context, self.metadata, manifests, columns)
+            return load_entries(self.context, self.metadata, manifests, columns, to_match=to_match)
         except (CorruptTable, Unsupported, StorageError) as error:
             of_one_file(error)
             if len(manifests) <= 1 or self.gaps is None:
                 self._leave_out(error)
                 return EMPTY
         half = len(manifests) // 2
-        first = self._load(load, manifests[:half], columns)
-        second = self._load(load, manifests[half:], columns)
+        first = self.load(manifests[:half], columns, to_match=to_match)
+        second = self.load(manifests[half:], columns, to_match=to_match)
         return concat([part for part in (first, with_manifests_moved(second, half)) if len(part)])
 
 

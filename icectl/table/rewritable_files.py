@@ -30,9 +30,9 @@ _OTHER_DELETES = (
 class LiveFiles:
     """A snapshot's manifests and live entries, whose `manifest` indexes them.
 
-    `entries` are those of load_entries_to_match with LOADED_COLUMNS; `named_files` are position
-    delete files that were read, `spelling` the locations of data files that are named in another
-    way. Manifests of other specs than `known_spec_ids` cannot be rewritten.
+    `entries` are those of load_entries, to be matched, with LOADED_COLUMNS; `named_files` are
+    position delete files that were read, `spelling` the locations of data files that are named in
+    another way. Manifests of other specs than `known_spec_ids` cannot be rewritten.
     """
 
     manifests: tuple[ManifestFile, ...]

@@ -25,7 +25,7 @@ from icectl.rows.rewrite_data import (
 from icectl.storage.location import loosest_key
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import load_entries_to_match
+from icectl.table.manifests import load_entries
 from tests.builders.expiry import context_of
 
 Row = dict[str, Any]
@@ -34,8 +34,12 @@ Row = dict[str, Any]
 def whole_table(store: Store, metadata: TableMetadata) -> FileGroup:
     """Every live row, to be written with the current schema and spec."""
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
-    entries = load_entries_to_match(
-        context_of(store=store), metadata, manifests, PLANNING_COLUMNS | {"equality_ids"}
+    entries = load_entries(
+        context_of(store=store),
+        metadata,
+        manifests,
+        PLANNING_COLUMNS | {"equality_ids"},
+        to_match=True,
     )
     specs = {spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned}
     matches = deletes.match(entries, specs)

@@ -7,7 +7,7 @@ from icectl.entries.deletes import Matches
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.format.manifest import Content
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import load_entries_to_match
+from icectl.table.manifests import load_entries
 from tests.builders.expiry import context_of
 from tests.builders.foreign_table import facts_of, open_foreign
 
@@ -15,7 +15,9 @@ from tests.builders.foreign_table import facts_of, open_foreign
 def match(fixtures_dir, name: str) -> Matches:
     store, metadata = open_foreign(fixtures_dir, name)
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
-    entries = load_entries_to_match(context_of(store=store), metadata, manifests, PLANNING_COLUMNS)
+    entries = load_entries(
+        context_of(store=store), metadata, manifests, PLANNING_COLUMNS, to_match=True
+    )
     specs = {spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned}
     return deletes.match(entries, specs)
 

@@ -45,7 +45,7 @@ def health(
     snapshot = chosen_snapshot(reader.metadata, choice)
     manifests = reader.manifests(snapshot)
     listed = reader.context.store.list_directory(reader.loaded.metadata_folder)
-    entries = reader.load_to_match(manifests, HEALTH_SOURCES)
+    entries = reader.load(manifests, HEALTH_SOURCES, to_match=True)
     has_gaps = reader.gaps is not None and bool(reader.gaps.problems)
     return health_view(
         HealthSource(

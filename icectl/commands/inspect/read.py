@@ -260,7 +260,7 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
         metadata_location=reader.loaded.metadata_location,
         snapshot=snapshot,
         manifests=manifests,
-        entries=reader.load_to_match(manifests, TREE_SOURCES),
+        entries=reader.load(manifests, TREE_SOURCES, to_match=True),
         root=root,
         killed=_killed(reader, manifests, limit),
     )

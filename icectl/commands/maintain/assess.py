@@ -72,7 +72,7 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
             metadata=metadata,
             snapshot=snapshot,
             manifests=manifests,
-            entries=reader.load_to_match(manifests, HEALTH_SOURCES),
+            entries=reader.load(manifests, HEALTH_SOURCES, to_match=True),
             targets=targets_of(metadata),
             expirable=estimate_freed(metadata, retention),
             metadata_files=metadata_files_in(listed),

@@ -24,7 +24,6 @@ from icectl.table.manifest_lists import (
 )
 from icectl.table.manifests import (
     load_entries,
-    load_entries_to_match,
     scan_entries,
     scan_manifests,
     try_manifests,
@@ -189,11 +188,12 @@ def test_position_deletes_without_a_data_file_are_named_by_their_bounds(
 ) -> None:
     table.delete_rows([5])
     manifests = manifests_of(store, table.metadata)
-    entries = load_entries_to_match(
+    entries = load_entries(
         context_of(store=store, concurrency=2),
         table.metadata,
         manifests,
         FEW | {"referenced_data_file"},
+        to_match=True,
     )
     (deleted_from,) = rows.by_row(
         rows.of(entries, Content.POSITION_DELETES), "referenced_data_file"
