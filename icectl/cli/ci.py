@@ -65,7 +65,7 @@ def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Message]:
 
 
 def _escaped_message(message: _Message) -> _Message:
-    """Return what is told with each of its texts in one line, which no name can leave."""
+    """Return a message with each of its texts in one line."""
     return replace(
         message,
         table=inert(message.table),

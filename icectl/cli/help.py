@@ -36,9 +36,9 @@ class PlainCommand(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Refuse empty values, which unset variables of a script leave, before anything is run."""
         for parameter in self.params:
-            given = ctx.params.get(parameter.name)
-            values = given if isinstance(given, list | tuple) else [given]
-            if any(isinstance(value, str) and not value.strip() for value in values):
+            value = ctx.params.get(parameter.name)
+            values = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(text, str) and not text.strip() for text in values):
                 raise UsageError(
                     f"{_parameter_name(parameter)} is empty",
                     hint="a variable that is not set may stand there",
@@ -209,7 +209,7 @@ def _by_parts(name: str, known: Sequence[str]) -> list[str]:
 def usage_error(error: Any, word: str) -> UsageError:
     """Say in icectl's voice what the parser found wrong; `word` is the first of the command line.
 
-    The parser's classes are told apart by name: typer keeps them in a private module.
+    The parser's classes are distinguished by name: typer keeps them in a private module.
     """
     hint = f"`icectl {word} --help` shows how it is used"
     if word.startswith("-"):

@@ -92,11 +92,11 @@ def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -
     Raises: UsageError; TableNotFound; Unsupported.
     """
     shell, console = common.shell, common.shell.console
-    given = dict(
+    options = dict(
         split_pair(text, "--catalog-option", text.partition("="))
         for text in common.catalog_option or ()
     )
-    settings = name.configuration.settings(name.catalog, os.environ, given)
+    settings = name.configuration.settings(name.catalog, os.environ, options)
     for secret in settings.secrets:
         console.hide(secret)
     for line in settings.lines():

@@ -414,12 +414,11 @@ class Invocation:
     @property
     def table(self) -> str | None:
         """The one TABLE of the command line; None where there is none, or there are several."""
-        given = self.values.get("table")
-        if given is None:
-            several: list[str] = self.values.get("tables") or []
-            return several[0] if len(several) == 1 else None
-        found: str = given
-        return found
+        table: str | None = self.values.get("table")
+        if table is not None:
+            return table
+        several: list[str] = self.values.get("tables") or []
+        return several[0] if len(several) == 1 else None
 
     def option_settings(self) -> dict[str, str]:
         """Name the settings that stand on the command line, as text, by key."""
@@ -440,14 +439,14 @@ class Invocation:
 
 def option_settings(command: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Name the settings that the values of a command's options are, as text, by key."""
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for setting in SETTINGS:
         value = values.get(setting.parameter)
         if setting.concerns(command) and value is not None and value is not False:
-            given[setting.key] = "true" if value is True else str(value)
+            texts[setting.key] = "true" if value is True else str(value)
     if values.get("no_progress"):
-        given["progress"] = "false"
-    return given
+        texts["progress"] = "false"
+    return texts
 
 
 def command(
@@ -469,13 +468,13 @@ def command(
 
         def callback(**values: Any) -> Invocation:
             """Keep the parsed values of the options until the command is run."""
-            return Invocation(made, values)
+            return Invocation(declared, values)
 
         callback.__name__ = function.__name__
         parameters = _parameters(function)
         callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         callback.__annotations__ = {entry.name: entry.annotation for entry in parameters}
-        made = Command(
+        declared = Command(
             name=name,
             function=function,
             help=inspect.getdoc(function) or "",
@@ -484,7 +483,7 @@ def command(
             choices={**_choices(function), **(choices or {})},
             callback=callback,
         )
-        return made
+        return declared
 
     return decorate
 

@@ -214,15 +214,15 @@ def planned_invocation(
 
     Raises: Refused, Unsupported, UsageError, for options that a plan has not.
     """
-    given = {name: getattr(common, name) for name in _COMMON}
-    given |= {name: getattr(change, name) for name in _CHANGE}
+    values = {name: getattr(common, name) for name in _COMMON}
+    values |= {name: getattr(change, name) for name in _CHANGE}
     for name, value in asdict(spark).items():
         if name in command.parameters:
-            given[name] = value
+            values[name] = value
         elif value:
             raise UsageError(f"`{_option(name)}`: `{command.name}` has no such option")
     _check_options(command, saved.request)
-    return Invocation.on(command, saved.request.table, {**saved.request.options, **given})
+    return Invocation.on(command, saved.request.table, {**saved.request.options, **values})
 
 
 def _check_options(command: Command, request: PlanRequest) -> None:
@@ -299,8 +299,8 @@ def planned_shell(
         clock,
         exact=not allow_newer,
     )
-    given = option_settings(command.name, asdict(spark))
-    settings = as_planned(shell.settings, command.name, request.settings, SPARK_OPTIONS, given)
+    options = option_settings(command.name, asdict(spark))
+    settings = as_planned(shell.settings, command.name, request.settings, SPARK_OPTIONS, options)
     return replace(shell, settings=settings, env=clock, review=review)
 
 
@@ -410,10 +410,10 @@ class Review:
         added = acts - self.reviewed.acts
         gone = self.reviewed.acts - acts if self.exact else frozenset()
         if added or gone:
-            told = [f"{_named(added)} not in it"] if added else []
-            told += [f"{_named(gone)} no longer possible"] if gone else []
+            changes = [f"{_named(added)} not in it"] if added else []
+            changes += [f"{_named(gone)} no longer possible"] if gone else []
             raise CommitConflict(
-                f"the table does not give the plan any more: {', '.join(told)}",
+                f"the table does not give the plan any more: {', '.join(changes)}",
                 hint="nothing was changed; make a new plan, and look at what is different",
                 id="plan-outdated",
             )

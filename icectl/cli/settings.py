@@ -420,7 +420,7 @@ def as_planned(
     command: str,
     planned: Mapping[str, Mapping[str, str]],
     unplanned: Collection[str],
-    given: Mapping[str, str],
+    options: Mapping[str, str],
 ) -> Settings:
     """The settings of a run that a plan is made with again: those of its command are the plan's.
 
@@ -432,9 +432,9 @@ def as_planned(
         if not setting.is_of(command):
             continue
         if setting.parameter in unplanned:
-            if setting.key in given:
+            if setting.key in options:
                 origin = Origin(Layer.OPTION, setting.option)
-                values[setting.key] = _resolved(setting, given[setting.key], origin)
+                values[setting.key] = _resolved(setting, options[setting.key], origin)
         elif setting.key in planned:
             text, layer = planned[setting.key]["value"], planned[setting.key]["layer"]
             origin = Origin(Layer(layer), f"`{setting.key}` of the plan")

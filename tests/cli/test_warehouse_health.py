@@ -109,7 +109,7 @@ def test_a_check_tells_ci_of_each_table_and_prometheus_its_verdict(
     )
     assert ended.code == 4
     assert f"`icectl compact {PREFIX}large`" in ended.out
-    assert f"::error title=skipped {PREFIX}lost::" in ended.out
+    assert f"::error title=failed {PREFIX}lost::" in ended.out
     text = metrics.read_text()
     labels = f'{{command="inspect",table="{PREFIX}large",check="all"}}'
     assert f"icectl_health_verdict{labels} 1" in text

@@ -31,7 +31,7 @@ _LEFT_OF_BAR = 42
 def print_health(
     console: Console, found: Mapping[str, Any], table: str, engine: EngineChoice
 ) -> None:
-    """Print the sizes of data files, then each check with its threshold and the way out."""
+    """Print the sizes of data files, then each check with its threshold and the command to run."""
     target = print_size(found["target_file_size_bytes"])
     text = (
         f"{found['data_file_count']:,} data files, {print_size(found['data_file_bytes'])}; "

@@ -135,7 +135,7 @@ def _same_field(left: PartitionField, right: PartitionField) -> bool:
 def _free_name(
     union: Sequence[_UnionField], candidate: PartitionField, *, but: _UnionField | None
 ) -> str:
-    """Return the field's name, told apart by its id where another field has it already."""
+    """Return the field's name, with its id if another field has the same name."""
     taken = {member.name for member in union if member is not but}
     if candidate.name not in taken:
         return candidate.name

@@ -88,12 +88,12 @@ def _print(
         if number > 0:
             console.print()
         cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
-        told = [at for at, values in enumerate(cells) if whole or any(values)]
+        present = [at for at, values in enumerate(cells) if whole or any(values)]
         headings = [
             TableColumn(each.heading, each.align, each.cut, each.is_spare)
-            for each in (columns[at] for at in told)
+            for each in (columns[at] for at in present)
         ]
-        lines = list(zip(*(cells[at] for at in told), strict=True))
+        lines = list(zip(*(cells[at] for at in present), strict=True))
         shown = with_room(headings, lines, console.width)
         chosen = [[line[at] for at in shown] for line in lines]
         print_table(console, [headings[at] for at in shown], chosen)
@@ -187,9 +187,9 @@ def _mark(value: object) -> str:
 
 def _total(summary: Mapping[str, str] | None, added: str, removed: str) -> str:
     """Print what a snapshot added and removed, by its own summary."""
-    told = summary or {}
-    parts = [f"+{told[added]}"] if told.get(added, "0") != "0" else []
-    parts += [f"-{told[removed]}"] if told.get(removed, "0") != "0" else []
+    counts = summary or {}
+    parts = [f"+{counts[added]}"] if counts.get(added, "0") != "0" else []
+    parts += [f"-{counts[removed]}"] if counts.get(removed, "0") != "0" else []
     return " ".join(parts)
 
 

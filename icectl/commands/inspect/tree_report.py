@@ -64,11 +64,11 @@ def print_tree(console: Console, root: Node, base: str) -> None:
             words.append(f"deletes {marks[node.id]}")
         if node.kind == "manifest" and node.facts.get("affiliated_to"):
             words.append(f"affiliated to {_file_name(str(node.facts['affiliated_to']))}")
-        told = ", ".join(words)
+        facts = ", ".join(words)
         if console.width is not None:
-            room = console.width - len(branch) - len(told) - 2
+            room = console.width - len(branch) - len(facts) - 2
             name = shorten(name, max(room, _NARROWEST), "middle")
-        console.print(f"{branch}{name}  {console.style(told, 'dim')}")
+        console.print(f"{branch}{name}  {console.style(facts, 'dim')}")
 
 
 def mermaid(root: Node, base: str) -> str:

@@ -138,8 +138,8 @@ def _error(end: TableEnd) -> str | None:
 
 def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, Any]:
     tables = [
-        {**told, "verdict": row["verdict"], "benefit_bytes": row["benefit_bytes"]}
-        for told, row in zip(many_result(ordered)["tables"], rows, strict=True)
+        {**entry, "verdict": row["verdict"], "benefit_bytes": row["benefit_bytes"]}
+        for entry, row in zip(many_result(ordered)["tables"], rows, strict=True)
     ]
     verdicts = [row["verdict"] for row in rows if row["verdict"] is not None]
     worst = max(verdicts, key=VERDICTS.index, default="ok")

@@ -161,12 +161,12 @@ def warehouse_page(
 
 def _verdicts(found: Row) -> str:
     names = {"unread": "could not be read"}
-    told = [
+    parts = [
         f'<span class="verdict {name}">{count:,} {names.get(name, name)}</span>'
         for name, count in reversed(found["verdicts"].items())
         if count
     ]
-    return f"{print_count(found['table_count'], 'table')}; {', '.join(told)}"
+    return f"{print_count(found['table_count'], 'table')}; {', '.join(parts)}"
 
 
 def _tiles(found: Row) -> Iterator[str]:
@@ -254,13 +254,13 @@ def _figure(title: str, caption: str, drawn: str) -> str:
 
 
 def _bars(bars: Iterable[tuple[str, float, str]], look: str = "") -> str:
-    told = list(bars)
-    most = max((value for _, value, _ in told), default=0) or 1
+    drawn = list(bars)
+    most = max((value for _, value, _ in drawn), default=0) or 1
     cells = [
         f'<span title="{as_html(name)}"><bdi>{as_html(name)}</bdi></span>'
         f'<i style="width:{max(value, 0) / most:.1%}{"" if value > 0 else ";visibility:hidden"}">'
         f"</i><span>{as_html(text)}</span>"
-        for name, value, text in told
+        for name, value, text in drawn
     ]
     return f'<div class="bars {look}">{"".join(cells)}</div>'
 
