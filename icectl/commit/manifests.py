@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from icectl.entries.columns.byte_hashes import LOCATION_HASH, with_location_hashes
 from icectl.entries.columns.values import Integers
 from icectl.entries.inherit import inherit
-from icectl.entries.manifest_rows import describe
+from icectl.entries.manifest_rows import describe_manifest
 from icectl.entries.partition.key import by_piece, pieces_of
 from icectl.entries.rows import (
     Entries,
@@ -216,7 +216,7 @@ class ManifestWriter:
 
         Locations are compared by their hashes where the entries have no more than these.
         """
-        manifest = describe(
+        manifest = describe_manifest(
             made.entries,
             self.form.types,
             location=made.location,

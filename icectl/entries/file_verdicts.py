@@ -68,7 +68,7 @@ def judge(matches: Matches, limits: FileLimits, selected: Mask) -> Verdicts:
     Order: of `matches.data`.
     """
     sizes = numbers(matches.data, "file_size_in_bytes")
-    verdicts = everywhere(matches.data, FileVerdict.FINE)
+    verdicts = same_verdict(matches.data, FileVerdict.FINE)
     if limits.every:
         verdicts[:] = FileVerdict.ASKED_FOR
     has_rows_to_part = numbers(matches.data, "record_count") > 1
@@ -86,7 +86,7 @@ def judge(matches: Matches, limits: FileLimits, selected: Mask) -> Verdicts:
     return verdicts
 
 
-def everywhere(data: Entries, verdict: FileVerdict) -> Verdicts:
+def same_verdict(data: Entries, verdict: FileVerdict) -> Verdicts:
     """Return the same verdict on every data file."""
     return np.full(len(data), verdict, np.int8)
 

@@ -12,7 +12,7 @@ from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, 
 from icectl.format.types import PrimitiveType, Type
 
 
-def describe(
+def describe_manifest(
     entries: Entries, types: Sequence[Type | None], *, location: str, length: int, spec_id: int
 ) -> ManifestFile:
     """Return the row of a manifest with these entries; `types` are those of its spec's fields.

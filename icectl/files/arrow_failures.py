@@ -29,13 +29,13 @@ def reading_data_file(kind: str, rule: str = "R-099") -> Iterator[None]:
     try:
         yield
     except (pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
-        raise beyond(kind, error) from error
+        raise unsupported_data_file(kind, error) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         # pyarrow's own OSError is a bare one; those of files have a number or a class.
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise
         if any(text in str(error) for text in _BEYOND_PYARROW):
-            raise beyond(kind, error) from error
+            raise unsupported_data_file(kind, error) from error
         raise damaged_data_file(kind, error, rule) from error
 
 
@@ -45,7 +45,7 @@ def damaged_data_file(kind: str, why: object, rule: str = "R-099") -> CorruptTab
     return CorruptTable(message, rule=rule, hint=RESTORE)  # R-099
 
 
-def beyond(kind: str, why: object) -> Unsupported:
+def unsupported_data_file(kind: str, why: object) -> Unsupported:
     """Return the error for a data file that uses what this program can't read."""
     return Unsupported(f"the {kind} file can't be read: {first_line(why)}")
 

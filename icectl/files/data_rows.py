@@ -81,7 +81,7 @@ def batch_rows(row_count: int, size_bytes: int) -> int:
     return max(1, min(LARGEST_BATCH_ROWS, bounded))
 
 
-def let_go(batch: pa.RecordBatch) -> None:
+def release_memory(batch: pa.RecordBatch) -> None:
     """Return what decoding a batch of wide rows took; Arrow keeps some of it for later."""
     if batch.nbytes > _WIDE_ROW_BYTES * batch.num_rows:
         pa.default_memory_pool().release_unused()

@@ -91,7 +91,7 @@ def spend(inflated_bytes: int) -> None:
         left[0] -= inflated_bytes
 
 
-def announce(inflated_bytes: int, stored_bytes: int) -> None:
+def count_announced_bytes(inflated_bytes: int, stored_bytes: int) -> None:
     """Count what a file says that it inflates to, before it does.
 
     Raises: TooLargeError, where no honest file does; UnusuallyLargeError, within `usual_sizes`.

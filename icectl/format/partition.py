@@ -7,7 +7,7 @@ from urllib.parse import quote_plus
 
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value
-from icectl.format.transforms import Transform, human, parse_transform, result_type
+from icectl.format.transforms import Transform, parse_transform, path_text, result_type
 from icectl.format.types import PrimitiveType, Type
 
 FIRST_FIELD_ID = 1000  # R-010
@@ -121,7 +121,7 @@ def partition_path(
     """
     parts = []
     for item, type_, value in zip(spec.fields, types, values, strict=True):
-        shown = str(value) if type_ is None else human(item.transform, type_, value)
+        shown = str(value) if type_ is None else path_text(item.transform, type_, value)
         parts.append(f"{_escape(item.name)}={_escape(shown)}")
     return "/".join(parts)
 

@@ -133,7 +133,7 @@ def schema_json(schema: Schema) -> dict[str, Any]:
     return known | dict(schema.unknown)
 
 
-def near(name: str, names: Sequence[str]) -> str:
+def similar_name_hint(name: str, names: Sequence[str]) -> str:
     """Return the hint for a name that there is not, by those that there are."""
     by_case = {known.lower(): known for known in names}
     found = [by_case[key] for key in get_close_matches(name.lower(), by_case, n=1)]

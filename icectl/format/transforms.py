@@ -66,7 +66,7 @@ def result_type(transform: Transform, source: Type) -> Type | None:
             return None
 
 
-def takes(transform: Transform, source: Type) -> bool:
+def accepts(transform: Transform, source: Type) -> bool:
     """Return whether a transform takes columns of a type (R-071); no unknown one does."""
     name = source.name if isinstance(source, PrimitiveType) else ""
     match transform.name:
@@ -170,7 +170,7 @@ def _canonical_double(value: float) -> bytes:
     return struct.pack("<d", value + 0.0)  # R-202: -0.0 + 0.0 is 0.0
 
 
-def human(transform: Transform, source: Type, value: Value) -> str:
+def path_text(transform: Transform, source: Type, value: Value) -> str:
     """Return a partition value as the reference implementation shows it in paths: `2024-01-02-03`.
 
     Result types do for `source`, since only identity and truncate look at it.

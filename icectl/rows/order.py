@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
-from icectl.format.schema import Schema, container_of, near
+from icectl.format.schema import Schema, container_of, similar_name_hint
 from icectl.format.sort import SortField, SortOrder
-from icectl.format.transforms import Transform, parse_transform, takes
+from icectl.format.transforms import Transform, accepts, parse_transform
 from icectl.format.types import NestedField, is_nested, type_text
 
 _PART_OF_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
@@ -123,7 +123,7 @@ def _field(found: re.Match[str], schema: Schema) -> SortField:
     name = found["source"] or found["column"]
     item = _column("--sort-order", name, schema)
     transform = _transform(found)
-    if not takes(transform, item.type):
+    if not accepts(transform, item.type):
         shown = f"{transform.text} of `{name}`, which is {type_text(item.type)}"
         raise UsageError(f"`--sort-order`: there is no {shown}", hint=_SUPPORTED)
     direction = (found["direction"] or "asc").lower()
@@ -149,7 +149,9 @@ def _column(option: str, text: str, schema: Schema) -> NestedField:
     item = schema.field_named(name)
     if item is None:
         names = [schema.name_of(id_) or "" for id_ in schema.all_fields]
-        raise UsageError(f"`{option}`: the table has no column `{name}`", hint=near(name, names))
+        raise UsageError(
+            f"`{option}`: the table has no column `{name}`", hint=similar_name_hint(name, names)
+        )
     container = container_of(name, schema)
     if container is not None:
         raise UsageError(f"`{option}`: `{name}` lies in a {container}, of which a row has many")

@@ -29,7 +29,7 @@ from icectl.errors import Unsupported
 from icectl.files.data_rows import batch_rows
 from icectl.format.schema import Schema
 from icectl.format.sort import SortField
-from icectl.format.transforms import Transform, result_type, takes
+from icectl.format.transforms import Transform, accepts, result_type
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 from icectl.rows.columns import inside, path_to
 from icectl.rows.order import RowOrder, ZOrder
@@ -104,7 +104,7 @@ def _key(item: SortField, schema: Schema, batches: pa.Schema) -> _Key:
             f"rows can't be sorted by {item.transform.text} of column {item.source_ids}"
         )
     result = result_type(item.transform, column.type)
-    sorts = result is not None and takes(item.transform, column.type) and _sorts(result)
+    sorts = result is not None and accepts(item.transform, column.type) and _sorts(result)
     if path is None or not sorts:
         shown = f"{item.transform.text} of `{column.name}`, of type {type_text(column.type)}"
         raise Unsupported(f"rows can't be sorted by {shown}")

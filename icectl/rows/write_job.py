@@ -12,7 +12,7 @@ from icectl.entries.partition.key import encode_key
 from icectl.errors import CorruptTable, Refused
 from icectl.files.data_rows import flat_retyped, retype_array, typed_batch
 from icectl.files.parquet.schema import FIELD_ID, arrow_schema, child_fields
-from icectl.format.schema import Schema, children, near
+from icectl.format.schema import Schema, children, similar_name_hint
 from icectl.format.types import (
     DecimalType,
     FixedType,
@@ -98,7 +98,10 @@ def _matched(
         seen.add(one.name)
         item = names.get(one.name)
         if item is None:
-            hint = near(one.name, list(names)) or "drop it, or add it to the table's schema"
+            hint = (
+                similar_name_hint(one.name, list(names))
+                or "drop it, or add it to the table's schema"
+            )
             raise Refused(f"the table has no column `{shown}`, which the data frame has", hint=hint)
         fields.append(_field(one, item, shown))
     for item in wanted:

@@ -13,7 +13,7 @@ from icectl.format.moments import (
     print_date,
     print_timestamp,
 )
-from icectl.format.transforms import apply, bucket_hash, human, parse_transform
+from icectl.format.transforms import apply, bucket_hash, parse_transform, path_text
 from icectl.format.types import DecimalType, PrimitiveType
 
 DATE = PrimitiveType("date")
@@ -138,7 +138,7 @@ def test_r072_units_of_a_timestamp_agree_with_datetime(
     }
     for unit, shown in expected.items():
         transform = parse_transform(unit)
-        assert human(transform, PrimitiveType("int"), apply(transform, type_, value)) == shown
+        assert path_text(transform, PrimitiveType("int"), apply(transform, type_, value)) == shown
 
 
 @given(st.dates())

@@ -18,7 +18,7 @@ from icectl.commands.compact.plan import (
     selected_files,
 )
 from icectl.entries.deletes import Applied, delete_counts
-from icectl.entries.file_verdicts import FileVerdict, Verdicts, everywhere, of_specs
+from icectl.entries.file_verdicts import FileVerdict, Verdicts, of_specs, same_verdict
 from icectl.entries.rows import by_row
 from icectl.format.metadata import TableMetadata
 from icectl.table.output_sizes import pack
@@ -62,7 +62,7 @@ def plan_deletes(
 
 def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Verdicts:
     """Judge each data file before its deletes are looked at."""
-    verdicts = everywhere(files.data, FileVerdict.MERGED)
+    verdicts = same_verdict(files.data, FileVerdict.MERGED)
     verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     return verdicts

@@ -15,7 +15,7 @@ from icectl.format.schema import Schema
 from icectl.format.single_value import decode
 from icectl.format.snapshot import ancestors
 from icectl.format.sort import SortOrder
-from icectl.format.transforms import human
+from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
 from icectl.table.snapshot_choice import logged_snapshot_id
 from icectl.units import print_instant
@@ -370,6 +370,6 @@ def _bound_text(
     if field is None or type_ is None:
         return bound.hex()
     try:
-        return human(field.transform, type_, decode(type_, bound))
+        return path_text(field.transform, type_, decode(type_, bound))
     except ValueError:
         return bound.hex()

@@ -28,7 +28,7 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, transaction
-from icectl.entries.manifest_rows import describe
+from icectl.entries.manifest_rows import describe_manifest
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import CommitUnknown, CorruptTable, IcectlError, UsageError
@@ -239,7 +239,7 @@ def _described(
         spec = metadata.spec(manifest.partition_spec_id) or metadata.default_spec
         own = in_manifests(entries, (at,))
         added = own.table["snapshot_id"].to_pylist()
-        row = describe(
+        row = describe_manifest(
             own,
             result_types(spec, metadata.schemas),
             location=manifest.manifest_path,

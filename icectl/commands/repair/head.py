@@ -7,7 +7,7 @@ from typing import Any
 
 from icectl.commands.repair.plan import Remedy
 from icectl.entries.inherit import inherit
-from icectl.entries.manifest_rows import describe
+from icectl.entries.manifest_rows import describe_manifest
 from icectl.entries.rows import (
     Entries,
     with_manifest_number,
@@ -124,7 +124,7 @@ def counted_manifest(reader: Reader, head: ReadHead, place: int) -> ManifestFile
         )
         raise CorruptTable(message, rule="R-052")
     types = result_types(spec, reader.metadata.schemas)
-    row = describe(
+    row = describe_manifest(
         entries, types, location=manifest.manifest_path, length=size, spec_id=spec.spec_id
     )
     return replace(

@@ -50,7 +50,7 @@ from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value, decode
 from icectl.format.snapshot import Snapshot
-from icectl.format.transforms import Transform, apply, takes
+from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.compact_job import carried_metrics
 from icectl.storage.location import loosest_key, loosest_keys, name, parent
@@ -376,7 +376,7 @@ def _one_value(
     least, greatest = (
         bounds.get(column.id) for bounds in (metrics.lower_bounds, metrics.upper_bounds)
     )
-    if least is None or greatest is None or not takes(transform, column.type):
+    if least is None or greatest is None or not accepts(transform, column.type):
         return False, None
     first, last = (
         apply(transform, column.type, decode(column.type, one)) for one in (least, greatest)

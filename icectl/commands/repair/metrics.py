@@ -13,7 +13,7 @@ from icectl.format import single_value
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.schema import Schema
-from icectl.format.transforms import Transform, apply, takes
+from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField
 from icectl.table.reader import Reader, name_mapping
 from icectl.table.reading import read_or_none
@@ -79,7 +79,7 @@ def _is_of_another_partition(
     values = decode_key(entry["partition_key"], result_types(spec, metadata.schemas))
     for item, value in zip(spec.fields, values, strict=True):
         column = schema.field(item.source_ids[0]) if len(item.source_ids) == 1 else None
-        is_told = column is not None and takes(item.transform, column.type)
+        is_told = column is not None and accepts(item.transform, column.type)
         if column is not None and is_told and _excludes(metrics, item.transform, column, value):
             return True
     return False

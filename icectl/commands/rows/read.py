@@ -12,7 +12,7 @@ from icectl.entries.rows import numbers
 from icectl.errors import UsageError
 from icectl.format.locations import scheme_of_entries
 from icectl.format.metadata import TableMetadata
-from icectl.format.schema import Schema, near
+from icectl.format.schema import Schema, similar_name_hint
 from icectl.format.snapshot import Snapshot
 from icectl.rows.compact_job import CompactJob, typed_specs
 from icectl.rows.rewrite_data import TableColumns
@@ -91,7 +91,7 @@ def _columns(schema: Schema, names: Sequence[str] | None) -> Schema:
     by_name = {item.name: item for item in schema.fields}
     for name in names:
         if name not in by_name:
-            hint = near(name, list(by_name))
+            hint = similar_name_hint(name, list(by_name))
             raise UsageError(f"the table has no column `{name}`", hint=hint)
     return Schema(schema.schema_id, tuple(by_name[name] for name in names))
 

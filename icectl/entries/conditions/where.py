@@ -31,7 +31,7 @@ from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
 from icectl.format.partition import result_types
-from icectl.format.schema import Schema, container_of, near
+from icectl.format.schema import Schema, container_of, similar_name_hint
 from icectl.format.single_value import UNITS_PER_SECOND, Value, from_json, unscaled_integer
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
 
@@ -315,7 +315,7 @@ class _Parser:
         names = [*_names(self._metadata.current_schema)]
         names += [item.name for spec in self._metadata.partition_specs for item in spec.fields]
         message = f"the table has no column `{name}`"
-        return _failure(self._text, token.position, message, near(name, names))
+        return _failure(self._text, token.position, message, similar_name_hint(name, names))
 
 
 def _names(schema: Schema) -> Iterator[str]:

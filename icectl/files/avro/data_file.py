@@ -10,7 +10,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from icectl.errors import CorruptTable
-from icectl.files.arrow_failures import beyond, damaged_data_file, reading_data_file
+from icectl.files.arrow_failures import damaged_data_file, reading_data_file, unsupported_data_file
 from icectl.files.avro.compression import inflate_block
 from icectl.files.avro.container import (
     AvroFile,
@@ -96,7 +96,7 @@ def _type(stored: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     if isinstance(stored, list):
         branches = [branch for branch in stored if branch != "null"]
         if len(branches) > 1:
-            raise beyond("Avro", "a column is a union of several types")
+            raise unsupported_data_file("Avro", "a column is a union of several types")
         return _type(branches[0], named) if branches else pa.null()
     kind = stored["type"]
     if not isinstance(kind, str):

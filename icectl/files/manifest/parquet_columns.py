@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns.values import whole
 from icectl.errors import CorruptTable
 from icectl.files.arrow_failures import reading_data_file
-from icectl.files.inflate import TooLargeError, announce
+from icectl.files.inflate import TooLargeError, count_announced_bytes
 from icectl.files.parquet.schema import FIELD_ID, child_fields, field_id
 from icectl.format.manifest import FileFormat
 
@@ -160,7 +160,7 @@ class ParquetColumns:
         groups = map(footer.row_group, range(footer.num_row_groups))
         columns = sum(max(group.total_byte_size, 0) for group in groups)
         try:
-            announce(columns + max(footer.num_rows, 0), self._size_bytes)
+            count_announced_bytes(columns + max(footer.num_rows, 0), self._size_bytes)
         except TooLargeError as error:
             raise CorruptTable("a manifest inflates to too much", rule=self._rule) from error
 

@@ -19,7 +19,7 @@ from icectl.files.data_rows import (
     FileRows,
     batch_rows,
     chosen,
-    let_go,
+    release_memory,
     typed_batch,
 )
 from icectl.files.orc.tail import ColumnStatistics, OrcTail, read_tail
@@ -180,7 +180,7 @@ class OrcDataFile:
                 rows = batch_rows(batch.num_rows, batch.nbytes)
                 for start in range(0, batch.num_rows, rows):
                     yield FileRows(first_row + start, batch.slice(start, rows))
-                    let_go(batch)
+                    release_memory(batch)
                 first_row += row_count
 
     def _columns(self, places: list[int]) -> Iterator[tuple[list[pa.Array], int]]:

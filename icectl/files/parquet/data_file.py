@@ -17,7 +17,7 @@ from icectl.files.data_rows import (
     FileRows,
     batch_rows,
     chosen,
-    let_go,
+    release_memory,
     typed_batch,
 )
 from icectl.files.parquet.metrics import (
@@ -146,7 +146,7 @@ class ParquetDataFile:
             # Where a few values are far wider than others, few rows come at a time.
             if 2 * held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
                 yield _joined(held)
-                let_go(batch)
+                release_memory(batch)
                 held, held_bytes, held_rows = [], 0, 0
         if held:
             yield _joined(held)

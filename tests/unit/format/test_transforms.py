@@ -9,12 +9,12 @@ import pytest
 
 from icectl.format.transforms import (
     Transform,
+    accepts,
     apply,
     bucket_hash,
-    human,
     parse_transform,
+    path_text,
     result_type,
-    takes,
 )
 from icectl.format.types import ListType, PrimitiveType, parse_type
 
@@ -223,7 +223,7 @@ def test_a_transform_refuses_types_it_does_not_take(transform: str, type_: str) 
 )
 def test_r070_null_stays_null(transform: str) -> None:
     assert apply(parse_transform(transform), PrimitiveType("timestamp"), None) is None
-    assert human(parse_transform(transform), INT, None) == "null"
+    assert path_text(parse_transform(transform), INT, None) == "null"
 
 
 def test_r070_void_makes_everything_null_and_identity_changes_nothing() -> None:
@@ -275,7 +275,7 @@ def test_r070_void_makes_everything_null_and_identity_changes_nothing() -> None:
 def test_partition_values_are_shown_as_the_reference_implementation_does(
     transform: str, type_: str, value: Any, shown: str
 ) -> None:
-    assert human(parse_transform(transform), parse_type(type_), value) == shown
+    assert path_text(parse_transform(transform), parse_type(type_), value) == shown
 
 
 VALUES: list[tuple[str, Any]] = [
@@ -293,7 +293,7 @@ VALUES: list[tuple[str, Any]] = [
 )
 def test_r071_a_transform_takes_the_types_that_it_has_results_for(text, name, value) -> None:
     transform, type_ = parse_transform(text), parse_type(name)
-    if takes(transform, type_):
+    if accepts(transform, type_):
         apply(transform, type_, value)
     else:
         with pytest.raises(ValueError, match="does not take"):
@@ -302,4 +302,6 @@ def test_r071_a_transform_takes_the_types_that_it_has_results_for(text, name, va
 
 def test_r071_no_transform_takes_lists() -> None:
     list_ = ListType(1, INT, element_required=False)
-    assert not any(takes(parse_transform(text), list_) for text in ("identity", "bucket[4]", "day"))
+    assert not any(
+        accepts(parse_transform(text), list_) for text in ("identity", "bucket[4]", "day")
+    )
