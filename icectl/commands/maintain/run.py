@@ -66,7 +66,7 @@ from icectl.commands.maintain.step import (
     check_options,
     options_given,
 )
-from icectl.commands.maintain.workers import Hands, OwnHands, WorkerHands
+from icectl.commands.maintain.workers import StepsHere, StepsInWorkers
 from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
 from icectl.format.properties import (
     GC_ENABLED,
@@ -355,17 +355,17 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
     tell = _lines_of(asked, tables)
     console.progress.phase("maintaining tables")
     try:
-        with _hands(asked, schedule) as hands:
+        with _runner(asked, schedule) as runner:
             while True:
-                _begin(asked, schedule, hands)
+                _begin(asked, schedule, runner)
                 tell()
                 if not schedule.running:
                     break
                 console.progress.rename(_under_way(schedule))
-                number, (end, seen) = hands.take()
+                number, (end, seen) = runner.wait()
                 schedule.tables[number].ended(end, seen)
                 if not schedule.has_alone:
-                    hands.end_spark()
+                    runner.end_spark()
     except (KeyboardInterrupt, Terminated):
         note_interrupted(console, tables)
         raise
@@ -374,17 +374,17 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
             console.warn(f"{table.name}: {warning}")
 
 
-def _hands(asked: _Asked, schedule: Schedule) -> Hands:
+def _runner(asked: _Asked, schedule: Schedule) -> StepsHere | StepsInWorkers:
     shell = asked.common.shell
     if asked.jobs == 1 and not schedule.alone:
-        return OwnHands(ErrandPlace(shell.env, shell.interrupts, lambda: False))
-    return WorkerHands(asked.jobs, shell.console.note)
+        return StepsHere(ErrandPlace(shell.env, shell.interrupts, lambda: False))
+    return StepsInWorkers(asked.jobs, shell.console.note)
 
 
-def _begin(asked: _Asked, schedule: Schedule, hands: Hands) -> None:
-    """Give out steps, as long as there is a hand free and time left."""
+def _begin(asked: _Asked, schedule: Schedule, runner: StepsHere | StepsInWorkers) -> None:
+    """Give out steps, as long as a worker is free and time is left."""
     deadline = asked.common.shell.deadline
-    while len(schedule.running) < hands.count and not deadline.passed:
+    while len(schedule.running) < runner.count and not deadline.passed:
         table = schedule.next()
         if table is None:
             return
@@ -402,7 +402,7 @@ def _begin(asked: _Asked, schedule: Schedule, hands: Hands) -> None:
         table.is_running = True
         alone = (table.name, step) in schedule.alone
         errand = asked.errand(table.name, step, seconds, alone=alone)
-        hands.give(schedule.tables.index(table), _after(table, errand))
+        runner.start(schedule.tables.index(table), _after(table, errand))
 
 
 def _after(table: TableRun, errand: Errand) -> Errand:

@@ -1,15 +1,14 @@
-"""Who carries errands out: this process, one after the other, or workers, several at a time.
+"""Where steps run: in this process, one after the other, or in workers, several at a time.
 
-A step changes what belongs to a process (where temporary files lie, what a signal ends), so that
-several at a time are in processes of their own.
+A step changes settings of its process (the folder of temporary files, what a signal ends). So
+steps that run at the same time have processes of their own.
 """
 
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent import futures
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
-from types import TracebackType
-from typing import Protocol
 
 from icectl.catalog.warehouse import PlacesByCatalog
 from icectl.cli.failures import error_and_code
@@ -30,79 +29,48 @@ _GRACE_SECONDS = GRACE_SECONDS / 4
 """A worker ends its endless waits sooner than this process does, which then reports them."""
 
 _PLACES_IN_WORKER: PlacesByCatalog = {}
-"""What catalogs have told this process: a worker lives for one run of `maintain`."""
-
-
-class Hands(Protocol):
-    """Carries errands out, as many at a time as `count`; a context that ends what it has begun."""
-
-    @property
-    def count(self) -> int:
-        """The number of errands that may be under way."""
-
-    def give(self, number: int, errand: Errand) -> None:
-        """Begin an errand, whose end is told under its number."""
-
-    def take(self) -> tuple[int, Done]:
-        """Wait for the end of an errand that was begun, and return it with its number."""
-
-    def end_spark(self) -> None:
-        """End the session of Spark, if there is one: no errand needs it any more."""
-
-    def __enter__(self) -> "Hands": ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+"""Answers of catalogs to this process: a worker lives for one run of `maintain`."""
 
 
 @dataclass(slots=True)
-class OwnHands:
-    """This process: an errand is carried out when its end is waited for."""
+class StepsHere:
+    """Runs steps in this process: each when its end is waited for."""
 
     place: ErrandPlace
-    _given: list[tuple[int, Errand]] = field(default_factory=list)
+    count: int = 1
+    """The number of steps that may be under way."""
+    _started: list[tuple[int, Errand]] = field(default_factory=list)
 
-    @property
-    def count(self) -> int:
-        """One at a time."""
-        return 1
+    def start(self, number: int, errand: Errand) -> None:
+        """Keep a step, whose end `wait` returns with its number."""
+        self._started.append((number, errand))
 
-    def give(self, number: int, errand: Errand) -> None:
-        """Keep an errand for `take`."""
-        self._given.append((number, errand))
-
-    def take(self) -> tuple[int, Done]:
-        """Carry the errand out."""
-        number, errand = self._given.pop(0)
+    def wait(self) -> tuple[int, Done]:
+        """Run the step."""
+        number, errand = self._started.pop(0)
         return number, carry_out(errand, self.place)
 
     def end_spark(self) -> None:
         """Do nothing: steps on Spark have a process of their own."""
 
-    def __enter__(self) -> "OwnHands":
+    def __enter__(self) -> "StepsHere":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._given.clear()
+        self._started.clear()
 
 
 @dataclass(slots=True)
-class WorkerHands:
-    """Processes of this interpreter, each kept for the next errand.
+class StepsInWorkers:
+    """Runs steps in worker processes, `count` at a time; a context that ends what has begun.
 
-    Errands on Spark, of which one runs at a time, have one to themselves, in which a session is
-    started once and kept: the Java process of a Spark that was stopped would live on as long as the
-    process that has started it.
-    A first Ctrl-C calls off what is under way, where that is safe, and waits for it; a second ends
-    the processes as they are.
+    Steps on Spark, of which one runs at a time, have a process to themselves. It starts one session
+    and keeps it: Java lives as long as the process that has started it, even if Spark is stopped.
+    A first Ctrl-C calls steps off where that is safe, and waits for them; a second kills workers.
     """
 
     count: int
-    tell: Callable[[str], None]
+    note: Callable[[str], None]
     _stopped: Event = field(default_factory=Event)
     _ended: Event = field(default_factory=Event)
     _workers: WorkerPool = field(init=False)
@@ -110,7 +78,7 @@ class WorkerHands:
     _running: dict[Future[Done], int] = field(default_factory=dict)
     _spark: "tuple[_SparkSettings, WorkerPool] | None" = None
 
-    def __enter__(self) -> "WorkerHands":
+    def __enter__(self) -> "StepsInWorkers":
         self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="icectl-maintain")
         self._workers = WorkerPool(_ANSWERS, self._check).__enter__()
         return self
@@ -124,9 +92,9 @@ class WorkerHands:
         self._stopped.set()
         assert self._pool is not None
         if self._running:
-            self.tell("finishing the steps in progress; interrupt again to stop at once")
+            self.note("finishing the steps in progress; interrupt again to stop at once")
         try:
-            wait(self._running)
+            futures.wait(self._running)
         except (KeyboardInterrupt, Terminated):
             self._ended.set()
             raise
@@ -135,27 +103,29 @@ class WorkerHands:
             self._workers.__exit__()
             self.end_spark()
 
-    def give(self, number: int, errand: Errand) -> None:
-        """Have a worker begin an errand."""
+    def start(self, number: int, errand: Errand) -> None:
+        """Start a step in a worker; `wait` returns its end with its number."""
         assert self._pool is not None
         self._running[self._pool.submit(self._call, errand)] = number
 
-    def take(self) -> tuple[int, Done]:
-        """Wait for the first errand that ends; signals are seen meanwhile."""
+    def wait(self) -> tuple[int, Done]:
+        """Wait for the first step that ends; signals are seen meanwhile."""
         while True:
-            done, _ = wait(self._running, _WAIT_SECONDS, FIRST_COMPLETED)
+            done, _ = futures.wait(self._running, _WAIT_SECONDS, FIRST_COMPLETED)
             for one in done:
                 return self._running.pop(one), one.result()
 
     def _call(self, errand: Errand) -> Done:
-        """Have a worker carry an errand out, and answer whether it is called off."""
+        """Run a step in a worker, which asks whether it is called off."""
         try:
             workers = self._on_spark(errand) if errand.is_alone else self._workers
-            return self._done(workers, errand)
+            (done,) = workers.call(_run, None, errand, ask=lambda _: self._stopped.is_set())
         except Exception as error:  # noqa: BLE001 - the worker is gone, and with it one step
-            told, code = error_and_code(error)
-            reason = f"the process of this step has ended: {told.message}"
-            return StepEnd(errand.step, "failed", code, reason, told.hint, WORKER_ENDED), None
+            reported, code = error_and_code(error)
+            reason = f"the process of this step has ended: {reported.message}"
+            return StepEnd(errand.step, "failed", code, reason, reported.hint, WORKER_ENDED), None
+        result: Done = done
+        return result
 
     def _on_spark(self, errand: Errand) -> WorkerPool:
         """Return the process of steps on Spark; where settings of Spark differ, a new one."""
@@ -171,11 +141,6 @@ class WorkerHands:
             self._spark[1].__exit__()
         self._spark = None
 
-    def _done(self, workers: WorkerPool, errand: Errand) -> Done:
-        (done,) = workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
-        found: Done = done
-        return found
-
 
 _OF_SPARK = ("master", "remote", "spark-conf")
 _SparkSettings = tuple[tuple[str, object], ...]
@@ -188,14 +153,14 @@ def _spark_settings(errand: Errand) -> _SparkSettings:
     return tuple((key, values[key].text) for key in keys)
 
 
-def _work(errand: Errand, ask: Ask) -> tuple[Done]:
-    """Carry an errand out, in a worker."""
+def _run(errand: Errand, ask: Ask) -> tuple[Done]:
+    """Run a step, in a worker."""
     env = SystemEnv()
     asked_at = -_ASK_SECONDS
     answer = False
 
     def is_stopped() -> bool:
-        """Ask whether to stop, not too often; where nobody answers any more, it is time too."""
+        """Ask whether to stop, not too often; if nobody answers, stop."""
         nonlocal asked_at, answer
         now = env.monotonic_seconds()
         if now - asked_at >= _ASK_SECONDS:
