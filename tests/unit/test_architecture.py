@@ -216,7 +216,6 @@ KNOW_SFC1 = {
     "commands/rows/write.py",
     "commands/upgrade_to_v4/run.py",
     "commands/validate/files.py",
-    "commands/validate/report.py",
     "commands/validate/run.py",
 }
 """What may name a layout's own modules beside these: a command that makes such tables, functions
