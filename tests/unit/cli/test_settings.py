@@ -2,15 +2,19 @@
 
 import os
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
+from icectl.cli.app import COMMANDS, load_command
+from icectl.cli.options import Common, declared_options, read_options
 from icectl.cli.settings import (
     COLOR,
     CONCURRENCY,
     ENV_VARS,
     EXPIRE_CLEAN_METADATA,
     EXPIRE_RETAIN_LAST,
+    HEALTH_LIMITS,
     METRICS_FILE,
     PROGRESS,
     SETTINGS,
@@ -157,3 +161,21 @@ def test_lines_tell_what_concerns_the_command(file: Path) -> None:
 def test_every_setting_has_a_documented_variable() -> None:
     assert {setting.variable for setting in SETTINGS} <= set(ENV_VARS)
     assert len({setting.key for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_every_setting_with_an_option_is_its_one_declaration() -> None:
+    declared = [*declared_options(Common).values()]
+    for name in COMMANDS:
+        request = get_type_hints(load_command(name).function).get("request")
+        declared += declared_options(request).values() if request is not None else ()
+    of_settings = {id(option.setting) for option in declared if option.setting is not None}
+    without = {setting.key for setting in SETTINGS if id(setting) not in of_settings}
+    assert without == {"progress", *(setting.key for setting in HEALTH_LIMITS)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_with_choices_takes_its_default(name: str) -> None:
+    request = get_type_hints(load_command(name).function).get("request")
+    if request is not None:
+        values = read_options(request())
+        assert set(values) == set(declared_options(request))
