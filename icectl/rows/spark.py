@@ -233,8 +233,8 @@ def _each_partition(
 
     # A type, since a text would be sent to Java to be read.
     payload = StructType([StructField("payload", BinaryType())])
-    made = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
-    return [bytes(row["payload"]) for row in made]
+    results_of_parts = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
+    return [bytes(row["payload"]) for row in results_of_parts]
 
 
 def _on_rows(

@@ -236,8 +236,8 @@ def _check_attempts(spark: Spark) -> None:
 
 def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing:
     """Put both ends together; each task counts once."""
-    told = {} if there is None else dict(there.of(_SUMMARY))
-    summaries = [parse_json(payload) for payload in told.values()]
+    summaries_by_task = {} if there is None else dict(there.of(_SUMMARY))
+    summaries = [parse_json(payload) for payload in summaries_by_task.values()]
 
     def every(key: str) -> list[str]:
         """List what all summaries hold under a key."""

@@ -40,8 +40,8 @@ _NO_SENSE = (ValueError, TypeError, LookupError, RecursionError, pa.ArrowExcepti
 def encode(value: Any) -> bytes:
     """Return the bytes of a value. Raises: TypeError, for one that is no data."""
     parts: list[bytes] = []
-    told = _told(value, parts)
-    head = json.dumps([told, [len(part) for part in parts]], separators=(",", ":"))
+    plain = _plain(value, parts)
+    head = json.dumps([plain, [len(part) for part in parts]], separators=(",", ":"))
     return b"".join([head.encode(), b"\n", *parts])
 
 
@@ -53,8 +53,8 @@ def decode(content: bytes, types: Sequence[type] = ()) -> Any:
     known = {one.__qualname__: one for one in types}
     try:
         head, _, rest = content.partition(b"\n")
-        told, sizes = parse_json(head)
-        return _value(told, _parts(memoryview(rest), sizes), known)
+        plain, sizes = parse_json(head)
+        return _value(plain, _parts(memoryview(rest), sizes), known)
     except _NO_SENSE as error:
         raise EngineError(f"the answer of a worker makes no sense: {error}") from error
 
@@ -67,8 +67,8 @@ def decode_result(content: bytes, types: Sequence[type] = ()) -> Any:
     return value
 
 
-def _told(value: Any, parts: list[bytes]) -> Any:
-    """Return a value as JSON has it; bytes become parts of their own."""
+def _plain(value: Any, parts: list[bytes]) -> Any:
+    """Return a value in types of JSON; bytes become parts."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -77,16 +77,16 @@ def _told(value: Any, parts: list[bytes]) -> Any:
         case pa.Table():
             return ["table", _part(_stream(value), parts)]
         case list():
-            return ["list", *(_told(one, parts) for one in value)]
+            return ["list", *(_plain(one, parts) for one in value)]
         case tuple():
-            return ["tuple", *(_told(one, parts) for one in value)]
+            return ["tuple", *(_plain(one, parts) for one in value)]
         case Mapping():
-            return ["dict", *(_told(one, parts) for pair in value.items() for one in pair)]
+            return ["dict", *(_plain(one, parts) for pair in value.items() for one in pair)]
         case Exception():
-            return ["error", *_told_error(value)]
+            return ["error", *_plain_error(value)]
     if not is_dataclass(value):
         raise TypeError(f"a {type(value).__qualname__} is not sent by a worker")
-    own = (_told(getattr(value, item.name), parts) for item in fields(value))
+    own = (_plain(getattr(value, item.name), parts) for item in fields(value))
     return ["object", type(value).__qualname__, *own]
 
 
@@ -103,7 +103,7 @@ def _stream(table: pa.Table) -> bytes:
     return content
 
 
-def _told_error(error: Exception) -> list[Any]:
+def _plain_error(error: Exception) -> list[Any]:
     """Return the name, the arguments, the fields and the notes of an error."""
     notes = [str(note) for note in getattr(error, "__notes__", ())]
     match error:
@@ -130,13 +130,13 @@ def _parts(content: memoryview, sizes: Sequence[int]) -> list[memoryview]:
     return parts
 
 
-def _value(told: Any, parts: Sequence[memoryview], known: Mapping[str, type]) -> Any:
-    """Return the value that JSON stands for."""
-    if not isinstance(told, list):
-        if isinstance(told, dict):
+def _value(plain: Any, parts: Sequence[memoryview], known: Mapping[str, type]) -> Any:
+    """Return the value of its form in types of JSON."""
+    if not isinstance(plain, list):
+        if isinstance(plain, dict):
             raise TypeError("it has an object of JSON")
-        return told
-    kind, *items = told
+        return plain
+    kind, *items = plain
     if kind == "bytes":
         return bytes(parts[items[0]])
     if kind == "table":
