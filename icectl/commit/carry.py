@@ -12,7 +12,7 @@ import numpy as np
 
 from icectl import __version__
 from icectl.commit.outputs import DataOutputs
-from icectl.commit.rewritten_groups import GroupResult, LiveHead, Made, is_changed
+from icectl.commit.rewritten_groups import GroupResult, LiveHead, is_changed
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.puffin.positions import Positions
@@ -26,7 +26,7 @@ from icectl.rows.merge_deletes import (
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.store import Store
 from icectl.table.rewritable_files import LiveFiles, check_deletes
-from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask
+from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask, Task
 from icectl.table.rewrite_tasks import TaskMaker
 
 _MOST_GONE = 0.5
@@ -39,7 +39,7 @@ class NotCarried(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Entries of new delete files, and the rows that they delete."""
+    """Entries of new delete files, and how many of their rows were deleted since the plan."""
 
     entries: Entries
     row_count: int
@@ -64,24 +64,34 @@ class DeleteCarrier:
         if lost >= _MOST_GONE * sum(file.record_count for file in result.inputs):
             raise NotCarried(f"`{min(gone)}` is not live any more" if gone else "it has no rows")
         found: dict[str, Positions] = {}
-        newest = 0
+        newest = came = 0
         try:
             for task, made in zip(result.rewrites, result.made, strict=True):
-                now = self._now(task, files, head)
-                if now is None:
+                changed = [file for file in task.inputs if is_changed(task, file, head)]
+                touched = task.inputs if made.keeps_deleted else changed
+                if not touched:
                     continue
+                now = self._now(task, touched, files, head)
                 newest = max([newest, *_numbers(now)])
-                found |= self._positions(task, now, gone, made)
+                after = self._deleted(now) | {
+                    file.location: np.arange(file.record_count, dtype=np.uint64)
+                    for file in task.inputs
+                    if file.location in gone
+                }
+                before = self._deleted(task) if changed else {}
+                came += _new_count(changed, before, after)
+                left_out = {} if made.keeps_deleted else before
+                found |= moved_positions(task.inputs, left_out, after, made.files)
         except (CorruptTable, Unsupported) as error:
             raise NotCarried(error.message) from error
-        return self._written(result, found, max(newest, _least_number(result)))
+        entries = self._written(result, found, max(newest, _least_number(result)))
+        return Carried(entries, came)
 
-    def _now(self, task: RewriteTask, files: LiveFiles, head: LiveHead) -> MergeDeletesTask | None:
-        """Return what deletes rows of a task's changed inputs by now; None where none has."""
-        changed = [file for file in task.inputs if is_changed(task, file, head)]
-        if not changed:
-            return None
-        rows = [head.row(file.location) for file in changed if head.entry(file.location)]
+    def _now(
+        self, task: RewriteTask, touched: Sequence[InputFile], files: LiveFiles, head: LiveHead
+    ) -> MergeDeletesTask:
+        """Return what deletes rows of some inputs of a task by now."""
+        rows = [head.row(file.location) for file in touched if head.entry(file.location)]
         check_deletes(files, rows)
         maker = TaskMaker(files.data, files.deletes, files.index, rows)
         return maker.merge(rows, self._blank(task.group))
@@ -91,25 +101,18 @@ class DeleteCarrier:
             f"{group}-0", group, (), (), "vectors" if self.has_vectors else "positions"
         )
 
-    def _positions(
-        self, task: RewriteTask, now: MergeDeletesTask, gone: set[str], made: Made
-    ) -> Mapping[str, Positions]:
-        """Return the rows of new files that were deleted since the plan, by file."""
+    def _deleted(self, task: Task) -> dict[str, Positions]:
+        """Return the rows of all inputs of a task that it says are deleted by position."""
         outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
         locations = [file.location for file in task.inputs]
-        before = merged_positions(locations, deletes_by_position(task, self.job.scheme), outputs)
-        named = [file.location for file in now.inputs]
-        deleted = merged_positions(named, deletes_by_position(now, self.job.scheme), outputs)
+        deletes = deletes_by_position(task, self.job.scheme)
+        found = merged_positions(locations, deletes, outputs)
         none = np.empty(0, np.uint64)
-        after: dict[str, Positions] = {location: deleted.get(location, none) for location in named}
-        for file in task.inputs:
-            if file.location in gone:
-                after[file.location] = np.arange(file.record_count, dtype=np.uint64)
-        return moved_positions(task.inputs, before, after, made)
+        return {location: found.get(location, none) for location in locations}
 
     def _written(
         self, result: GroupResult, found: Mapping[str, Positions], sequence_number: int
-    ) -> Carried:
+    ) -> Entries:
         """Write deletes of new files, and return their entries."""
         first = result.rewrites[0]
         assert first.partition_key is not None
@@ -128,15 +131,14 @@ class DeleteCarrier:
         # What the entries take from a data file is the partition, which is that of the new ones.
         own = replace(first.inputs[0], spec_id=first.spec_id, partition_key=first.partition_key)
         inputs = dict.fromkeys(found, own)
-        entries = delete_file_entries(inputs, files, lambda _: sequence_number)
-        return Carried(Entries(entries), sum(map(len, found.values())))
+        return Entries(delete_file_entries(inputs, files, lambda _: sequence_number))
 
 
 def moved_positions(
     inputs: Sequence[InputFile],
     before: Mapping[str, Positions],
     after: Mapping[str, Positions],
-    made: Made,
+    made: Sequence[tuple[str, int]],
 ) -> Mapping[str, Positions]:
     """Return where the rows are now that `after` deletes and `before` does not, by new file.
 
@@ -165,6 +167,16 @@ def moved_positions(
         for number, (location, count) in enumerate(made)
         if (at == number).any()
     }
+
+
+def _new_count(
+    changed: Sequence[InputFile], before: Mapping[str, Positions], after: Mapping[str, Positions]
+) -> int:
+    """Return how many rows of changed inputs `after` deletes, and `before` does not."""
+    return sum(
+        len(np.setdiff1d(_in_file(after, file), _in_file(before, file), assume_unique=True))
+        for file in changed
+    )
 
 
 def _in_file(

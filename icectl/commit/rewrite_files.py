@@ -18,7 +18,7 @@ from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal
 from icectl.entries.deletes import NamedFiles
 from icectl.entries.rows import by_row, concat
-from icectl.errors import CommitConflict
+from icectl.errors import CommitConflict, SelfCheckFailed
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.rewritable_files import LiveFiles
@@ -105,12 +105,15 @@ class FileRewrite:
         reason = conflict(result, head, carries=carrier is not None)
         if reason is not None:
             raise NotCarried(reason)
-        if carrier is None or not any(
+        if carrier is None and result.moves_deletes:
+            raise SelfCheckFailed(f"deleted rows of group {result.number} would be live again")
+        is_same = not any(
             is_changed(task, file, head) for task in result.tasks for file in task.inputs
-        ):
+        )
+        if carrier is None or (is_same and not result.moves_deletes):
             return result
         carried = carrier.carry(result, files, head)
-        if not carried.row_count:
+        if not len(carried.entries):
             return result
         self.carried[result.number] = carried.row_count
         return replace(result, added=concat([result.added, carried.entries]))

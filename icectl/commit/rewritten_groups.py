@@ -50,16 +50,23 @@ _STATED = ("record_count", "spec_id", "partition_key", "sequence_number", "first
 the last may have come meanwhile."""
 
 
-Made = Sequence[tuple[str, int]]
-"""Locations and row counts of the new files of a task."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The new files of a task with their row counts; rows are in the order of the old files.
+
+    Where it `keeps_deleted` rows, those that were deleted are in the new files as well.
+    """
+
+    files: tuple[tuple[str, int], ...]
+    keeps_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
     """The result of a group: its tasks as they were planned, and the entries to add.
 
-    `added` have status ADDED, an explicit data sequence number, and no snapshot id. `made` has the
-    new files of each task, where rows are in them in the order of the old ones; else it is empty.
+    `added` have status ADDED, an explicit data sequence number, and no snapshot id. `made` has what
+    each task made, where rows have kept their order; else it is empty.
     """
 
     number: int
@@ -80,6 +87,15 @@ class GroupResult:
             and task.partition_key is not None
             and all(file.split is None and not file.equality_deletes for file in task.inputs)
             for task in self.tasks
+        )
+
+    @property
+    def moves_deletes(self) -> bool:
+        """Whether rows of the new files are deleted from the start, as those of the old ones."""
+        return any(
+            made.keeps_deleted and (file.vector is not None or file.position_deletes)
+            for task, made in zip(self.tasks, self.made, strict=False)
+            for file in task.inputs
         )
 
     @property

@@ -31,7 +31,7 @@ _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
 
 
 def merge_files(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -> WrittenFile:
-    """Put the files of a group, none of which has deletes, together to one in their order.
+    """Put the files of a group together to one in their order, deleted rows too.
 
     Each row keeps its place among those of its file, and from version 3 on its id and last update.
     The new file is read again: its bytes are those that were written, and its footer is sound.
@@ -41,8 +41,8 @@ def merge_files(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -
     """
     schema, partition = group.columns.written, group.partition
     deletes = group.deletes
-    if deletes.position_deletes or deletes.vectors or deletes.equality_deletes:
-        raise NotMergeable("some of its rows are deleted")
+    if deletes.equality_deletes:
+        raise NotMergeable("rows of it are deleted by value")
     if partition is None or group.sorting is not None:
         raise NotMergeable("its rows are to be moved")
     sources = [_open(file, schema, outputs) for file in group.files]

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, mask_of
+from icectl.entries.columns.values import Integers, Mask, mask_of
 from icectl.entries.deletes import delete_counts
-from icectl.entries.file_verdicts import of_specs
+from icectl.entries.file_verdicts import deleted_ratios, of_specs
 from icectl.entries.rows import numbers
 from icectl.format.manifest import FileFormat
 from icectl.table.output_sizes import Sizes
@@ -20,9 +20,12 @@ from icectl.units import print_size
 
 MERGE_ROW_GROUP_BYTES = 4 << 20
 
+CARRYING_VERSIONS = (2, 3)
+"""Format versions in which deletes by position are carried to new files."""
+
 _OBSTACLES = (
     "it has a file that is not Parquet",
-    "rows of it are deleted",
+    "rows of it are deleted by value, or many",
     "rows of it move to another partition",
     "rows of it have no ids yet",
 )
@@ -51,7 +54,7 @@ class Mergeable:
     def why_not(self, bin_: Bin) -> str | None:
         """Tell why the files of a bin can't be put together to one; None where they can."""
         rows = list(bin_.files)
-        if bin_.split is not None or bin_.expected_bytes > self.sizes.roll:
+        if bin_.split is not None or self.stored[rows].sum() > self.sizes.roll:
             return "it has a file to be cut"
         if len(rows) < 2:
             return "it is a single file"
@@ -67,11 +70,13 @@ class Mergeable:
         return int(np.median(np.repeat(self.stored[places] // counts, counts)))
 
 
-def mergeable(files: LiveFiles, spec_id: int, format_version: int, sizes: Sizes) -> Mergeable:
+def mergeable(
+    files: LiveFiles, spec_id: int, format_version: int, sizes: Sizes, delete_ratio: float
+) -> Mergeable:
     """Return what speaks against merging each live data file into one of a partition spec."""
     data = files.data
     others = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
-    deleted = delete_counts(files.matches) > 0
+    deleted = _deleted(files, format_version, delete_ratio)
     moves = ~of_specs(data, [spec_id])
     no_ids = mask_of(pc.is_null(data.table["first_row_id"])) & (format_version >= 3)
     offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
@@ -81,6 +86,15 @@ def mergeable(files: LiveFiles, spec_id: int, format_version: int, sizes: Sizes)
         np.asarray(offsets.to_numpy(), np.int64),
         sizes,
     )
+
+
+def _deleted(files: LiveFiles, format_version: int, delete_ratio: float) -> Mask:
+    """Return whether deletes of each data file are such as no merge takes along."""
+    if format_version not in CARRYING_VERSIONS:
+        return delete_counts(files.matches) > 0
+    first, second = files.matches.equality_deletes
+    by_value = first.counts + second.counts > 0
+    return np.asarray(by_value | (deleted_ratios(files.matches) >= delete_ratio))
 
 
 def choose_method(

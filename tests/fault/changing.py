@@ -77,10 +77,11 @@ def _of_small_files(directory: Path, version: int) -> None:
 
 
 def _of_appended_files(directory: Path) -> None:
-    """Two partitions with two files each, without deletes, and rows that have ids."""
+    """Two partitions with two files each, some with vectors, and rows that have ids."""
     table = TableBuilder(directory, format_version=3, partitioning="identity")
     for start in (0, 12):
         table.append([start + at for at in range(12) if at % 3])
+    table.delete_rows([1, 13])
 
 
 def _of_many_deletes(directory: Path) -> None:
@@ -178,6 +179,7 @@ LOADED = (
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
+MERGE = ("--method", "merge", "--min-delete-ratio", "90%")
 COMPACT = ("compact", "--engine", "local", "--target-file-size", "1MiB", "--min-input-files", "2")
 CHANGING = {
     changing.name: changing
@@ -198,7 +200,7 @@ CHANGING = {
         Changing("repair", ("repair",), _of_wrong_counts, takes_long=True, is_broken=True),
         Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2)),
         Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
-        Changing("merge-files", (*COMPACT, "--method", "merge"), _of_appended_files),
+        Changing("merge-files", (*COMPACT, *MERGE), _of_appended_files),
         Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, takes_long=True),
         Changing("tag", ("refs", "tag", "kept"), _of_version_2, reads_manifests=False),
         Changing(

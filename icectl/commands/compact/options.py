@@ -274,12 +274,13 @@ def compact(
 
     With `--method merge` the row groups of Parquet files are copied behind one another, and not
     decoded: this takes about as long as copying the files. Rows keep their order, and pages,
-    statistics, page indexes and Bloom filters stay as they are. Only files without deleted rows are
-    merged, whose columns, writer and partition spec are the same, in version 3 those that are not
-    themselves made of others; all else is left alone. With `--method auto` such files are merged
-    where half of their row groups have `--merge-row-group` or more, and all others rewritten.
-    Every page is looked at on the way, with its checksum where it has one, and the bytes of the new
-    file are compared with those that were read.
+    statistics, page indexes and Bloom filters stay as they are. Deletes by position go on as
+    deletes of the new file. Files are merged whose columns, writer and partition spec are the same,
+    with fewer deleted rows than `--min-delete-ratio` and no equality deletes, in version 3 those
+    that are not themselves made of others; all else is left alone. With `--method auto` such files
+    are merged where half of their row groups have `--merge-row-group` or more, and all others
+    rewritten. Every page is looked at on the way, with its checksum where it has one, and the bytes
+    of the new file are compared with those that were read.
 
     With `--deletes-only` data files stay as they are, and only their deletes by position are
     rewritten. Up to version 2 those of a data file that are in two delete files or more

@@ -247,7 +247,13 @@ def plan(
         stored=stored,
         live=live_bytes(files.matches, stored),
         as_made=as_made(files.data, verdicts, options.mark) & (not options.every),
-        mergeable=mergeable(files, options.output_spec_id, metadata.format_version, options.sizes),
+        mergeable=mergeable(
+            files,
+            options.output_spec_id,
+            metadata.format_version,
+            options.sizes,
+            options.min_delete_ratio,
+        ),
     )
     # Without partitions it is known where rows of other specs come to.
     others = (

@@ -29,7 +29,7 @@ from icectl.commit.carry import DeleteCarrier
 from icectl.commit.output_journal import DataPlaces, Leftovers
 from icectl.commit.outputs import DataOutputs, Outputs, data_places
 from icectl.commit.rewrite_files import FileRewrite, PlannedState
-from icectl.commit.rewritten_groups import GroupResult, changes
+from icectl.commit.rewritten_groups import GroupResult, Made, changes
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import writer_of
 from icectl.commit.transaction import transaction
@@ -75,7 +75,7 @@ from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
 from icectl.table.live_files import load_live_files, load_stated, with_stated
-from icectl.table.mergeable import MethodChoice
+from icectl.table.mergeable import CARRYING_VERSIONS, MethodChoice
 from icectl.table.reader import every_column, name_mapping
 from icectl.table.reading import in_threads, naming
 from icectl.table.reviewed import pin_of
@@ -85,9 +85,6 @@ from icectl.table.row_safety import open_to_change
 from icectl.units import print_size
 
 COMMAND = "compact"
-_CARRYING = (2, 3)
-"""Format versions in which deletes that come meanwhile are carried to new files."""
-
 _REWRITE_THEM = "`--method auto` rewrites what it can't merge"
 SORT_BYTES = 64 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
@@ -509,7 +506,7 @@ class _Run:
         snapshot = planned.branch.snapshot
         version = loaded.metadata.format_version
         carrier = None
-        if version in _CARRYING and not planned.options.deletes_only:
+        if version in CARRYING_VERSIONS and not planned.options.deletes_only:
             places = DataOutputs(loaded.metadata, outputs)
             job = _merge_job(loaded.metadata)
             carrier = DeleteCarrier(self._context.store, job, places, has_vectors=version >= 3)
@@ -624,7 +621,7 @@ def _group_result(
         )
     added = concat([Entries(result.entries) for result in results])
     made = tuple(
-        tuple(by_row(Entries(result.entries), "location", "record_count"))
+        Made(tuple(by_row(Entries(result.entries), "location", "record_count")), result.is_merged)
         for result in results
         if keeps_order and rewriting
     )

@@ -12,12 +12,12 @@ from icectl.errors import OtherFile, SelfCheckFailed
 from icectl.files.parquet.merge import NotMergeable
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
+from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import merge_files
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import written_schema
 from icectl.rows.rewrite_data import (
     DeletesOfGroup,
-    DeletionVector,
     FileGroup,
     TableColumns,
     rewrite_data,
@@ -95,9 +95,10 @@ def test_rows_keep_their_ids_and_last_updates() -> None:
 def test_what_would_need_decoding_is_refused() -> None:
     store = MemoryFiles()
     files = three(store, first_row_id=0)
-    vector = DeletesOfGroup(vectors=(DeletionVector("v", 4, 4, 1, "f0"),))
+    deletes = EqualityDeletes(files[0], (1,), frozenset({"f0"}))
+    by_value = DeletesOfGroup(equality_deletes=(deletes,))
     refused = [
-        (group(store, files, deletes=vector), "deleted"),
+        (group(store, files, deletes=by_value), "deleted by value"),
         (group(store, files, partition=None), "moved"),
         (group(store, [replace(files[0], split=(0, 9)), *files[1:]]), "whole"),
         (group(store, [replace(files[0], first_row_id=None), *files[1:]], 3), "no ids yet"),

@@ -19,6 +19,7 @@ from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
+from tests.builders.tree_table import upgrade
 from tests.stores.fixed_env import FixedEnv
 
 
@@ -81,14 +82,55 @@ def test_rows_that_are_deleted_later_stay_so(tmp_path: Path) -> None:
     assert len(data_files(tmp_path)) == 1
 
 
-def test_files_with_deletes_are_left_alone_or_rewritten(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("partitioning", ["none", "identity"])
+def test_deletes_by_position_come_along(tmp_path: Path, version: int, partitioning: str) -> None:
+    table = built(tmp_path, version, partitioning)
+    table.delete_rows([3, 13, 14])
+    table.delete_rows([30])
+    before = rows(tmp_path), lineage(tmp_path) if version == 3 else {}
+    old = {file["file_path"] for file in data_files(tmp_path)}
+    env = FixedEnv(NOW_MS)
+    prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9)
+    done = compacted(tmp_path, prepared, env=env)
+    assert {one.choice.method for one in done.done} == {"merge"}
+    assert done.carried_deletes == 0
+    assert "icectl.carried-deletes" not in head(tmp_path)["summary"]
+    assert (rows(tmp_path), lineage(tmp_path) if version == 3 else {}) == before
+    entries = [entry["data_file"] for entry in live_entries(head(tmp_path))]
+    new = {file["file_path"] for file in entries if not file["content"]}
+    assert old.isdisjoint(new)
+    named = [file["referenced_data_file"] for file in entries if file["content"]]
+    assert sorted(named) == sorted(set(named) & new)
+    assert sum(file["record_count"] for file in entries if file["content"]) == 4
+    compacted(tmp_path, planned(tmp_path, every=True, min_delete_ratio=0.01), env=env)
+    assert rows(tmp_path) == before[0]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_from_before_and_from_meanwhile_come_along(tmp_path: Path, version: int) -> None:
+    table = built(tmp_path, version)
+    table.delete_rows([3, 13])
+    prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9)
+    table.delete_rows([4, 14, 35])
+    table.remove_data_files(1)
+    left = rows(tmp_path)
+    done = compacted(tmp_path, prepared)
+    assert rows(tmp_path) == left
+    assert {row["id"] for row in left} == set(table.ids())
+    assert done.carried_deletes >= 3
+
+
+def test_files_with_other_deletes_are_left_alone_or_rewritten(tmp_path: Path) -> None:
     table = built(tmp_path, 2)
-    table.delete_rows([3])
+    table.delete_rows([3], kind="equality")
     plan = planned(tmp_path, method="merge").plan
     assert not plan.groups
     assert plan.left_alone[LEFT_ALONE[FileVerdict.NOT_MERGEABLE]] == 6
     plan = planned(tmp_path, method="auto").plan
-    assert [group.choice.why for group in plan.groups] == ["rows of it are deleted"]
+    assert [group.choice.why for group in plan.groups] == [
+        "rows of it are deleted by value, or many"
+    ]
     assert {task.method for group in plan.groups for task in group.tasks} == {"rewrite"}
 
 
@@ -170,7 +212,7 @@ def test_bins_that_no_merge_makes() -> None:
 
     assert chosen(Bin((0,), None, 40)) == "it is a single file"
     assert chosen(Bin((0, 1), (0, 9), 80)) == "it has a file to be cut"
-    assert chosen(Bin((0, 1), None, 151)) == "it has a file to be cut"
+    assert chosen(Bin((0, 1, 2), None, 80)) == "it has a file to be cut"
     assert chosen(Bin((0, 2), None, 130)) == "the sizes of its row groups are not known"
     assert chosen(Bin((0, 1), None, 80), least=20) == "half of its row groups have 20 B or more"
     assert choose_method("auto", found, [Bin((0, 1), None, 80)], 20).method == "auto"
@@ -178,5 +220,16 @@ def test_bins_that_no_merge_makes() -> None:
     assert choose_method("merge", found, [Bin((0, 2), None, 80)], 21).method == "merge"
     moving = replace(found, obstacles=np.eye(4, 3, dtype=bool))
     assert (
-        choose_method("merge", moving, [Bin((1, 2), None, 80)], 1).why == "rows of it are deleted"
+        choose_method("merge", moving, [Bin((1, 2), None, 80)], 1).why
+        == "rows of it are deleted by value, or many"
     )
+
+
+def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path: Path) -> None:
+    built(tmp_path, 3, "identity")
+    env = FixedEnv(NOW_MS)
+    upgrade(tmp_path, env)
+    before = rows(tmp_path)
+    done = compacted(tmp_path, planned(tmp_path, method="merge"), env=env)
+    assert {one.choice.method for one in done.done} == {"merge"}
+    assert rows(tmp_path) == before
