@@ -495,7 +495,8 @@ def test_a_rule_for_other_tables_than_those_of_the_run_is_no_mistake(
 ) -> None:
     at_rest(server, "calm")
     policy = tmp_path / "maintain.toml"
-    policy.write_text("[[rule]]\ntables = ['main.audit.*', 'main.db.inner.*']\nenabled = false\n")
+    others = "'main.audit.*', 's3://bucket/wh/*', '/wh/*/*'"
+    policy.write_text(f"[[rule]]\ntables = [{others}, 'main.db.inner.*']\nenabled = false\n")
     ended = maintain("main.db.inner.calm", "--policy", str(policy), "--strict", "--json")
     assert (ended.code, ended.document["warnings"]) == (0, [])
 

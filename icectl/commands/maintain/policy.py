@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from zoneinfo import ZoneInfo
 
 from icectl.catalog.configured import flattened
+from icectl.catalog.identifier import without_quoted
 from icectl.cli.options import SPARK_OPTIONS, declared_options
 from icectl.cli.patterns import covers, fixed_part, is_pattern
 from icectl.cli.settings import (
@@ -326,7 +327,7 @@ def idle_rules(
             if any(covers(pattern, parts_of(table)) for table in tables):
                 continue
             fixed = fixed_part(pattern)
-            if fixed and fixed[0] and not is_catalog(fixed[0]):
+            if fixed and "/" not in without_quoted(text) and not is_catalog(fixed[0]):
                 yield f"{rule.origin}: `{text}` names no configured catalog"
             elif any(_begins(fixed, fixed_part(each)) for each in within):
                 yield f"{rule.origin}: `{text}` matches none of {print_count(len(tables), 'table')}"
