@@ -48,7 +48,11 @@ MODULES: Mapping[str, Sequence[str]] = {
     "table/own_places.py": ["unit/table/test_own_places.py"],
     "table/live_files.py": ["unit/table/test_live_files.py"],
     "table/retention.py": ["unit/table/test_retention.py"],
-    "entries/deletes.py": ["unit/entries/test_deletes.py"],
+    "entries/deletes.py": [
+        "unit/entries/test_deletes.py",
+        "unit/commands/compact/test_deletes.py",
+        "unit/commands/compact/test_plan.py",
+    ],
     "entries/inherit.py": ["unit/entries/test_inherit.py"],
     "format/transforms.py": ["unit/format/test_transforms.py"],
     "commands/repair/plan.py": ["unit/commands/repair/test_plan.py"],
