@@ -114,7 +114,7 @@ def test_formats_of_ci_tell_of_each_table(server: SqlServer, run: Run) -> None:
     current_metadata(at_rest(server, "lost").directory).write_text("{")
     words = ("main.**", "--check", "--format")
     (lost, work) = sorted(run(*words, "github", command="expire-snapshots").out.splitlines())
-    assert lost.startswith("::error title=skipped main.db.inner.lost::")
+    assert lost.startswith("::error title=failed main.db.inner.lost::")
     assert work == (
         "::warning title=expire-snapshots main.db.inner.rotten::`icectl expire-snapshots` has work "
         "to do (`icectl expire-snapshots main.db.inner.rotten` does it)"
