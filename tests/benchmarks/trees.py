@@ -176,7 +176,7 @@ class TreeTable:
 
         def run() -> None:
             writer = TreeWriter(self.store, FixedEnv(), "main", self.names)  # type: ignore[arg-type]
-            updates = writer.write(self.metadata, 1_000 + number, change, {})
+            updates = writer.write(self.metadata, 1_000 + number, change)
             added = [each for each in updates if isinstance(each, AddSnapshot)]
             changed = apply_all(self.metadata, updates)
             newest = tuple(each.snapshot for each in added)
