@@ -123,7 +123,10 @@ def test_progress_shows_names_in_one_line() -> None:
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_formats_of_ci_keep_names_in_their_lines(name: str, wanted: str) -> None:
     finding = {"rule": "R-001", "severity": "error", "subject": name, "message": name, "hint": name}
-    built = {"command": "validate", "error": None, "exit": 4, "result": {"findings": [finding]}}
+    result = {"findings": [finding]}
+    built = {
+        "command": "validate", "error": None, "exit": 4, "status": "done", "result": result,
+    }  # fmt: skip
     text = ci_text(wanted, built, name)
     if wanted == "github":
         assert text.count("\n") == text.count("::error title=") == 1
@@ -148,7 +151,7 @@ def test_hints_in_formats_of_ci_are_quoted(wanted: str, command: str) -> None:
         "maintain": {"tables": [row]},
         "inspect": {"view": "health", "small_files": health},
     }[command]
-    built = {"command": command, "error": None, "exit": 4, "result": result}
+    built = {"command": command, "error": None, "exit": 4, "status": "done", "result": result}
     text = ci_text(wanted, built, table)
     if wanted == "sarif":
         text = json.loads(text)["runs"][0]["results"][0]["message"]["text"]
