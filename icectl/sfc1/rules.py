@@ -11,8 +11,13 @@ from icectl.sfc1.checks.statistics import STATISTICS_RULES
 from icectl.sfc1.checks.steps import STEP_RULES
 from icectl.sfc1.checks.vectors import VECTOR_RULES
 
-SFC1_RULES = RuleSet((*LIVE_RULES, *ROW_RULES, *VECTOR_RULES, *STEP_RULES, *STATISTICS_RULES))
-"""The rules of roots and leaves; those of files that are live twice come first, as the cause."""
+_CAUSES_FIRST = [rule for rule in LIVE_RULES if rule.id == "V4-120"]
+"""A file that is live twice breaks rules of its entries too."""
+
+SFC1_RULES = RuleSet(
+    (*_CAUSES_FIRST, *ROW_RULES, *LIVE_RULES, *VECTOR_RULES, *STEP_RULES, *STATISTICS_RULES)
+)
+"""The rules of roots and leaves, those that are causes of others first."""
 
 EVERY_RULE: Mapping[str, Rule] = dict(sorted({**ALL_RULES, **SFC1_RULES.by_id}.items()))
 """Every rule, in the order of the ids."""

@@ -22,7 +22,7 @@ with classic_session(options, SilentProgress(), Deadline(SystemEnv())) as spark:
     hadoop = spark.jobs.context._jsc.hadoopConfiguration()
     print(json.dumps([
         "hidden-value" in listed, "shown-value" in listed, hadoop.get("fs.s3a.secret.key"),
-        spark.context.parallelize([1, 2]).count(),
+        spark.jobs.context.parallelize([1, 2]).count(),
     ]))
 """
 
