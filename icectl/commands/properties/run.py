@@ -21,6 +21,7 @@ from icectl.commands.properties.report import (
     properties_result,
 )
 from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.output_journal import Leftovers
 from icectl.errors import UsageError
 from icectl.table.row_safety import open_to_change
 
@@ -40,7 +41,9 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
     pairs = parse_pairs(names) if request.verb == "set" else {}
     keys = list(pairs) or names
     session = open_session(common, table, read_only=False, change=change)
-    loaded = open_to_change(session.context.catalog)
+    context = session.context
+    leftovers = Leftovers(context, (COMMAND,))
+    loaded = open_to_change(context.catalog)
     current = loaded.metadata.properties
     changes = plan_set(current, pairs) if pairs else plan_unset(current, keys)
     for name, meant in likely_slips(current, request.verb, keys):
@@ -49,9 +52,10 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
     report = Properties(current, changes)
 
     def finish() -> Finished[Properties]:
-        landed = commit_changes(
-            session.context, loaded, lambda metadata: updates(metadata, changes), CommitAsked()
-        )
+        with leftovers.removed_after(loaded):
+            landed = commit_changes(
+                context, loaded, lambda newest: updates(newest, changes), CommitAsked()
+            )
         return Finished(
             replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
             landed.metadata_location,
@@ -67,6 +71,7 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
             result=properties_result,
             show=lambda console, properties, _: print_changes(console, properties),
             has_work=bool(changes),
+            clean_up=lambda: leftovers.remove(loaded),
             execute=finish,
             superseded=lambda: Properties(current),
         ),

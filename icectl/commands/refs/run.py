@@ -20,6 +20,7 @@ from icectl.commands.refs.plan import (
 )
 from icectl.commands.refs.report import Refs, print_changes, print_refs, question, refs_result
 from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.output_journal import Leftovers
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.table.row_safety import open_to_change
@@ -45,13 +46,15 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     if request.verb in (None, "list"):
         return _show(common, table)
     session = open_session(common, table, read_only=False, change=change)
+    context = session.context
+    leftovers = Leftovers(context, (COMMAND,))
     values = read_options(request)
     settings = RefSettings(
         values["max_ref_age"], values["min_snapshots_to_keep"], values["max_snapshot_age"]
     )
-    loaded = open_to_change(session.context.catalog)
+    loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
-    changes = _plan(metadata, request, settings, session.context.env.now_ms())
+    changes = _plan(metadata, request, settings, context.env.now_ms())
     if request.verb == "drop":
         for name in request.names or ():
             if not any(one.name == name for one in changes):
@@ -59,9 +62,10 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     report = Refs(metadata, changes)
 
     def finish() -> Finished[Refs]:
-        landed = commit_changes(
-            session.context, loaded, lambda newest: updates(newest, changes), CommitAsked()
-        )
+        with leftovers.removed_after(loaded):
+            landed = commit_changes(
+                context, loaded, lambda newest: updates(newest, changes), CommitAsked()
+            )
         return Finished(
             replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
             landed.metadata_location,
@@ -77,6 +81,7 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
             result=refs_result,
             show=lambda console, refs, _: print_changes(console, refs),
             has_work=bool(changes),
+            clean_up=lambda: leftovers.remove(loaded),
             execute=finish,
             superseded=lambda: Refs(metadata),
             question=question(metadata.location, changes),
