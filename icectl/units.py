@@ -130,7 +130,7 @@ def parse_instant(text: str, now_ms: int) -> int:
             instant = now_ms - parse_duration(text)
         except UsageError:
             raise UsageError(
-                f"`{text}` is no instant",
+                f"`{text}` is not a valid time",
                 hint="give ISO 8601 such as 2026-01-31T12:00:00Z, or a duration such as 7d",
             ) from None
     if instant > now_ms:

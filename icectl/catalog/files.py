@@ -238,7 +238,7 @@ class FileSystemCatalog:
         elif _is_missing_directory(self.store, self.table_location):
             return TableNotFound(
                 f"there is no directory {shown}",
-                hint="check the path; elsewhere than on this machine it begins with its scheme",
+                hint="check the path; remote paths need a scheme such as s3://",
             )
         else:
             hint = (

@@ -275,7 +275,7 @@ class SqlWarehouse:
         listed = ", ".join(f"`{each}`" for each in others[:5])
         return TableNotFound(
             f"the database {self.rows.database.shown} has no tables of a catalog `{catalog}`",
-            hint=f"it has tables of {listed}: configure the catalog under that name, as letters are"
+            hint=f"it has tables of {listed}: name the catalog exactly so (case-sensitive)"
             if others
             else "no catalog has tables there yet",
         )

@@ -39,7 +39,7 @@ from icectl.errors import IcectlError, UsageError
 COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
     "validate": "check metadata and files against the rules of the format",
-    "repair": "set a broken table right, as far as that is provable",
+    "repair": "repair a broken table, as far as can be proved",
     "maintain": "do what many tables need, by a policy",
     "expire-snapshots": "drop old snapshots and the files only they need",
     "rewrite-manifests": "regroup manifests by partition, in their target size",
@@ -50,7 +50,7 @@ COMMANDS: Mapping[str, str] = {
     "apply": "carry out a plan that was saved with --save-plan",
     "doctor": "look at this machine, try catalogs and stores",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
-    "upgrade-to-v4": "turn a table into one of the version 4 proposal",
+    "upgrade-to-v4": "upgrade a table to format version 4",
 }
 """Every command with its one line of help. Its module has its name, and is imported to run it."""
 
@@ -268,7 +268,7 @@ def _check_format(invocation: Invocation) -> None:
 
     if invocation.value("json") and wanted != "json":
         raise UsageError(
-            f"`--json` and `--format {wanted}` exclude each other", hint="leave one out"
+            f"`--json` and `--format {wanted}` cannot be used together", hint="leave one out"
         )
     is_check = invocation.command.name == "validate" or bool(invocation.value("check"))
     check_ci_format(wanted, is_check=is_check)

@@ -31,7 +31,7 @@ def spark_options(
         return SparkOptions(session=session.spark)
     if remote is not None:
         if master is not None and is_asked_for:
-            raise UsageError("`--master` and `--remote` exclude each other")
+            raise UsageError("`--master` and `--remote` cannot be used together")
         return SparkOptions(settings=tuple(pairs), remote=remote)
     return SparkOptions(master, tuple(pairs), secret=secret)
 

@@ -30,7 +30,7 @@ def chosen_snapshot(metadata: TableMetadata, choice: SnapshotChoice) -> Snapshot
     Spec: time travel goes by the snapshot log (R-029).
     """
     if choice.count > 1:
-        raise UsageError("`--snapshot`, `--ref` and `--as-of` exclude each other")
+        raise UsageError("`--snapshot`, `--ref` and `--as-of` cannot be used together")
     if choice.snapshot_id is not None:
         return snapshot_by_id(metadata, choice.snapshot_id)
     if choice.ref is not None:

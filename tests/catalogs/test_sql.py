@@ -258,7 +258,7 @@ def test_a_catalog_of_another_name_in_the_database_is_named(server: SqlServer) -
     code, document = run(["inspect", TABLE, "--json"])
     assert code == 10
     assert document["error"]["hint"] == (
-        "it has tables of `Main`: configure the catalog under that name, as letters are"
+        "it has tables of `Main`: name the catalog exactly so (case-sensitive)"
     )
 
 

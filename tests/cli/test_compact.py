@@ -85,7 +85,7 @@ def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compac
 
     again = compact(tmp_path, *SMALL, "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
-    assert result(again)["left_alone"] == {"as a compaction to the same sizes has left it": 3}
+    assert result(again)["left_alone"] == {"already compacted to this size": 3}
 
 
 @pytest.mark.parametrize(("option", "code"), [("--dry-run", 0), ("--check", 4)])
@@ -107,14 +107,14 @@ def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact)
     assert text.count("of many deleted rows") == 1
     assert text.count("3 smaller than 768.0 KiB") == 2
     assert "9 files of " in text
-    assert "would become about 3 of 17.6 KiB; 2 delete files would go" in text
+    assert "would become about 3 of 17.6 KiB; 2 delete files would be removed" in text
 
 
 def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:
     build(tmp_path)
     ended = compact(tmp_path, "--where", "category = 'c1'", "--dry-run")
     assert "left alone: 6 files: not selected by `--where`" in ended.out
-    assert "left alone: 3 files: one of too few in their partition" in ended.out
+    assert "left alone: 3 files: too few small files in the partition" in ended.out
     assert "nothing to do: compacting would gain nothing" in ended.out
 
 

@@ -139,7 +139,7 @@ def test_named_snapshots_go_alone(icectl, daily):
     ("options", "message"),
     [
         (["--older-than", "2099-01-01"], "lies in the future"),
-        (["--older-than", "7"], "is no instant"),
+        (["--older-than", "7"], "is not a valid time"),
         (["--retain-last", "0"], "not a whole number above 0"),
         (["--expire-id", "x"], "`x` is no snapshot id"),
         (["--expire-id", "5", "--older-than", "7d"], "cannot be joined with a policy"),
@@ -271,10 +271,10 @@ def test_r026_kept_snapshots_that_leave_the_log_are_warned_of(icectl, daily):
     ids = sorted(daily.ids_of)
     arguments = [daily.location, "-n", "--json", "--expire-id", ids[2]]
     (warning,) = icectl(*arguments, env=later(8)).document["warnings"]
-    assert warning.startswith("2 snapshots that stay leave the snapshot log")
+    assert warning.startswith("2 kept snapshots will no longer be found by time travel (R-026)")
     daily.ref("v1", "tag", snapshot_id=ids[0])
     (warning,) = icectl(*arguments, env=later(9)).document["warnings"]
-    assert warning.startswith("1 snapshot that stays leaves the snapshot log")
+    assert warning.startswith("1 kept snapshot will no longer be found by time travel (R-026)")
     daily.ref("v2", "tag", snapshot_id=ids[1])
     assert icectl(*arguments, env=later(10)).document["warnings"] == []
 

@@ -122,8 +122,8 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect: Inspect, table: TableB
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--snapshot", "1", "--ref", "main"), "exclude each other"),
-        (("--ref", "main", "--as-of", "1h"), "exclude each other"),
+        (("--snapshot", "1", "--ref", "main"), "cannot be used together"),
+        (("--ref", "main", "--as-of", "1h"), "cannot be used together"),
         (("files", "--all-snapshots", "--ref", "main"), "excludes choosing one"),
         (("--snapshot", "77"), "no snapshot 77"),
         (("--snapshot", "main"), "takes the id of a snapshot"),

@@ -187,15 +187,15 @@ def test_an_orphan_is_not_deleted_because_the_quarantine_has_an_empty_name(run: 
             f"inspect /t files --limit 1{'0' * 18}",
             f"`--limit`: `1{'0' * 18}` is too large a number",
         ),
-        ("inspect /t files --as-of 7", "`--as-of`: `7` is no instant"),
+        ("inspect /t files --as-of 7", "`--as-of`: `7` is not a valid time"),
         ("validate /t --sample 2", "`--sample`: `2` is no ratio"),
         ("compact /t -n --max-group-size 7", "`--max-group-size`: `7` is no size"),
         ("compact /t -n --min-delete-ratio 2", "`--min-delete-ratio`: `2` is no ratio"),
         ("compact /t -n --max-groups 0", "`--max-groups`: `0` is not a whole number above 0"),
         ("rewrite-manifests /t -n --target-size 7", "`--target-size`: `7` is no size"),
         ("rewrite-manifests /t -n --min-manifests x", "`--min-manifests`: `x` is not a whole num"),
-        ("expire-snapshots /t -n --older-than 7", "`--older-than`: `7` is no instant"),
-        ("remove-orphans /t -n --older-than 7", "`--older-than`: `7` is no instant"),
+        ("expire-snapshots /t -n --older-than 7", "`--older-than`: `7` is not a valid time"),
+        ("remove-orphans /t -n --older-than 7", "`--older-than`: `7` is not a valid time"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_told_with_its_option(
@@ -211,7 +211,9 @@ def test_a_value_of_the_environment_is_told_with_its_variable(
 ) -> None:
     monkeypatch.setenv("ICECTL_REMOVE_ORPHANS_OLDER_THAN", "7")
     ended = run("remove-orphans", "/t", "-n")
-    assert ended.err.startswith("error: `ICECTL_REMOVE_ORPHANS_OLDER_THAN`: `7` is no instant\n")
+    assert ended.err.startswith(
+        "error: `ICECTL_REMOVE_ORPHANS_OLDER_THAN`: `7` is not a valid time\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_two_formats_at_once_are_wrong_usage(run: Run, table: str, form: str) ->
     ended = run("inspect", table, "snapshots", "--json", "--format", form)
     assert ended.code == 2
     error = ended.document["error"]
-    assert error["message"] == f"`--json` and `--format {form}` exclude each other"
+    assert error["message"] == f"`--json` and `--format {form}` cannot be used together"
     assert run("inspect", table, "snapshots", "--json", "--format", "json").code == 0
 
 

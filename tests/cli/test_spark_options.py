@@ -33,7 +33,7 @@ def test_a_server_and_a_master_exclude_each_other(run: Run, tmp_path: Path) -> N
     words = ("compact", str(tmp_path / "t"), "--remote", "sc://h", "--master", "yarn")
     ended = run(*words)
     assert ended.code == 2
-    assert "`--master` and `--remote` exclude each other" in ended.err
+    assert "`--master` and `--remote` cannot be used together" in ended.err
 
 
 def test_a_setting_about_sessions_of_its_own_does_not_concern_a_submitted_program(

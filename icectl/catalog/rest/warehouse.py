@@ -82,7 +82,8 @@ class RestTable:
             raise Unsupported(
                 f"the server does not know what the metadata of {self.served.shown} has "
                 f"({', '.join(lost[:5])}), and would lose it with any change",
-                hint="a server that knows it keeps it; or remove it with the engine that wrote it",
+                hint="use a server that preserves this field; or remove it with the engine that "
+                "wrote it",
             )
 
 

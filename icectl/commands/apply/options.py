@@ -57,7 +57,7 @@ def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: Spar
 
     With `--allow-newer` the plan is made of the table as it is now, and only what the file names is
     done: snapshots, refs and files that it expires or deletes, files and manifests that it
-    rewrites, steps that it has. Nothing that it does not name is.
+    rewrites, steps that it has. Nothing else is changed.
 
     Of a plan of `maintain` the first step of each table is done like that, and each later one, on
     the table as the step before has left it, as with `--allow-newer`: of what the file names what

@@ -80,12 +80,12 @@ LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.NOT_SELECTED: "not selected by `--where`",
     FileVerdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
     FileVerdict.FINE: "of a good size, with few deletes",
-    FileVerdict.TOO_FEW: "one of too few in their partition",
+    FileVerdict.TOO_FEW: "too few small files in the partition",
     FileVerdict.NO_GAIN: "would only be copied",
     FileVerdict.LATER: "left to another run by `--max-groups`",
     FileVerdict.OVER_BUDGET: OVER_BUDGET,
     FileVerdict.MERGED: "without deletes that merging would change",
-    FileVerdict.AS_MADE: "as a compaction to the same sizes has left it",
+    FileVerdict.AS_MADE: "already compacted to this size",
     FileVerdict.NOT_MERGEABLE: "only to be rewritten, which `--method merge` does not do",
 }
 """Why a data file is left alone."""

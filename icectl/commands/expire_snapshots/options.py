@@ -44,7 +44,11 @@ class ExpireRequest:
     keep_monthly: Annotated[str | None, option_of(EXPIRE_KEEP_MONTHLY, group=POLICY)] = None
     expire_unreferenced: Annotated[
         bool,
-        option("--expire-unreferenced", group=POLICY, help="young snapshots in no branch go too"),
+        option(
+            "--expire-unreferenced",
+            group=POLICY,
+            help="also expire recent snapshots that no branch or tag reaches",
+        ),
     ] = False
     expire_id: Annotated[
         list[str] | None,
@@ -53,7 +57,7 @@ class ExpireRequest:
             group=POLICY,
             metavar="ID",
             parse=_parse_id,
-            help="expire just this snapshot; repeatable, and without any of the options above",
+            help="expire only this snapshot (repeatable; not with the options above)",
         ),
     ] = None
     clean_expired_metadata: Annotated[bool, option_of(EXPIRE_CLEAN_METADATA)] = False

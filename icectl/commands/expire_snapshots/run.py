@@ -326,12 +326,9 @@ def _dropped(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
 
 
 def _log_warning(unlogged: Sequence[int]) -> str:
-    one = len(unlogged) == 1
-    verbs = "that stays leaves" if one else "that stay leave"
     return (
-        f"{print_count(len(unlogged), 'snapshot')} {verbs} the snapshot log, so that queries as of "
-        f"an instant no longer find {'it' if one else 'them'} (R-026); a tag gives one a name that "
-        "lasts"
+        f"{print_count(len(unlogged), 'kept snapshot')} will no longer be found by time travel "
+        "(R-026); a tag keeps a snapshot in reach by its name"
     )
 
 

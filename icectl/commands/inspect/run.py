@@ -198,7 +198,8 @@ def _format(common: Common, options: ViewRequest) -> str:
     """Return the format of the output. Raises: UsageError, where two are asked for."""
     if common.json and options.format not in (None, "json"):
         raise UsageError(
-            f"`--json` and `--format {options.format}` exclude each other", hint="leave one out"
+            f"`--json` and `--format {options.format}` cannot be used together",
+            hint="leave one out",
         )
     return "json" if common.json else options.format or "text"
 
@@ -377,7 +378,7 @@ def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) ->
         as_of_ms=parse_option("--as-of", options.as_of, lambda text: parse_instant(text, now_ms)),
     )
     if choice.count > 1:
-        raise UsageError("`--snapshot`, `--ref` and `--as-of` exclude each other")
+        raise UsageError("`--snapshot`, `--ref` and `--as-of` cannot be used together")
     if choice.count and options.all_snapshots:
         raise UsageError("`--all-snapshots` shows every snapshot; it excludes choosing one")
     return _ParsedRequest(

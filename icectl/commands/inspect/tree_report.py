@@ -295,7 +295,7 @@ class _Links:
         if not deletes:
             return ""
         anchors = [_anchor(each, f"[{self.numbers[each]}]") for each in deletes]
-        return f" deleted from by {' '.join(anchors)}"
+        return f" rows deleted by {' '.join(anchors)}"
 
 
 def _anchor(node_id: str, text: str) -> str:

@@ -75,7 +75,8 @@ class MaintainRequest:
         ),
     ] = None
     json_lines: Annotated[
-        bool, option("--json-lines", group=OUTPUT, help="print a JSON line a table as it ends")
+        bool,
+        option("--json-lines", group=OUTPUT, help="print one JSON line per table as it finishes"),
     ] = False
     dry_run: Annotated[
         bool,
@@ -92,7 +93,10 @@ class MaintainRequest:
     format: CheckFormat = None
     save_plan: SavePlan = None
     yes: Annotated[
-        bool, option("--yes", "-y", group=CHANGING, help="do not ask; nor does `--policy`")
+        bool,
+        option(
+            "--yes", "-y", group=CHANGING, help="do not ask for confirmation (implied by --policy)"
+        ),
     ] = False
 
 

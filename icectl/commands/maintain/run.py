@@ -213,7 +213,7 @@ def _check(common: Common, request: MaintainRequest) -> None:
     """Refuse options that make no sense together. Raises: UsageError."""
     other = "--json" if common.json else f"--format {request.format}" if request.format else None
     if request.json_lines and other is not None:
-        raise UsageError(f"`{other}` and `--json-lines` exclude each other")
+        raise UsageError(f"`{other}` and `--json-lines` cannot be used together")
     if common.path_map or common.path_map_file:
         raise UsageError("`--path-map` is for reading, and this command changes tables")
 

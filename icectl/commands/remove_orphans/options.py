@@ -45,7 +45,10 @@ class OrphansRequest:
     max_fraction: Annotated[str | None, option_of(ORPHANS_MAX_FRACTION)] = None
     allow_recent: Annotated[
         bool,
-        option("--allow-recent", help="allow an age under 24h: no other writer may be at work"),
+        option(
+            "--allow-recent",
+            help="allow --older-than below 24h (only if no other writer is active)",
+        ),
     ] = False
     delete_outside: Annotated[
         bool,
@@ -56,7 +59,7 @@ class OrphansRequest:
         option(
             "--equal-scheme",
             metavar="A=B",
-            help="locations with scheme A are those with scheme B; repeatable",
+            help="treat URI schemes A and B as equal; repeatable",
         ),
     ] = None
     equal_authority: Annotated[

@@ -34,13 +34,15 @@ class RepairRequest:
     ] = None
     drop_missing: Annotated[
         bool,
-        option("--drop-missing", help="list data files that are gone no more; their rows are lost"),
+        option(
+            "--drop-missing", help="remove missing data files from the table; their rows are lost"
+        ),
     ] = False
     accept_undeleted: Annotated[
         bool,
         option(
             "--accept-undeleted",
-            help="list deletes that are gone no more; rows that they deleted come back",
+            help="remove missing delete files from the table; deleted rows reappear",
         ),
     ] = False
     skip: Annotated[

@@ -162,7 +162,9 @@ class _Search:
         counts = (manifest.added_rows_count, manifest.existing_rows_count)
         known = [count for count in counts if count is not None]
         rows = sum(known) if len(known) == len(counts) else None
-        what = "list it no more" + (", with rows that nobody has counted" if rows is None else "")
+        what = "remove it from the table" + (
+            ", with rows that nobody has counted" if rows is None else ""
+        )
         if manifest.content is ManifestContent.DELETES:
             self._offer_undeleted(subject, what, rows, answers, ManifestChange(place, gone=True))
         else:
@@ -174,7 +176,7 @@ class _Search:
         for place, location, content, position, rows in self._live(named):
             if self.reader.context.store.stat(location) is not None:
                 continue
-            what = "list it no more"
+            what = "remove it from the table"
             answers = self.of(location, {"R-034"})
             change = ManifestChange(place, dropped=frozenset({position}))
             changes = [change, *self._vectors_of(location)]

@@ -21,7 +21,7 @@ MIGRATION_NOTES = (
 )
 """What to know before a table becomes one of version 2."""
 _OF_VERSION_4 = (
-    "version 4 is a proposal, not an adopted format: today icectl alone reads it as it is here",
+    "version 4 is a proposal, not an adopted format: only icectl can read this layout",
     "no other engine can read or write the table; `--layout iceberg-1.12` leads out of the layout",
     "the old metadata file stays, and manifests of older versions stay valid",
 )

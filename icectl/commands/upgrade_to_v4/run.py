@@ -118,7 +118,7 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
 
 def _options(request: UpgradeRequest) -> UpgradeOptions:
     if request.lazy and request.eager:
-        raise UsageError("`--lazy` and `--eager` exclude each other")
+        raise UsageError("`--lazy` and `--eager` cannot be used together")
     if request.convert_position_deletes and not request.eager:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
     layout = LAYOUTS_OF_VERSION_4[request.layout]

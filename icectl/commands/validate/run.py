@@ -153,7 +153,7 @@ def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
         snapshot_id=parse_snapshot_id("--snapshot", request.snapshot), ref=request.ref
     )
     if choice.count > 1:
-        raise UsageError("`--snapshot` and `--ref` exclude each other")
+        raise UsageError("`--snapshot` and `--ref` cannot be used together")
     if choice.count and request.all_snapshots:
         raise UsageError("`--all-snapshots` checks every snapshot; it excludes choosing one")
     sample = read_options(request)["sample"]

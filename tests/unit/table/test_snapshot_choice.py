@@ -48,7 +48,7 @@ def test_r029_an_instant_goes_by_the_snapshot_log(at_ms: int, snapshot_id: int) 
         (SnapshotChoice(ref="lost"), "no snapshot 99"),
         (SnapshotChoice(ref="other"), "no branch or tag `other`"),
         (SnapshotChoice(snapshot_id=10), "no snapshot 10"),
-        (SnapshotChoice(snapshot_id=20, ref="main"), "exclude each other"),
+        (SnapshotChoice(snapshot_id=20, ref="main"), "cannot be used together"),
     ],
 )
 def test_what_cannot_be_shown_is_wrong_usage(choice: SnapshotChoice, message: str) -> None:

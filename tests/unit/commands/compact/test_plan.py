@@ -69,7 +69,7 @@ def test_five_small_files_become_one() -> None:
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        (files(100, 4), "one of too few in their partition"),
+        (files(100, 4), "too few small files in the partition"),
         (files(1000, 8), "of a good size, with few deletes"),
         (files(1800, 8), "of a good size, with few deletes"),
         (files(740, 8), "would only be copied"),
@@ -475,10 +475,10 @@ def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied
 @pytest.mark.parametrize("order", [None, ZOrder((1,))])
 def test_one_small_file_is_too_few_whatever_number_is_asked_for(order) -> None:
     found = planned(*files(100, 1), min_input_files=1, order=order)
-    assert (found.groups, found.left_alone) == ((), {"one of too few in their partition": 1})
+    assert (found.groups, found.left_alone) == ((), {"too few small files in the partition": 1})
 
 
-LEFT_AS_MADE = "as a compaction to the same sizes has left it"
+LEFT_AS_MADE = "already compacted to this size"
 MADE_BY = "-c5558fab3.parquet"
 """The end of names of files that come from a compaction with the options of these tests.
 
@@ -497,7 +497,7 @@ def test_files_as_a_compaction_made_them_are_no_reason_for_another() -> None:
         *files(100, 4, "new"),
     )
     assert found.groups == ()
-    assert found.left_alone == {LEFT_AS_MADE: 8, "one of too few in their partition": 4}
+    assert found.left_alone == {LEFT_AS_MADE: 8, "too few small files in the partition": 4}
 
 
 def test_files_as_a_compaction_made_them_go_together_with_enough_others() -> None:

@@ -16,7 +16,7 @@ from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.stores.fixed_env import FixedEnv
 
-LEFT_AS_MADE = "as a compaction to the same sizes has left it"
+LEFT_AS_MADE = "already compacted to this size"
 
 
 def ids(directory: Path) -> list[int]:

@@ -193,7 +193,7 @@ def test_page_escapes_names_and_links_deletes_with_data_files() -> None:
     page = tree_page(ROOT, "/wh/t")
     assert "&quot;quoted&quot;&lt;b&gt;.parquet" in page
     assert "<b>.parquet" not in page
-    assert 'deleted from by <a href="#delete_0">[1]</a>' in page
+    assert 'rows deleted by <a href="#delete_0">[1]</a>' in page
     assert '<a href="#data_0">file 1</a>, <a href="#data_1">file 2</a>' in page
     assert page.count("<div") == page.count("</div>")
     assert "<pre>flowchart LR\n" in page

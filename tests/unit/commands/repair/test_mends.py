@@ -301,7 +301,7 @@ def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
     assert told(mend) == (
         f"{'lost-data' if is_data else 'lost-deletes'}:{path.name}",
         lost.manifest_path,
-        "list it no more",
+        "remove it from the table",
         "you accept by `--drop-missing` that its rows are lost"
         if is_data
         else "you accept by `--accept-undeleted` that rows it deleted come back",
@@ -324,7 +324,7 @@ def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
     reason = "nothing else has its rows: bring the file back, or `--drop-missing` lists it no more"
     assert mends(table, missing) == ([], [RemainingFinding(missing, reason)])
     mend = one(mends(table, missing, asked=DROP))
-    assert mend.remedy.what == "list it no more, with rows that nobody has counted"
+    assert mend.remedy.what == "remove it from the table, with rows that nobody has counted"
     assert mend.remedy.rows_lost == 0
 
 
@@ -336,7 +336,7 @@ def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> Non
     rows[at] = replace(rows[at], added_rows_count=None)
     head = replace(head, listed=replace(head.listed, manifests=tuple(rows)))
     mend = one(mends(table, wrong("R-034", path), head=head, asked=UNDELETE))
-    assert mend.remedy.what == "list it no more, with rows that nobody has counted"
+    assert mend.remedy.what == "remove it from the table, with rows that nobody has counted"
     assert mend.remedy.rows_back == 0
 
 
@@ -373,7 +373,9 @@ def test_a_lost_file_is_listed_no_more_only_where_that_is_asked_for(
         assert mends(table, *findings, asked=refused) == ([], [RemainingFinding(missing, reason)])
     mend = one(mends(table, *findings, asked=asked))
     assert told(mend)[:3] == (
-        f"{'lost-deletes' if content else 'lost-data'}:{path.name}", str(path), "list it no more",
+        f"{'lost-deletes' if content else 'lost-data'}:{path.name}",
+        str(path),
+        "remove it from the table",
     )  # fmt: skip
     assert told(mend)[4:] == ((0, 2) if content else (3, 0))
     assert mend.remedy.answers == {missing}
