@@ -228,7 +228,7 @@ class _Search:
         if not self.asked.drop_missing:
             its_rows = "rows" if rows is None else print_count(rows, "row")
             reason = f"nothing else has its {its_rows}: bring the file back, or "
-            self._leave(answers, reason + "`--drop-missing` lists it no more")
+            self._leave(answers, reason + "`--drop-missing` removes it from the table")
             return
         proof = "you accept by `--drop-missing` that its rows are lost"
         remedy = Remedy(

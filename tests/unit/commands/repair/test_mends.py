@@ -34,7 +34,8 @@ UNDELETE = Accepted(drop_missing=False, accept_undeleted=True)
 ALL = Accepted(drop_missing=True, accept_undeleted=True)
 
 NOTHING_ELSE = (
-    "nothing else has its {} rows: bring the file back, or `--drop-missing` lists it no more"
+    "nothing else has its {} rows: bring the file back, or `--drop-missing` removes it from the "
+    "table"
 )
 BRING_DELETES_BACK = (
     "without it deleted rows would come back: bring the file back, go back with `--to-snapshot`, "
@@ -321,7 +322,7 @@ def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
     (lost,) = manifests(table)
     relist(table, last(table), [replace(lost, **{name: None})])
     missing = wrong("R-034", lose(lost).manifest_path)
-    reason = "nothing else has its rows: bring the file back, or `--drop-missing` lists it no more"
+    reason = NOTHING_ELSE.replace(" {}", "")
     assert mends(table, missing) == ([], [RemainingFinding(missing, reason)])
     mend = one(mends(table, missing, asked=DROP))
     assert mend.remedy.what == "remove it from the table, with rows that nobody has counted"
