@@ -9,10 +9,16 @@ from icectl.cli.console import Console
 from icectl.cli.document import Outcome, Status
 from icectl.cli.options import Change
 from icectl.cli.output_files import write_deleted_list
-from icectl.cli.session import Session, identity_of
+from icectl.cli.session import Session, identity_of, unpublished_metadata
+from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.output_journal import Leftovers
 from icectl.errors import CommitConflict, Incomplete, ProblemsFound, Refused
+from icectl.format.metadata import TableMetadata
+from icectl.format.updates import Update
+from icectl.table.context import TableContext
 
 Report = TypeVar("Report")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,35 @@ def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) 
     else:
         outcome = _outcome(planned, finished.report, "incomplete", Incomplete.exit_code)
     return replace(outcome, table=identity_of(planned.loaded, finished.metadata_location))
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataReport(Generic[Item]):
+    """The metadata of a table, and the changes of it that are planned or made."""
+
+    metadata: TableMetadata
+    changes: Sequence[Item] = ()
+    done: bool = False
+    new_metadata_file: str | None = None
+
+
+def commit_metadata(
+    context: TableContext,
+    leftovers: Leftovers,
+    loaded: LoadedTable,
+    report: MetadataReport[Item],
+    updates: Callable[[TableMetadata, Sequence[Item]], Sequence[Update]],
+) -> Finished[MetadataReport[Item]]:
+    """Execute a change that writes no file but the metadata's.
+
+    Raises: CommitConflict; CommitUnknown; what `updates` and loading raise.
+    """
+    with leftovers.removed_after(loaded):
+        landed = commit_changes(
+            context, loaded, lambda newest: updates(newest, report.changes), CommitAsked()
+        )
+    made = replace(report, done=True, new_metadata_file=unpublished_metadata(landed))
+    return Finished(made, landed.metadata_location)
 
 
 def _confirm(console: Console, planned: PlannedChange[Report], question: str) -> None:

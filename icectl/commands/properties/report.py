@@ -1,30 +1,20 @@
 """The properties of a table and their changes, as result members and as text."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.document import print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_pairs, print_table
+from icectl.commands.change import MetadataReport
 from icectl.commands.properties.plan import PropertyChange
 
 _NOT_SET = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """The properties of a table, and the changes that are planned or made."""
-
-    properties: Mapping[str, str]
-    changes: Sequence[PropertyChange] = ()
-    done: bool = False
-    new_metadata_file: str | None = None
-
-
-def properties_result(report: Properties) -> dict[str, Any]:
+def properties_result(report: MetadataReport[PropertyChange]) -> dict[str, Any]:
     """Return the JSON members: all properties after the changes, and the changes."""
-    after = dict(report.properties)
+    after = dict(report.metadata.properties)
     for change in report.changes:
         if change.after is None:
             after.pop(change.key, None)
@@ -47,7 +37,7 @@ def print_properties(console: Console, properties: Mapping[str, str]) -> None:
     print_pairs(console, sorted(properties.items()))
 
 
-def print_changes(console: Console, report: Properties) -> None:
+def print_changes(console: Console, report: MetadataReport[PropertyChange]) -> None:
     """Print the changes, planned or made."""
     if not report.changes:
         console.say("nothing to do: the properties are as wanted")

@@ -1,11 +1,9 @@
 """The run of `icectl properties`: show, or plan and commit a change."""
 
-from dataclasses import replace
-
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
-from icectl.cli.session import identity_of, open_session, unpublished_metadata
-from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.cli.session import identity_of, open_session
+from icectl.commands.change import MetadataReport, PlannedChange, carry_out, commit_metadata
 from icectl.commands.properties.options import VERBS, PropertiesRequest
 from icectl.commands.properties.plan import (
     likely_slips,
@@ -15,12 +13,10 @@ from icectl.commands.properties.plan import (
     updates,
 )
 from icectl.commands.properties.report import (
-    Properties,
     print_changes,
     print_properties,
     properties_result,
 )
-from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.output_journal import Leftovers
 from icectl.errors import UsageError
 from icectl.table.row_safety import open_to_change
@@ -49,18 +45,7 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
     for name, meant in likely_slips(current, request.verb, keys):
         what = "is not set" if request.verb == "unset" else "is no property that icectl reads"
         session.console.warn(f"`{name}` {what}" + (f"; `{meant}` is" if meant else ""))
-    report = Properties(current, changes)
-
-    def finish() -> Finished[Properties]:
-        with leftovers.removed_after(loaded):
-            landed = commit_changes(
-                context, loaded, lambda newest: updates(newest, changes), CommitAsked()
-            )
-        return Finished(
-            replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
-            landed.metadata_location,
-        )
-
+    report = MetadataReport(loaded.metadata, changes)
     return carry_out(
         session,
         change,
@@ -72,8 +57,8 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
             show=lambda console, properties, _: print_changes(console, properties),
             has_work=bool(changes),
             clean_up=lambda: leftovers.remove(loaded),
-            execute=finish,
-            superseded=lambda: Properties(current),
+            execute=lambda: commit_metadata(context, leftovers, loaded, report, updates),
+            superseded=lambda: MetadataReport(loaded.metadata),
         ),
     )
 
@@ -84,7 +69,7 @@ def _show(common: Common, table: str) -> Outcome:
     properties = loaded.metadata.properties
     return Outcome(
         command=COMMAND,
-        result=properties_result(Properties(properties)),
+        result=properties_result(MetadataReport(loaded.metadata)),
         render=lambda console: print_properties(console, properties),
         table=identity_of(loaded),
     )

@@ -1,29 +1,19 @@
 """The branches and tags of a table and their changes, as result members and as text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.change import MetadataReport
 from icectl.commands.refs.plan import RefChange, refs_of
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import SnapshotRef
 from icectl.units import print_count, print_duration, print_instant
 
 
-@dataclass(frozen=True, slots=True)
-class Refs:
-    """The metadata of a table, and the changes of its refs that are planned or made."""
-
-    metadata: TableMetadata
-    changes: Sequence[RefChange] = ()
-    done: bool = False
-    new_metadata_file: str | None = None
-
-
-def refs_result(report: Refs) -> dict[str, Any]:
+def refs_result(report: MetadataReport[RefChange]) -> dict[str, Any]:
     """Return the JSON members: all refs after the changes, and the changes."""
     after = refs_of(report.metadata)
     for change in report.changes:
@@ -114,7 +104,7 @@ def _takes(change: RefChange) -> bool:
     return is_tag and change.before != change.after
 
 
-def print_changes(console: Console, report: Refs) -> None:
+def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
     """Print the changes, planned or made."""
     if not report.changes:
         console.say("nothing to do: the branches and tags are as wanted")

@@ -1,12 +1,11 @@
 """The run of `icectl refs`: list, or plan and commit a change."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, read_options
-from icectl.cli.session import identity_of, open_session, unpublished_metadata
-from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.cli.session import identity_of, open_session
+from icectl.commands.change import MetadataReport, PlannedChange, carry_out, commit_metadata
 from icectl.commands.refs.options import VERBS, RefsRequest
 from icectl.commands.refs.plan import (
     RefChange,
@@ -18,8 +17,7 @@ from icectl.commands.refs.plan import (
     snapshot_at,
     updates,
 )
-from icectl.commands.refs.report import Refs, print_changes, print_refs, question, refs_result
-from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commands.refs.report import print_changes, print_refs, question, refs_result
 from icectl.commit.output_journal import Leftovers
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
@@ -59,18 +57,7 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
         for name in request.names or ():
             if not any(one.name == name for one in changes):
                 session.console.warn(f"the table has no branch or tag `{name}`")
-    report = Refs(metadata, changes)
-
-    def finish() -> Finished[Refs]:
-        with leftovers.removed_after(loaded):
-            landed = commit_changes(
-                context, loaded, lambda newest: updates(newest, changes), CommitAsked()
-            )
-        return Finished(
-            replace(report, done=True, new_metadata_file=unpublished_metadata(landed)),
-            landed.metadata_location,
-        )
-
+    report = MetadataReport(metadata, changes)
     return carry_out(
         session,
         change,
@@ -82,8 +69,8 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
             show=lambda console, refs, _: print_changes(console, refs),
             has_work=bool(changes),
             clean_up=lambda: leftovers.remove(loaded),
-            execute=finish,
-            superseded=lambda: Refs(metadata),
+            execute=lambda: commit_metadata(context, leftovers, loaded, report, updates),
+            superseded=lambda: MetadataReport(metadata),
             question=question(metadata.location, changes),
         ),
     )
@@ -148,7 +135,7 @@ def _show(common: Common, table: str) -> Outcome:
     metadata = loaded.metadata
     return Outcome(
         command=COMMAND,
-        result=refs_result(Refs(metadata)),
+        result=refs_result(MetadataReport(metadata)),
         render=lambda console: print_refs(console, metadata),
         table=identity_of(loaded),
     )
