@@ -73,14 +73,14 @@ class DeleteCarrier:
                     continue
                 now = self._now(task, touched, files, head)
                 newest = max([newest, *_numbers(now)])
-                after = self._deleted(now) | {
+                after = _joined(self._deleted(now), made.by_value) | {
                     file.location: np.arange(file.record_count, dtype=np.uint64)
                     for file in task.inputs
                     if file.location in gone
                 }
-                before = self._deleted(task) if changed else {}
+                before = _joined(self._deleted(task), made.by_value) if changed else {}
                 came += _new_count(changed, before, after)
-                left_out = {} if made.keeps_deleted else before
+                left_out = made.left_out if made.keeps_deleted else before
                 found |= moved_positions(task.inputs, left_out, after, made.files)
         except (CorruptTable, Unsupported) as error:
             raise NotCarried(error.message) from error
@@ -166,6 +166,15 @@ def moved_positions(
         location: (places[at == number] - (ends[number] - count)).astype(np.uint64)
         for number, (location, count) in enumerate(made)
         if (at == number).any()
+    }
+
+
+def _joined(some: Mapping[str, Positions], others: Mapping[str, Positions]) -> dict[str, Positions]:
+    """Return the positions of both, by file."""
+    none = np.empty(0, np.uint64)
+    return {
+        location: np.union1d(some.get(location, none), others.get(location, none))
+        for location in some.keys() | others.keys()
     }
 
 

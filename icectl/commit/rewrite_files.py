@@ -101,7 +101,7 @@ class FileRewrite:
 
     def _held(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> GroupResult:
         """Return a group with the deletes that came meanwhile. Raises: NotCarried; as propose."""
-        carrier = self.carrier if result.carries else None
+        carrier = self.carrier
         reason = conflict(result, head, carries=carrier is not None)
         if reason is not None:
             raise NotCarried(reason)

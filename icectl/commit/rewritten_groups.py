@@ -7,7 +7,7 @@ rewrite started from (R-045, R-112).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from icectl.entries.rows import (
     without,
 )
 from icectl.entries.summary import summarise, summary_counters
+from icectl.files.puffin.positions import Positions
 from icectl.format.manifest import Content
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask, Task
@@ -54,11 +55,28 @@ the last may have come meanwhile."""
 class Made:
     """The new files of a task with their row counts; rows are in the order of the old files.
 
-    Where it `keeps_deleted` rows, those that were deleted are in the new files as well.
+    Where it `keeps_deleted` rows, those that were deleted are in the new files as well, but for
+    those that are `left_out`. Equality deletes delete those of `by_value`: positions by old file.
     """
 
     files: tuple[tuple[str, int], ...]
     keeps_deleted: bool = False
+    left_out: Mapping[str, Positions] = field(default_factory=dict)
+    by_value: Mapping[str, Positions] = field(default_factory=dict)
+
+    def keeps_deleted_of(self, task: RewriteTask) -> bool:
+        """Return whether rows of the new files are deleted from the start."""
+        return self.keeps_deleted and any(
+            file.vector is not None or file.position_deletes or file.location in self.by_value
+            for file in task.inputs
+        )
+
+    def carries(self, task: RewriteTask) -> bool:
+        """Return whether it is known where rows of the inputs are now, by their position alone."""
+        return task.partition_key is not None and all(
+            file.split is None and (self.keeps_deleted or not file.equality_deletes)
+            for file in task.inputs
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +98,16 @@ class GroupResult:
         return tuple(task for task in self.tasks if isinstance(task, RewriteTask))
 
     @property
-    def carries(self) -> bool:
-        """Whether it is known where rows of the inputs are now, by their position alone."""
-        return bool(self.made) and all(
-            isinstance(task, RewriteTask)
-            and task.partition_key is not None
-            and all(file.split is None and not file.equality_deletes for file in task.inputs)
-            for task in self.tasks
-        )
+    def carried_tasks(self) -> frozenset[str]:
+        """The ids of tasks whose deletes can be carried over."""
+        pairs = zip(self.rewrites, self.made, strict=bool(self.made))
+        return frozenset(task.task_id for task, made in pairs if made.carries(task))
 
     @property
     def moves_deletes(self) -> bool:
         """Whether rows of the new files are deleted from the start, as those of the old ones."""
-        return any(
-            made.keeps_deleted and (file.vector is not None or file.position_deletes)
-            for task, made in zip(self.tasks, self.made, strict=False)
-            for file in task.inputs
-        )
+        pairs = zip(self.rewrites, self.made, strict=bool(self.made))
+        return any(made.keeps_deleted_of(task) for task, made in pairs)
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
@@ -177,13 +188,15 @@ def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
 def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> str | None:
     """Tell why a group cannot be committed on a head; None where it can.
 
-    With `carries` other deletes by position are no reason, nor are files that have gone.
+    Where deletes can be carried over, with `carries` other deletes by position are no reason, nor
+    are files that have gone.
     Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, but for
     deletes that have gone.
     """
+    carried = result.carried_tasks if carries else frozenset[str]()
     for task in result.tasks:
         for file in task.inputs:
-            reason = _of_file(task, file, head, carries=carries)
+            reason = _of_file(task, file, head, carries=task.task_id in carried)
             if reason is not None:
                 return reason
     moving = [task for task in result.tasks if isinstance(task, RewriteTask) if _moves(task)]

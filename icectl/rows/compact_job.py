@@ -4,7 +4,7 @@ A job is what all tasks of a run have in common; job and task are values that cr
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from icectl.format.single_value import Value
 from icectl.format.sort import SortOrder
 from icectl.format.types import Type
 from icectl.rows.equality_deletes import EqualityDeletes
-from icectl.rows.merge_files import merge_files
+from icectl.rows.merge_files import MergedGroup, MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile
 from icectl.rows.rewrite_data import (
@@ -34,6 +34,7 @@ from icectl.rows.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
+from icectl.rows.row_runs import no_rows
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile
 from icectl.storage.read_ahead import ReadAhead
@@ -69,6 +70,7 @@ class CompactJob:
     options: WriteOptions
     sorting: Sorting | None = None
     scheme: str = ""
+    merging: MergeOptions = field(default_factory=MergeOptions)
 
     @property
     def sort_order_id(self) -> int | None:
@@ -96,6 +98,7 @@ class TaskResult:
 
     `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
     `not_merged` says why files that were to be merged were not: rewritten, or left as they are.
+    `left_out` and `by_value` are rows of the inputs of merged files, as MergedGroup has them.
     """
 
     task_id: str
@@ -106,6 +109,8 @@ class TaskResult:
     written_bytes: int
     is_merged: bool = False
     not_merged: str = ""
+    left_out: pa.Table = field(default_factory=no_rows)
+    by_value: pa.Table = field(default_factory=no_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +216,7 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
     not_merged = ""
     if task.method != "rewrite":
         try:
-            return _merged(task, job, merge_files(group, options, outputs))
+            return _merged(task, job, merge_files(group, options, outputs, job.merging))
         except (NotMergeable, CorruptTable) as error:
             if isinstance(error, CorruptTable) and task.method == "merge":
                 raise
@@ -231,10 +236,20 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
     )
 
 
-def _merged(task: RewriteTask, job: CompactJob, file: WrittenFile) -> TaskResult:
-    rows = file.metrics.record_count
-    entries = entries_of((file,), task, job)
-    return TaskResult(task.task_id, entries, rows, 0, rows, file.file_size_in_bytes, is_merged=True)
+def _merged(task: RewriteTask, job: CompactJob, found: MergedGroup) -> TaskResult:
+    read = sum(file.record_count for file in task.inputs)
+    written = found.file.metrics.record_count
+    return TaskResult(
+        task.task_id,
+        entries_of((found.file,), task, job),
+        read,
+        read - written,
+        written,
+        found.file.file_size_in_bytes,
+        is_merged=True,
+        left_out=found.left_out,
+        by_value=found.by_value,
+    )
 
 
 def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:

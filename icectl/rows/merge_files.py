@@ -4,6 +4,7 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,43 +23,102 @@ from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema, leaves
 from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
+from icectl.rows.deleted_positions import Flags
 from icectl.rows.read_data import LINEAGE, SourceFile, open_own
-from icectl.rows.rewrite_data import FileGroup
+from icectl.rows.rewrite_data import FileGroup, deleted_rows
+from icectl.rows.row_runs import runs_of
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile, shaped_metrics
 
 _BLOCK_BYTES = 4 << 20
 _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
 
 
-def merge_files(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -> WrittenFile:
+@dataclass(frozen=True, slots=True)
+class MergeOptions:
+    """The options of merges: the part of a file's rows from which on deletes keep it from one."""
+
+    most_deleted: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MergedGroup:
+    """The new file of a group, and rows of the inputs as row_runs has them.
+
+    `left_out` are those of row groups that are not in it, since all their rows are deleted, and
+    `by_value` those that equality deletes delete, which it has unless they are left out.
+    """
+
+    file: WrittenFile
+    left_out: pa.Table
+    by_value: pa.Table
+
+
+def merge_files(
+    group: FileGroup, options: WriteOptions, outputs: FileOutputs, merging: MergeOptions
+) -> MergedGroup:
     """Put the files of a group together to one in their order, deleted rows too.
 
-    Each row keeps its place among those of its file, and from version 3 on its id and last update.
+    Each row keeps its place among those that are there, and from version 3 on its id and last
+    update. Row groups are left out whose rows are all deleted.
     The new file is read again: its bytes are those that were written, and its footer is sound.
     Raises: NotMergeable; CorruptTable, Unsupported, as open_own; SelfCheckFailed. Errors of the
     files pass. A file that was begun is undone.
-    Cost: memory for the footers, and a block of 4 MiB.
+    Cost: memory for the footers, a block of 4 MiB, and what deleted_rows takes.
     """
     schema, partition = group.columns.written, group.partition
-    deletes = group.deletes
-    if deletes.equality_deletes:
-        raise NotMergeable("rows of it are deleted by value")
     if partition is None or group.sorting is not None:
         raise NotMergeable("its rows are to be moved")
-    sources = [_open(file, schema, outputs) for file in group.files]
-    check_alike(sources)
+    by_position, by_value = deleted_rows(group, outputs)
+    opened: list[tuple[SourceFile, MergeSource]] = []
+    left_out: list[Flags | None] = []
+    for file in group.files:
+        flags = by_position.of(file.location), by_value.of(file.location)
+        whole = _open(file, schema, outputs)
+        source = _with_live_groups(whole, flags, merging)
+        left_out.append(_left_out(whole, source))
+        if len(source.groups):
+            opened.append((file, source))
+    check_alike([source for _, source in opened])
     location = outputs.next_location(partition.path)
     with outputs.create(location) as new:
         merged = MergedFile(new)
-        for file, source in zip(group.files, sources, strict=True):
+        for file, source in opened:
             with outputs.reading(file.location) as handle:
                 merged.add(source, handle)
         if schema.field(ROW_ID) is not None:
-            with closing(_lineage(group.files, sources)) as columns:
+            with closing(_lineage(opened)) as columns:
                 merged.add_columns(read_source(columns), columns)
         merged.finish()
-    record_count = sum(file.record_count for file in group.files)
-    return _read_again(location, merged, record_count, group, options, outputs)
+    record_count = sum(source.row_count for _, source in opened)
+    made = _read_again(location, merged, record_count, group, options, outputs)
+    values = [by_value.of(file.location) for file in group.files]
+    return MergedGroup(made, runs_of(left_out), runs_of(values))
+
+
+def _with_live_groups(
+    source: MergeSource, flags: Sequence[Flags | None], merging: MergeOptions
+) -> MergeSource:
+    """Return a file without the row groups whose rows are all deleted; `flags` tell which are.
+
+    Raises: NotMergeable, where too many rows are deleted among those that are left.
+    """
+    deleted = [one for one in flags if one is not None]
+    if not deleted:
+        return source
+    gone = np.append(0, np.cumsum(np.logical_or.reduce(deleted)))
+    ends = np.cumsum(source.group_rows)
+    counts = gone[ends] - gone[ends - source.group_rows]
+    left = source.without(np.flatnonzero(counts == source.group_rows))
+    if counts[left.groups].sum() >= merging.most_deleted * max(left.row_count, 1):
+        raise NotMergeable("many rows of it are deleted")
+    return left
+
+
+def _left_out(whole: MergeSource, source: MergeSource) -> Flags | None:
+    """Return which rows of a file are in no row group that is copied; None without such rows."""
+    if source.row_count == whole.row_count:
+        return None
+    return np.repeat(~np.isin(np.arange(len(whole.group_rows)), source.groups), whole.group_rows)
 
 
 def _open(file: SourceFile, schema: Schema, outputs: FileOutputs) -> MergeSource:
@@ -78,12 +138,12 @@ def _open(file: SourceFile, schema: Schema, outputs: FileOutputs) -> MergeSource
         return read_source(handle)
 
 
-def _lineage(files: Sequence[SourceFile], sources: Sequence[MergeSource]) -> io.BytesIO:
+def _lineage(opened: Sequence[tuple[SourceFile, MergeSource]]) -> io.BytesIO:
     """Return a file with the ids of rows and their last updates, a row group for each to copy."""
 
     def row_groups() -> Iterator[pa.Table]:
         """Yield the values of each row group with rows."""
-        for file, source in zip(files, sources, strict=True):
+        for file, source in opened:
             assert file.first_row_id is not None
             starts = np.cumsum(source.group_rows) - source.group_rows + file.first_row_id
             for number in source.groups.tolist():

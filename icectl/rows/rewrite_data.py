@@ -287,6 +287,22 @@ def stored_rows(
             yield from _judged(source, deleted, applied, more)
 
 
+def deleted_rows(
+    group: FileGroup, outputs: FileOutputs
+) -> tuple[DeletedPositions, DeletedPositions]:
+    """Find the rows of a group that are deleted by position, and those that are by value.
+
+    Raises: as rewrite_data.
+    Cost: a byte per row of files that have deletes, and the keys of LARGEST_INDEX_ROWS.
+    """
+    by_value = DeletedPositions({file.location: file.record_count for file in group.files})
+    for indexes in equality_indexes(
+        group.deletes.equality_deletes, outputs.reading, group.columns.ever, LARGEST_INDEX_ROWS
+    ):
+        _mark(group, outputs, indexes, by_value)
+    return _deleted_positions(group, outputs), by_value
+
+
 def _judged(
     source: RowSource,
     deleted: DeletedPositions,

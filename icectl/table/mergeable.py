@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, Mask, mask_of
+from icectl.entries.columns.values import Integers, mask_of
 from icectl.entries.deletes import delete_counts
-from icectl.entries.file_verdicts import deleted_ratios, of_specs
+from icectl.entries.file_verdicts import DELETES, Verdicts, of_specs
 from icectl.entries.rows import numbers
 from icectl.format.manifest import FileFormat
 from icectl.table.output_sizes import Sizes
@@ -25,7 +25,7 @@ CARRYING_VERSIONS = (2, 3)
 
 _OBSTACLES = (
     "it has a file that is not Parquet",
-    "rows of it are deleted by value, or many",
+    "many rows of it are deleted, or by many files",
     "rows of it move to another partition",
     "rows of it have no ids yet",
 )
@@ -71,12 +71,17 @@ class Mergeable:
 
 
 def mergeable(
-    files: LiveFiles, spec_id: int, format_version: int, sizes: Sizes, delete_ratio: float
+    files: LiveFiles, verdicts: Verdicts, spec_id: int, format_version: int, sizes: Sizes
 ) -> Mergeable:
-    """Return what speaks against merging each live data file into one of a partition spec."""
+    """Return what speaks against merging each live data file into one of a partition spec.
+
+    Those that are judged by their deletes are rewritten: a merge would leave as many of them.
+    """
     data = files.data
     others = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
-    deleted = _deleted(files, format_version, delete_ratio)
+    deleted = np.isin(verdicts, DELETES)
+    if format_version not in CARRYING_VERSIONS:
+        deleted |= delete_counts(files.matches) > 0
     moves = ~of_specs(data, [spec_id])
     no_ids = mask_of(pc.is_null(data.table["first_row_id"])) & (format_version >= 3)
     offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
@@ -86,15 +91,6 @@ def mergeable(
         np.asarray(offsets.to_numpy(), np.int64),
         sizes,
     )
-
-
-def _deleted(files: LiveFiles, format_version: int, delete_ratio: float) -> Mask:
-    """Return whether deletes of each data file are such as no merge takes along."""
-    if format_version not in CARRYING_VERSIONS:
-        return delete_counts(files.matches) > 0
-    first, second = files.matches.equality_deletes
-    by_value = first.counts + second.counts > 0
-    return np.asarray(by_value | (deleted_ratios(files.matches) >= delete_ratio))
 
 
 def choose_method(

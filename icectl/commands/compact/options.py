@@ -275,9 +275,10 @@ def compact(
     With `--method merge` the row groups of Parquet files are copied behind one another, and not
     decoded: this takes about as long as copying the files. Rows keep their order, and pages,
     statistics, page indexes and Bloom filters stay as they are. Deletes by position go on as
-    deletes of the new file. Files are merged whose columns, writer and partition spec are the same,
-    with fewer deleted rows than `--min-delete-ratio` and no equality deletes, in version 3 those
-    that are not themselves made of others; all else is left alone. With `--method auto` such files
+    deletes of the new file, and so do rows that equality deletes delete. Row groups without a live
+    row are left out. Files are merged whose columns, writer and partition spec are the same, with
+    fewer deletes than `--min-delete-ratio` and `--min-delete-files`, in version 3 those that are
+    not themselves made of others; all else is left alone. With `--method auto` such files
     are merged where half of their row groups have `--merge-row-group` or more, and all others
     rewritten. Every page is looked at on the way, with its checksum where it has one, and the bytes
     of the new file are compared with those that were read.
@@ -293,9 +294,9 @@ def compact(
     keep the sequence number that the run started from, so that rows which are deleted meanwhile
     stay deleted. Rows that others delete by position meanwhile, and those of files that others
     remove, are deleted in the new files by the same commit. That is so in versions 2 and 3, where
-    rows keep their order and no equality deletes were applied. Else another writer's commit drops
-    the groups that it touched, and always those of which it took half of the rows (exit 3, or 11
-    where nothing is left).
+    rows keep their order and a rewrite applied no equality deletes. Else another writer's commit
+    drops the groups that it touched, and always those of which it took half of the rows (exit 3, or
+    11 where nothing is left).
 
     Rows are rewritten on Spark where PySpark (`icectl[spark]`) and Java 17 or newer are there, on
     the cores of this machine without `--master`, else in processes of icectl's own; a line says so

@@ -248,11 +248,7 @@ def plan(
         live=live_bytes(files.matches, stored),
         as_made=as_made(files.data, verdicts, options.mark) & (not options.every),
         mergeable=mergeable(
-            files,
-            options.output_spec_id,
-            metadata.format_version,
-            options.sizes,
-            options.min_delete_ratio,
+            files, verdicts, options.output_spec_id, metadata.format_version, options.sizes
         ),
     )
     # Without partitions it is known where rows of other specs come to.

@@ -67,9 +67,11 @@ from icectl.rows.compact_job import (
 )
 from icectl.rows.deleted_positions import named_data_files
 from icectl.rows.local import LocalEngine
+from icectl.rows.merge_files import MergeOptions
 from icectl.rows.order import RowOrder
 from icectl.rows.read_data import SourceFile, open_own, written_schema
 from icectl.rows.rewrite_data import TableColumns
+from icectl.rows.row_runs import rows_of
 from icectl.rows.sort_rows import Sorting, sort_keys
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
@@ -544,7 +546,10 @@ class _Run:
             results = self._engine.merge(merging, _merge_job(metadata), places)
         else:
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
-            job = job_of(metadata, self._prepared.plan.options.order)
+            options = self._prepared.plan.options
+            job = replace(
+                job_of(metadata, options.order), merging=MergeOptions(options.min_delete_ratio)
+            )
             results = self._engine.rewrite(rewriting, job, places)
         by_id = {one.task_id: one for one in results}
         return [(group, [by_id[task.task_id] for task in group.tasks]) for group in batch]
@@ -621,11 +626,18 @@ def _group_result(
         )
     added = concat([Entries(result.entries) for result in results])
     made = tuple(
-        Made(tuple(by_row(Entries(result.entries), "location", "record_count")), result.is_merged)
-        for result in results
-        if keeps_order and rewriting
+        _made(task, result)
+        for task, result in zip(rewriting, results, strict=bool(rewriting))
+        if keeps_order
     )
     return GroupResult(group.number, group.tasks, added, made)
+
+
+def _made(task: RewriteTask, result: TaskResult) -> Made:
+    files = tuple(by_row(Entries(result.entries), "location", "record_count"))
+    inputs = [file.location for file in task.inputs]
+    left_out, by_value = (rows_of(runs, inputs) for runs in (result.left_out, result.by_value))
+    return Made(files, result.is_merged, left_out, by_value)
 
 
 def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:

@@ -8,7 +8,7 @@ looked at on the way: headers, and checksums where the writer has left any.
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 import numpy as np
@@ -119,10 +119,10 @@ class NotMergeable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The column chunks of a file in the order of its footer; only those with rows are copied."""
+    """The column chunks of a file in the order of its footer; `is_copied` tells which to copy."""
 
     group: Integers
-    has_rows: npt.NDArray[np.bool_]
+    is_copied: npt.NDArray[np.bool_]
     start: Integers
     end: Integers
     values: Integers
@@ -130,7 +130,7 @@ class Chunks:
 
     def runs(self) -> Iterator[Integers]:
         """Yield the places of chunks to copy that lie one behind the other."""
-        places = np.flatnonzero(self.has_rows)
+        places = np.flatnonzero(self.is_copied)
         order = places[np.argsort(self.start[places], kind="stable")]
         apart = np.flatnonzero(self.start[order][1:] != self.end[order][:-1]) + 1
         yield from np.split(order, apart) if len(order) else ()
@@ -138,7 +138,7 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class MergeSource:
-    """A Parquet file by its footer; `groups` are the numbers of its row groups with rows."""
+    """A Parquet file by its footer; `groups` are the numbers of the row groups to copy."""
 
     footer: Members
     row_count: int
@@ -161,10 +161,17 @@ class MergeSource:
             },
         }
 
+    def without(self, groups: Integers) -> "MergeSource":
+        """Return the file without some of its row groups, which are not copied then."""
+        kept = np.setdiff1d(self.groups, groups)
+        chunks = replace(self.chunks, is_copied=np.isin(self.chunks.group, kept))
+        row_count = int(self.group_rows[kept].sum())
+        return replace(self, row_count=row_count, groups=kept, chunks=chunks)
+
     def of_chunks(self, node: int) -> Integers:
         """Return what the footer says of the chunks that are copied; 0 of others."""
         values = self.footer.column(node, self.footer.of(CHUNK))
-        return np.where(self.chunks.has_rows, values, 0)
+        return np.where(self.chunks.is_copied, values, 0)
 
 
 def read_source(file: IO[bytes]) -> MergeSource:
@@ -203,7 +210,7 @@ def _chunks(footer: Members, kept: Integers, footer_at: int) -> Chunks:
     """Return the column chunks, once they lie in the file beside one another."""
     groups, chunks = footer.of(GROUP), footer.of(CHUNK)
     group = np.searchsorted(groups[:, 1], chunks[:, 1], "right") - 1
-    has_rows = np.isin(group, kept)
+    is_copied = np.isin(group, kept)
     children = footer.column(CHILDREN, footer.of(ELEMENT))
     counts = np.bincount(group, minlength=len(groups))
     leaf_count = int((children == 0).sum())
@@ -217,11 +224,11 @@ def _chunks(footer: Members, kept: Integers, footer_at: int) -> Chunks:
     stored = footer.column(STORED, chunks)
     in_file = (start >= len(_MAGIC)) & (start <= footer_at) & (stored > 0) & (stored <= footer_at)
     end = np.where(in_file, start + stored, start)
-    order = np.argsort(start[has_rows], kind="stable")
-    apart = start[has_rows][order][1:] >= end[has_rows][order][:-1]
-    if not in_file[has_rows].all() or (end[has_rows] > footer_at).any() or not apart.all():
+    order = np.argsort(start[is_copied], kind="stable")
+    apart = start[is_copied][order][1:] >= end[is_copied][order][:-1]
+    if not in_file[is_copied].all() or (end[is_copied] > footer_at).any() or not apart.all():
         raise NotMergeable("a column chunk is not where its footer says")
-    return Chunks(group, has_rows, start, end, footer.column(VALUES, chunks, -1), data_at)
+    return Chunks(group, is_copied, start, end, footer.column(VALUES, chunks, -1), data_at)
 
 
 def _pairs(footer: Members) -> Mapping[bytes, bytes]:
@@ -235,13 +242,13 @@ def _pairs(footer: Members) -> Mapping[bytes, bytes]:
 
 def check_alike(sources: Sequence[MergeSource]) -> None:
     """Do nothing where footers agree on what is said once a file. Raises: NotMergeable."""
+    if not 0 < sum(len(one.groups) for one in sources) < _MOST_ROW_GROUPS:
+        raise NotMergeable("there would be no row group in the file, or too many")
     first = sources[0].stated_once
     for other in sources[1:]:
         for what, value in other.stated_once.items():
             if first[what] != value:
                 raise NotMergeable(f"its files differ in their {what}")
-    if not 0 < sum(len(one.groups) for one in sources) < _MOST_ROW_GROUPS:
-        raise NotMergeable("there would be no row group in the file, or too many")
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,7 +495,7 @@ def _indexes(
         source.of_chunks(node).tolist() for node in nodes
     )
     offset_indexes, column_indexes = [b""] * len(shift), [b""] * len(shift)
-    for place in np.flatnonzero(source.chunks.has_rows).tolist():
+    for place in np.flatnonzero(source.chunks.is_copied).tolist():
         if offsets_at[place]:
             content = octets(_read(file, offsets_at[place], offsets_size[place]))
             found = find_members(content, _OFFSET_INDEX)
@@ -520,9 +527,9 @@ class _RowGroups:
         self._spans: Integers = np.empty((0, 2), np.int64)
         self._values: Integers = np.empty(0, np.int64)
         starts = np.full(len(self.groups), np.iinfo(np.int64).max)
-        has_rows = copied.source.chunks.has_rows
+        is_copied = copied.source.chunks.is_copied
         moved = copied.source.chunks.start + copied.shift
-        np.minimum.at(starts, copied.source.chunks.group[has_rows], moved[has_rows])
+        np.minimum.at(starts, copied.source.chunks.group[is_copied], moved[is_copied])
         self._starts = starts
 
     def encoded(self, first_ordinal: int, more: "_RowGroups | None") -> list[bytes]:

@@ -13,16 +13,17 @@ from icectl.files.parquet.merge import NotMergeable
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.rows.equality_deletes import EqualityDeletes
-from icectl.rows.merge_files import merge_files
+from icectl.rows.merge_files import MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
-from icectl.rows.read_data import written_schema
+from icectl.rows.read_data import SourceFile, written_schema
 from icectl.rows.rewrite_data import (
     DeletesOfGroup,
     FileGroup,
     TableColumns,
     rewrite_data,
 )
-from icectl.rows.write_data import write_options
+from icectl.rows.row_runs import rows_of
+from icectl.rows.write_data import WrittenFile, write_options
 from tests.builders.data_files import MemoryFiles, identified, schema, table
 
 COLUMNS = schema((1, "id", "long"), (2, "name", "string"), (3, "part", "double"))
@@ -46,6 +47,10 @@ def group(store: MemoryFiles, files, version=2, **changed) -> FileGroup:
     return replace(made, **changed)
 
 
+def merge(whole: FileGroup, store: MemoryFiles) -> WrittenFile:
+    return merge_files(whole, OPTIONS, store.outputs(), MergeOptions()).file
+
+
 def three(store: MemoryFiles, **told):
     bounds = [(0, 40), (40, 41), (41, 100)]
     return [
@@ -57,7 +62,7 @@ def three(store: MemoryFiles, **told):
 def test_rows_and_metrics_are_those_of_a_rewrite(version) -> None:
     store = MemoryFiles()
     whole = group(store, three(store), version)
-    merged = merge_files(whole, OPTIONS, store.outputs())
+    merged = merge(whole, store)
     (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
     assert store.rows(merged.location) == store.rows(rewritten.location)
     assert merged.file_size_in_bytes == len(store.content[merged.location])
@@ -84,7 +89,7 @@ def test_rows_keep_their_ids_and_last_updates() -> None:
         for file, first, number in zip(three(store), (500, 7, 1000), (3, 9, 4), strict=True)
     ]
     whole = group(store, files, 3)
-    merged = store.rows(merge_files(whole, OPTIONS, store.outputs()).location)
+    merged = store.rows(merge(whole, store).location)
     (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
     assert merged == store.rows(rewritten.location)
     assert [row["_row_id"] for row in merged] == [*range(500, 540), 7, *range(1000, 1059)]
@@ -95,24 +100,67 @@ def test_rows_keep_their_ids_and_last_updates() -> None:
 def test_what_would_need_decoding_is_refused() -> None:
     store = MemoryFiles()
     files = three(store, first_row_id=0)
-    deletes = EqualityDeletes(files[0], (1,), frozenset({"f0"}))
-    by_value = DeletesOfGroup(equality_deletes=(deletes,))
     refused = [
-        (group(store, files, deletes=by_value), "deleted by value"),
         (group(store, files, partition=None), "moved"),
         (group(store, [replace(files[0], split=(0, 9)), *files[1:]]), "whole"),
         (group(store, [replace(files[0], first_row_id=None), *files[1:]], 3), "no ids yet"),
     ]
     for whole, why in refused:
         with pytest.raises(NotMergeable, match=why):
-            merge_files(whole, OPTIONS, store.outputs())
-    again = merge_files(group(store, files, 3), OPTIONS, store.outputs())
+            merge(whole, store)
+    again = merge(group(store, files, 3), store)
     made = replace(files[0], location=again.location, record_count=100)
     with pytest.raises(NotMergeable, match="with their ids"):
-        merge_files(group(store, [made, made], 3), OPTIONS, store.outputs())
+        merge(group(store, [made, made], 3), store)
     without_ids = store.add("bare", pa.table({"id": [1]}))
     with pytest.raises(NotMergeable, match="field id"):
-        merge_files(group(store, [without_ids]), OPTIONS, store.outputs())
+        merge(group(store, [without_ids]), store)
+
+
+def by_value(store: MemoryFiles, ids, applies_to) -> EqualityDeletes:
+    file = store.add(f"e{len(store.content)}", table(FIELDS[:1], [(one,) for one in ids]))
+    return EqualityDeletes(file, (1,), frozenset(applies_to))
+
+
+def test_rows_that_equality_deletes_delete_are_told() -> None:
+    store = MemoryFiles()
+    files = three(store)
+    deletes = (by_value(store, [3, 45, 99, 7], ["f0", "f1"]), by_value(store, [99, 45], ["f2"]))
+    whole = group(store, files, deletes=DeletesOfGroup(equality_deletes=deletes))
+    found = merge_files(whole, OPTIONS, store.outputs(), MergeOptions(0.06))
+    told = rows_of(found.by_value, ["f0", "f1", "f2"])
+    assert {name: rows.tolist() for name, rows in told.items()} == {"f0": [3, 7], "f2": [4, 58]}
+    assert [row["id"] for row in store.rows(found.file.location)] == [*range(100)]
+    assert not len(found.left_out)
+    with pytest.raises(NotMergeable, match="many rows"):
+        merge_files(whole, OPTIONS, store.outputs(), MergeOptions(0.05))
+
+
+def test_row_groups_of_deleted_rows_are_left_out() -> None:
+    store = MemoryFiles()
+    for at in range(3):
+        content = io.BytesIO()
+        pq.write_table(table(FIELDS, some(at * 40, at * 40 + 40)), content, row_group_size=10)
+        store.content[f"f{at}"] = content.getvalue()
+    files = [SourceFile(f"f{at}", "parquet", 40, 1 + at, first_row_id=at * 1000) for at in range(3)]
+    ids = [*range(10), *range(35, 40), *range(40, 80), *range(90, 100), 105]
+    deletes = DeletesOfGroup(equality_deletes=(by_value(store, ids, ["f0", "f1", "f2"]),))
+    found = merge_files(
+        group(store, files, 3, deletes=deletes), OPTIONS, store.outputs(), MergeOptions(0.3)
+    )
+    names = [file.location for file in files]
+    left_out = {name: rows.tolist() for name, rows in rows_of(found.left_out, names).items()}
+    assert left_out == {"f0": [*range(10)], "f1": [*range(40)], "f2": [*range(10, 20)]}
+    rows = store.rows(found.file.location)
+    kept = [*range(10, 40), *range(80, 90), *range(100, 120)]
+    assert [row["id"] for row in rows] == kept
+    assert [row["_row_id"] for row in rows] == [n // 40 * 1000 + n % 40 for n in kept]
+    assert found.file.footer.record_count == 60
+    assert len(found.file.footer.split_offsets) == 6
+    assert sum(map(len, rows_of(found.by_value, names).values())) == len(ids)
+    everything = DeletesOfGroup(equality_deletes=(by_value(store, range(120), names),))
+    with pytest.raises(NotMergeable, match="no row group"):
+        merge(group(store, files, 3, deletes=everything), store)
 
 
 def test_a_file_of_other_rows_than_its_entry_says_is_told() -> None:
@@ -120,7 +168,7 @@ def test_a_file_of_other_rows_than_its_entry_says_is_told() -> None:
     files = three(store)
     whole = group(store, [replace(files[0], record_count=41), *files[1:]])
     with pytest.raises(OtherFile, match="has 40 rows"):
-        merge_files(whole, OPTIONS, store.outputs())
+        merge(whole, store)
 
 
 @pytest.mark.parametrize("place", [4, 500, -20])
@@ -136,7 +184,7 @@ def test_bytes_that_are_not_stored_as_written_are_told(place) -> None:
         return io.BytesIO(bytes(content))
 
     with pytest.raises(SelfCheckFailed, match="other bytes"):
-        merge_files(whole, OPTIONS, replace(outputs, open=read))
+        merge_files(whole, OPTIONS, replace(outputs, open=read), MergeOptions())
 
 
 def test_a_damaged_page_undoes_what_was_begun() -> None:
@@ -152,5 +200,5 @@ def test_a_damaged_page_undoes_what_was_begun() -> None:
     store.content["f1"] = bytes(damaged)
     files = [replace(file, record_count=40) for file in files]
     with pytest.raises(NotMergeable, match="checksum"):
-        merge_files(group(store, files), OPTIONS, store.outputs())
+        merge(group(store, files), store)
     assert len(store.left) == 1

@@ -121,17 +121,67 @@ def test_deletes_from_before_and_from_meanwhile_come_along(tmp_path: Path, versi
     assert done.carried_deletes >= 3
 
 
-def test_files_with_other_deletes_are_left_alone_or_rewritten(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chosen", [{"min_delete_ratio": 0.1}, {"min_delete_files": 1}])
+def test_files_with_many_deletes_are_left_alone_or_rewritten(tmp_path: Path, chosen) -> None:
     table = built(tmp_path, 2)
-    table.delete_rows([3], kind="equality")
-    plan = planned(tmp_path, method="merge").plan
+    table.delete_rows([3])
+    plan = planned(tmp_path, method="merge", **chosen).plan
     assert not plan.groups
     assert plan.left_alone[LEFT_ALONE[FileVerdict.NOT_MERGEABLE]] == 6
-    plan = planned(tmp_path, method="auto").plan
+    plan = planned(tmp_path, method="auto", merge_row_group=1, **chosen).plan
     assert [group.choice.why for group in plan.groups] == [
-        "rows of it are deleted by value, or many"
+        "many rows of it are deleted, or by many files"
     ]
     assert {task.method for group in plan.groups for task in group.tasks} == {"rewrite"}
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "meanwhile"),
+    [("none", "nothing"), ("identity", "position"), ("none", "equality"), ("identity", "gone")],
+)
+def test_equality_deletes_become_deletes_by_position(
+    tmp_path: Path, partitioning: str, meanwhile: str
+) -> None:
+    table = built(tmp_path, 2, partitioning)
+    table.delete_rows([3, 13], kind="equality")
+    table.append(range(36, 48), files=2)
+    table.delete_rows([30, 40], kind="equality")
+    table.delete_rows([8])
+    env = FixedEnv(NOW_MS)
+    prepared = planned(tmp_path, method="merge", min_delete_ratio=0.6)
+    if meanwhile == "gone":
+        table.remove_data_files(1)
+    elif meanwhile != "nothing":
+        table.delete_rows([14, 31, 36], kind=meanwhile)
+    before = rows(tmp_path)
+    done = compacted(tmp_path, prepared, env=env)
+    assert {one.choice.method for one in done.done} == {"merge"}
+    assert not done.failed
+    assert rows(tmp_path) == before
+    assert [row["id"] for row in before] == sorted(table.ids())
+    assert (done.carried_deletes > 0) == (meanwhile in ("position", "gone"))
+    again = planned(tmp_path, method="merge", min_delete_ratio=0.6)
+    assert not again.plan.groups
+    kinds = [entry["data_file"]["content"] for entry in live_entries(head(tmp_path))]
+    assert (2 in kinds) == (meanwhile == "equality")
+
+
+def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path: Path) -> None:
+    """Of two files to be made, one can't be merged; both have rows that are deleted by value."""
+    table = built(tmp_path, 2)
+    table.delete_rows([3, 13, 30], kind="equality")
+    before = rows(tmp_path)
+    size = data_files(tmp_path)[0]["file_size_in_bytes"]
+    sizes = Sizes(size * 3 + size // 2, size * 2, size * 4)
+    prepared = planned(
+        tmp_path, method="auto", merge_row_group=1, sizes=sizes, min_delete_ratio=0.6
+    )
+    (group,) = prepared.plan.groups
+    assert len(group.tasks) == 2
+    other_writer(tmp_path)
+    done = compacted(tmp_path, prepared)
+    assert [one.choice.method for one in done.done] == ["auto"]
+    assert rows(tmp_path) == before
 
 
 def test_files_that_were_merged_are_rewritten_with_others_in_version_3(tmp_path: Path) -> None:
@@ -221,7 +271,7 @@ def test_bins_that_no_merge_makes() -> None:
     moving = replace(found, obstacles=np.eye(4, 3, dtype=bool))
     assert (
         choose_method("merge", moving, [Bin((1, 2), None, 80)], 1).why
-        == "rows of it are deleted by value, or many"
+        == "many rows of it are deleted, or by many files"
     )
 
 
