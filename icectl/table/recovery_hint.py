@@ -1,7 +1,9 @@
 """Hints that lead out of a broken table: which metadata file and which snapshot are still whole."""
 
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from shlex import quote
 from threading import Thread
 
@@ -13,12 +15,12 @@ from icectl.env import Deadline
 from icectl.errors import CorruptTable, MissingFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK
-from icectl.format.snapshot import Snapshot
+from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile
 from icectl.progress import SilentProgress
 from icectl.storage import location as locations
 from icectl.table.context import TableContext
+from icectl.table.losses import dropping, going_back
 from icectl.table.whole import WholeLevel, WholeSnapshots, newest_whole_metadata
-from icectl.units import print_instant
 
 _MOST_SECONDS = 5.0
 """How long a run that has failed looks for what is whole."""
@@ -28,6 +30,21 @@ _GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS
 """Next steps that name neither file nor snapshot, or do not lead out of a file that is broken."""
 
 _UNREADABLE = "it cannot be read"
+_NO_WAY_OUT = "no snapshot of branch main is whole"
+_NAMED_FILE = re.compile("`([^`]+)`")
+"""The location that the message of an error begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recovery:
+    """The ways out of a broken table: a repair of its head, and others by the broken location."""
+
+    repair: str | None
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, location: str | None) -> str | None:
+        """Return the way out where the object at a location is broken."""
+        return self.others.get(location or "", self.repair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +55,39 @@ class BrokenTable:
     name: str
 
     def hint(self, error: CorruptTable) -> str | None:
-        """Tell what to do about an error: by what is whole, where its own hint is a general one.
+        """Tell what to do about an error: the way out that loses least, if one is known.
 
         Cost: some seconds at most, and nothing that is wrong meanwhile is told.
         """
-        if isinstance(error, MissingFile):
-            found = self.recovery_hint("metadata")
-            return error.hint if found is None else f"{error.hint}; else {found}"
-        if error.hint not in _GENERAL:
+        if not isinstance(error, MissingFile) and error.hint not in _GENERAL:
             return error.hint
-        return self.recovery_hint("metadata") or error.hint
+        named = _NAMED_FILE.match(error.message)
+        location = None if named is None else named[1]
+        broken = frozenset[str]() if location is None else frozenset({location})
+        found = self._recovery("files", broken)
+        way_out = None if found is None else found.of(location)
+        if isinstance(error, MissingFile) and (way_out or "").startswith(_NO_WAY_OUT):
+            return f"{error.hint}; else {way_out}"
+        return way_out or error.hint
 
     def hinted(self, findings: tuple[Finding, ...], level: WholeLevel) -> tuple[Finding, ...]:
-        """Return the findings, with hints by what is whole in the place of general ones."""
+        """Return the findings, with the way out that loses least in the place of general hints."""
         general = [one.severity == "error" and _is_general(one) for one in findings]
         broken = frozenset(
             one.subject for one, is_general in zip(findings, general, strict=True) if is_general
         )
-        found = self.recovery_hint(level, broken) if broken else None
+        found = self._recovery(level, broken) if broken else None
         return tuple(
-            replace(one, hint=(found if lost else None) or one.hint)
+            replace(one, hint=(found.of(one.subject) if found and lost else None) or one.hint)
             for one, lost in zip(findings, general, strict=True)
         )
 
-    def recovery_hint(self, level: WholeLevel, broken: frozenset[str] = frozenset()) -> str | None:
-        """Tell what is whole and how to go back to it; None where nobody can tell in time.
+    def _recovery(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery | None:
+        """Look for ways out; None where nobody can tell in time.
 
-        `broken` are locations of what is known to be damaged; where no snapshot is without them,
-        nothing is told.
+        `broken` are locations of what is known to be damaged or missing.
         """
-        found: list[str | None] = []
+        found: list[_Recovery] = []
 
         def look() -> None:
             """Look for what is whole; errors are left alone."""
@@ -79,42 +99,57 @@ class BrokenTable:
         thread.join(_MOST_SECONDS)
         return found[0] if found else None
 
-    def _look(self, level: WholeLevel, broken: frozenset[str]) -> str | None:
+    def _look(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery:
         try:
             metadata = self.context.catalog.load().metadata
         except CorruptTable as error:
-            return self._older_metadata(is_cut_off=error.rule in ("R-005", "R-006"))
-        return self._older_snapshot(metadata, level, broken)
-
-    def _older_snapshot(
-        self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
-    ) -> str | None:
-        whole, table = self._newest_whole(metadata, level, broken), quote(self.name)
-        if whole is None and broken and self._newest_whole(metadata, level, frozenset()):
-            return None
-        if whole is None:
-            return (
-                "no snapshot of branch main is whole: "
-                f"`icectl repair {table} --dry-run` tells what can be rebuilt"
-            )
-        if whole.snapshot_id == metadata.current_snapshot_id:
-            return (
-                "the current snapshot is whole: "
-                f"`icectl validate {table} --all-snapshots` names all that is broken"
-            )
-        return (
-            f"the newest whole snapshot of branch main is {whole.snapshot_id}, of "
-            f"{print_instant(whole.timestamp_ms)}: `icectl repair {table} --to-snapshot "
-            f"{whole.snapshot_id}` goes back to it"
+            return _Recovery(self._older_metadata(is_cut_off=error.rule in ("R-005", "R-006")))
+        head = metadata.current_snapshot
+        if head is None:
+            return _Recovery(None)
+        search, table = self._search(metadata, level, broken), quote(self.name)
+        expire = (
+            f"the current snapshot does not need it: `icectl expire-snapshots {table}` drops old "
+            "snapshots that do"
         )
+        statistics = f"`icectl repair {table}` takes it out of the metadata; no row depends on it"
+        entries: Sequence[StatisticsFile | PartitionStatisticsFile]
+        entries = (*metadata.statistics, *metadata.partition_statistics)
+        others = dict.fromkeys(search.not_named(head, broken), expire)
+        others |= dict.fromkeys((one.statistics_path for one in entries), statistics)
+        return _Recovery(self._repair(metadata, head, search), others)
 
-    def _newest_whole(
+    def _repair(
+        self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots
+    ) -> str | None:
+        """Name the repair of main that costs least, with its cost; None where main is whole."""
+        table, whole = quote(self.name), search.newest("main")
+        if whole == head:
+            return None
+        ways = [] if whole is None else [going_back(metadata, head, whole)]
+        loss = search.loss_of_dropping(head)
+        ways += [] if loss is None else [dropping(loss)]
+        if not ways:
+            return f"{_NO_WAY_OUT}: `icectl repair {table} --dry-run` tells what can be rebuilt"
+        best = min(ways, key=lambda way: way.order)
+        told = f"`{best.command(self.name)}` {best.loss}"
+        damaged = search.damaged_files(head)
+        if damaged and "--to-snapshot" not in best.options:
+            files, them = f"`{damaged[0]}`", "it"
+            if len(damaged) > 1:
+                files, them = f"the {len(damaged)} damaged files", "them"
+            return f"restore {files} from a copy; else move {them} away, and {told}"
+        if len(ways) > 1:
+            told += f"; `icectl repair {table} --dry-run` compares the ways out"
+        return told
+
+    def _search(
         self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
-    ) -> Snapshot | None:
+    ) -> WholeSnapshots:
         env = self.context.env
         deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
         quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
-        return WholeSnapshots(quiet, metadata, level, broken).newest("main")
+        return WholeSnapshots(quiet, metadata, level, broken)
 
     def _older_metadata(self, *, is_cut_off: bool) -> str:
         """Return the metadata file before the newest, which is cut off, or breaks a rule."""

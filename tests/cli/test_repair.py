@@ -167,10 +167,15 @@ def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table) -> None:
 
 
 def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, table) -> None:
+    second_list, last_list = (table.metadata.snapshots[at].manifest_list for at in (1, -1))
     first, second, *_ = [one.snapshot_id for one in table.metadata.snapshots]
+    ended = repair(table.directory, "--to-snapshot", first, "--yes")
+    assert ended.code == 5
+    assert f"rollback main --to {first}" in ended.err
+    Path(last_list).unlink()
     done(repair(table.directory, "--to-snapshot", first, "--yes", "--json"))
     assert rows(table.directory) == [0, 1, 2, 3]
-    Path(table.metadata.snapshots[1].manifest_list).unlink()
+    Path(second_list).unlink()
     ended = repair(table.directory, "--to-snapshot", second, "--yes")
     assert ended.code == 5
     assert f"snapshot {second} is not whole either" in ended.err
@@ -422,7 +427,7 @@ def test_a_lost_data_file_is_listed_no_more_only_where_that_is_asked_for(repair,
     assert repair(table.directory, "--check").code == 5
     ended = repair(table.directory, "--drop-missing", "--dry-run")
     assert ended.code == 0
-    assert "at most 4 rows lost" in ended.out
+    assert "loses at most 4 rows" in ended.out
     found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
     assert (found["repairs"][0]["rows_lost"], found["remaining"]) == (4, [])
     assert repair(table.directory, command="validate").code == 0

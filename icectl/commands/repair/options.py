@@ -77,8 +77,12 @@ def repair(
     dangling-deletes, and manifest (a lost one, as other snapshots or the data files prove it).
 
     Rows are lost or invented only where you say so: `--drop-missing` allows for lost-data, and
-    `--accept-undeleted` for lost-deletes; each line tells how many rows. `--to-snapshot` sets the
-    branch back instead: nothing is deleted, and rows that were deleted since then are back.
+    `--accept-undeleted` for lost-deletes; each line tells how many rows. `--to-snapshot` sets a
+    broken branch back instead: no file is deleted, and the plan tells how many snapshots and rows
+    it drops. `icectl refs TABLE rollback` does that for a branch in order.
+
+    For what cannot be proved, the plan lists the ways out with their costs, the smallest loss
+    first.
 
     What changes the table is one commit, a new snapshot on top of the broken one. What cannot be
     repaired is told with the reason: the end is 3 then, and 5 where nothing can be; `--dry-run`

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from icectl.checks.rule import Finding
 from icectl.errors import UsageError
+from icectl.table.losses import NOTHING, Loss, together
 
 RepairLevel = Literal["metadata", "files", "footers"]
 """How deep a repair looks, as `validate` does."""
@@ -48,7 +49,7 @@ _REASONS = (
     ("R-034", "the file is gone, and nothing else says what was in it"),
     ("R-063", "the footer of the file does not prove what the manifest should say"),
     ("R-066", "which of the entries is the right one cannot be told"),
-    ("R-099", "what is in the file cannot be read any more"),
+    ("R-099", "nobody can read the file: restore it, or move it away and use `--drop-missing`"),
     ("R-", _NO_PROOF),
     ("V4-00", _NO_PROOF),
     ("V4-01", _NO_PROOF),
@@ -62,9 +63,8 @@ _REASONS = (
 class Remedy:
     """One thing that can be set right, and why that is sure.
 
-    `id` is its kind, with a name where there may be several. `rows_lost` are rows that nobody can
-    read afterwards, `rows_back` deleted rows that may come back, at most: for both the caller has
-    to ask. `answers` are the findings that it makes an end of.
+    `id` is its kind, with a name where there may be several. The caller has to ask for one with a
+    `loss`. `answers` are the findings that it makes an end of.
     """
 
     kind: Kind
@@ -72,8 +72,7 @@ class Remedy:
     subject: str
     what: str
     proof: str
-    rows_lost: int = 0
-    rows_back: int = 0
+    loss: Loss = NOTHING
     answers: frozenset[Finding] = field(default=frozenset())
 
     @property
@@ -109,6 +108,11 @@ class RepairPlan:
     def errors_left(self) -> tuple[Finding, ...]:
         """The errors that stay. Order: kept."""
         return tuple(one.finding for one in self.left if one.finding.severity == "error")
+
+    @property
+    def loss(self) -> Loss:
+        """What all repairs together lose."""
+        return together([remedy.loss for remedy in self.remedies])
 
     def of(self, *kinds: Kind) -> tuple[Remedy, ...]:
         """Return the repairs of some kinds. Order: kept."""

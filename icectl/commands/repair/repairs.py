@@ -32,6 +32,7 @@ from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.storage.location import loosest_key, loosest_keys, name
+from icectl.table.losses import Loss
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, try_manifests
 from icectl.table.reader import Reader
@@ -162,9 +163,7 @@ class _Search:
         counts = (manifest.added_rows_count, manifest.existing_rows_count)
         known = [count for count in counts if count is not None]
         rows = sum(known) if len(known) == len(counts) else None
-        what = "remove it from the table" + (
-            ", with rows that nobody has counted" if rows is None else ""
-        )
+        what = "remove it from the table"
         if manifest.content is ManifestContent.DELETES:
             self._offer_undeleted(subject, what, rows, answers, ManifestChange(place, gone=True))
         else:
@@ -232,7 +231,7 @@ class _Search:
             return
         proof = "you accept by `--drop-missing` that its rows are lost"
         remedy = Remedy(
-            "lost-data", name(subject), subject, what, proof, rows_lost=rows or 0, answers=answers
+            "lost-data", name(subject), subject, what, proof, Loss(rows), answers=answers
         )
         self.mends.append(Mend(remedy, changes))
 
@@ -258,7 +257,7 @@ class _Search:
             subject,
             what,
             proof,
-            rows_back=rows or 0,
+            Loss(rows_back=rows),
             answers=answers,
         )
         self.mends.append(Mend(remedy, (change,)))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from shlex import quote
 from typing import Any
 
 from icectl.checks.rule import Finding
@@ -11,17 +10,22 @@ from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.commands.repair.plan import Remedy, RepairPlan
 from icectl.commands.validate.report import print_wrapped
 from icectl.format.snapshot import Snapshot
+from icectl.table.losses import NOTHING, Loss, WayOut
 from icectl.units import print_count
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The plan of a repair, and its outcome; `remaining` are the findings after it, if known."""
+    """The plan of a repair, and its outcome; `remaining` are the findings after it, if known.
 
+    `table` is what the caller calls it by.
+    """
+
+    table: str
     table_location: str
     plan: RepairPlan
     target: Snapshot | None = None
-    way_back: Snapshot | None = None
+    ways_out: Sequence[WayOut] = ()
     done: bool = False
     snapshot_id: int | None = None
     remaining: Sequence[Finding] | None = None
@@ -38,7 +42,8 @@ def repair_result(repair: Repair) -> dict[str, Any]:
         "skipped": [_remedy(one) for one in plan.skipped],
         "left": [{**_finding(one.finding), "reason": one.reason} for one in plan.left],
         "to_snapshot": None if repair.target is None else id_text(repair.target.snapshot_id),
-        "way_back": None if repair.way_back is None else id_text(repair.way_back.snapshot_id),
+        "way_back": next((one.options[1] for one in repair.ways_out if _goes_back(one)), None),
+        "ways_out": [_way_out(one) for one in repair.ways_out],
         "snapshot_id": id_text(repair.snapshot_id),
         "remaining": None
         if repair.remaining is None
@@ -53,10 +58,25 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
         "subject": remedy.subject,
         "what": remedy.what,
         "proof": remedy.proof,
-        "rows_lost": remedy.rows_lost,
-        "rows_back": remedy.rows_back,
+        **_loss(remedy.loss),
         "rules": sorted({finding.rule for finding in remedy.answers}),
     }
+
+
+def _way_out(way: WayOut) -> dict[str, Any]:
+    return {"options": list(way.options), **_loss(way.loss), "errors_left": way.errors_left}
+
+
+def _loss(loss: Loss) -> dict[str, Any]:
+    return {
+        "rows_lost": loss.rows,
+        "rows_back": loss.rows_back,
+        "snapshots_dropped": loss.snapshots,
+    }
+
+
+def _goes_back(way: WayOut) -> bool:
+    return way.options[0] == "--to-snapshot"
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -71,7 +91,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def question(repair: Repair) -> str:
     """Return the question that the user is asked before anything happens."""
-    return f"carry out {print_count(len(repair.plan.remedies), 'repair')}?"
+    repairs = print_count(len(repair.plan.remedies), "repair")
+    loss = repair.plan.loss
+    return f"carry out {repairs}?" if loss == NOTHING else f"carry out {repairs} ({loss})?"
 
 
 def print_repair(console: Console, repair: Repair) -> None:
@@ -106,20 +128,26 @@ def _print_plan(console: Console, repair: Repair) -> None:
         subject = _shown(repair, remedy.subject)
         print_wrapped(console, f"repair {remedy.id}: {subject}: {remedy.what}", "", "  ")
         print_wrapped(console, f"because {remedy.proof}", "  ", "  ")
-        if remedy.rows_lost:
-            console.print(f"  at most {print_count(remedy.rows_lost, 'row')} lost")
-        if remedy.rows_back:
-            rows = print_count(remedy.rows_back, "deleted row")
-            console.print(f"  {rows} may come back, or more where they were deleted by value")
+        if remedy.loss != NOTHING:
+            print_wrapped(console, str(remedy.loss), "  ", "  ")
     for remedy in plan.skipped:
         console.print(f"skipped {remedy.id}")
     for left in plan.left:
         _print_left(console, repair, left.finding, left.reason)
-    if repair.way_back is not None:
-        console.hint(
-            f"`icectl repair {quote(repair.table_location)} --to-snapshot "
-            f"{repair.way_back.snapshot_id}` goes back to the newest snapshot that is whole"
-        )
+    _print_ways_out(console, repair)
+
+
+def _print_ways_out(console: Console, repair: Repair) -> None:
+    """Print what leads out of what is left, and what it costs."""
+    if not repair.ways_out:
+        return
+    first = "way out:" if len(repair.ways_out) == 1 else "ways out, the smallest loss first:"
+    console.print(first)
+    for way in repair.ways_out:
+        left = print_count(way.errors_left, "error")
+        told = f"{way.loss}, and leaves {left}" if way.errors_left else str(way.loss)
+        command = f"`{way.command(repair.table)}`"
+        print_wrapped(console, f"{command} {told}", "  ", "    ")
 
 
 def _print_left(console: Console, repair: Repair, finding: Finding, reason: str) -> None:

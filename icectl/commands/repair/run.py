@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import cast
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.finding import RuleChoice
 from icectl.checks.rule import Finding
 from icectl.cli.document import Outcome
+from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.commands.change import Finished, PlannedChange, carry_out
@@ -40,6 +42,7 @@ from icectl.format.updates import (
     Update,
 )
 from icectl.table.context import TableContext
+from icectl.table.losses import WayOut, going_back, loss_of_going_back
 from icectl.table.reader import Reader
 from icectl.table.snapshot_choice import SnapshotChoice, parse_snapshot_id, snapshot_by_id
 from icectl.table.whole import WholeLevel, WholeSnapshots
@@ -65,8 +68,8 @@ class RepairOptions:
 class PreparedRepair:
     """A plan and what it was made from.
 
-    `target` is where the branch goes back to, `way_back` the newest whole snapshot that it could go
-    back to where something stays broken.
+    `target` is where the branch goes back to. `ways_out` lead out of what stays broken, in the
+    order of their losses.
     """
 
     found: WholeTable
@@ -75,7 +78,7 @@ class PreparedRepair:
     head: Snapshot | None
     mending: Mending | None = None
     target: Snapshot | None = None
-    way_back: Snapshot | None = None
+    ways_out: tuple[WayOut, ...] = ()
 
     @property
     def loaded(self) -> LoadedTable:
@@ -103,10 +106,11 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
     context = session.context
     prepared = prepare(context, options)
     report = Repair(
+        name_in_hints(common, table),
         prepared.loaded.metadata.location,
         prepared.plan,
         target=prepared.target,
-        way_back=prepared.way_back,
+        ways_out=prepared.ways_out,
     )
 
     def finish() -> Finished[Repair]:
@@ -171,7 +175,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     remedies += _statistics(metadata, findings)
     if options.to_snapshot is not None:
         target = _target(reader, options, findings, head)
-        remedies += _going_back(options, findings, head, target)
+        remedies += _going_back(metadata, options, findings, head, target)
         planned = plan(options.level, options.branch, remedies, findings, options.skip)
         return PreparedRepair(found, planned, options, head, target=target)
     read = _read_head(reader, head)
@@ -183,8 +187,14 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     planned = plan(options.level, options.branch, remedies, findings, options.skip, reasons)
     chosen = tuple(mend for mend in mends if mend.remedy in planned.remedies)
     mending = Mending(options.branch, read, chosen) if chosen and read is not None else None
-    way_back = _way_back(reader, options, planned)
-    return PreparedRepair(found, planned, options, head, mending, way_back=way_back)
+    ways_out: list[WayOut] = []
+    if planned.errors_left and head is not None:
+        broken = [left.finding for left in planned.left]
+        ways_out += _going_back_from(reader, options, broken, head)
+        if read is not None:
+            ways_out += _dropping(reader, read, findings, options, planned)
+    ways_out.sort(key=lambda way: way.order)
+    return PreparedRepair(found, planned, options, head, mending, ways_out=tuple(ways_out))
 
 
 def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> tuple[Finding, ...]:
@@ -290,37 +300,71 @@ def _whole_snapshots(
 
 
 def _going_back(
-    options: RepairOptions, findings: Sequence[Finding], head: Snapshot | None, target: Snapshot
+    metadata: TableMetadata,
+    options: RepairOptions,
+    findings: Sequence[Finding],
+    head: Snapshot | None,
+    target: Snapshot,
 ) -> list[Remedy]:
-    """Return the branch set back, unless it is there already."""
+    """Return the branch set back, unless it is there already.
+
+    Raises: Refused, where nothing is wrong with its head.
+    """
     if head is None or target == head:
         return []
     files = frozenset(one for one in findings if "/" in one.subject)
     listed = frozenset(one for one in findings if str(head.snapshot_id) in one.subject)
+    if not any(one.severity == "error" for one in files | listed):
+        raise Refused(
+            f"branch {options.branch} has no error at level {options.level} that going back would "
+            "repair",
+            hint=f"`icectl refs TABLE rollback {quote(options.branch)} --to {target.snapshot_id}` "
+            "takes a branch back that is in order",
+        )
+    loss = loss_of_going_back(metadata, head, target)
     remedy = Remedy(
         "to-snapshot",
         None,
         f"branch {options.branch}",
         f"set it back from snapshot {head.snapshot_id} to {target.snapshot_id}",
-        f"snapshot {target.snapshot_id} is whole; what was committed after it is read no more, and "
-        "stays in the table until it expires",
+        f"snapshot {target.snapshot_id} is whole; later snapshots stay in the table until they "
+        "expire",
+        loss,
         answers=files | listed,
     )
     return [remedy]
 
 
-def _way_back(reader: Reader, options: RepairOptions, planned: RepairPlan) -> Snapshot | None:
-    """Return the newest whole snapshot, where something of the head stays broken."""
-    if not planned.errors_left:
-        return None
-    broken = [left.finding for left in planned.left]
+def _going_back_from(
+    reader: Reader, options: RepairOptions, broken: Sequence[Finding], head: Snapshot
+) -> list[WayOut]:
+    """Return the way back to the newest whole snapshot, if there is one but the head."""
     snapshot = _whole_snapshots(reader, options, broken).newest(options.branch)
-    ref = reader.metadata.refs.get(options.branch)
-    return (
-        None
-        if snapshot is None or ref is None or snapshot.snapshot_id == ref.snapshot_id
-        else snapshot
-    )
+    if snapshot is None or snapshot == head:
+        return []
+    return [going_back(reader.metadata, head, snapshot)]
+
+
+def _dropping(
+    reader: Reader,
+    read: ReadHead,
+    findings: Sequence[Finding],
+    options: RepairOptions,
+    planned: RepairPlan,
+) -> list[WayOut]:
+    """Return what the options that accept a loss would do, if they leave fewer errors."""
+    accepted = Accepted(drop_missing=True, accept_undeleted=True)
+    if accepted == options.asked:
+        return []
+    mends, reasons = find_mends(reader, read, findings, accepted)
+    mended = [mend.remedy for mend in mends]
+    remedies = list(dict.fromkeys([*planned.remedies, *planned.skipped, *mended]))
+    best = plan(options.level, options.branch, remedies, findings, options.skip, reasons)
+    if len(best.errors_left) >= len(planned.errors_left):
+        return []
+    kinds = {"lost-data": "--drop-missing", "lost-deletes": "--accept-undeleted"}
+    words = tuple(word for kind, word in kinds.items() if any(one.kind == kind for one in mended))
+    return [WayOut(words, best.loss, len(best.errors_left))]
 
 
 def execute(context: TableContext, prepared: PreparedRepair) -> Repaired:

@@ -16,6 +16,7 @@ from icectl.errors import Incomplete, MissingFile, StorageError
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
+from icectl.table.losses import Loss
 from tests.builders.broken import Broken, in_first, r042_an_entry_without_any_snapshot_id
 from tests.builders.lost_manifests import (
     Failing,
@@ -116,11 +117,9 @@ def one(found: tuple[list[Mend], list[RemainingFinding]]) -> Mend:
     return mend
 
 
-def told(mend: Mend) -> tuple[str, str, str, str, int, int]:
-    remedy = mend.remedy
-    return (
-        remedy.id, remedy.subject, remedy.what, remedy.proof, remedy.rows_lost, remedy.rows_back,
-    )  # fmt: skip
+def told(mend: Mend) -> tuple[str, str, str, str, int | None, int | None]:
+    remedy, loss = mend.remedy, mend.remedy.loss
+    return remedy.id, remedy.subject, remedy.what, remedy.proof, loss.rows, loss.rows_back
 
 
 def test_a_whole_head_needs_no_mend(table: TableBuilder) -> None:
@@ -325,8 +324,7 @@ def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
     reason = NOTHING_ELSE.replace(" {}", "")
     assert mends(table, missing) == ([], [RemainingFinding(missing, reason)])
     mend = one(mends(table, missing, asked=DROP))
-    assert mend.remedy.what == "remove it from the table, with rows that nobody has counted"
-    assert mend.remedy.rows_lost == 0
+    assert mend.remedy.loss == Loss(rows=None)
 
 
 def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> None:
@@ -337,8 +335,7 @@ def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> Non
     rows[at] = replace(rows[at], added_rows_count=None)
     head = replace(head, listed=replace(head.listed, manifests=tuple(rows)))
     mend = one(mends(table, wrong("R-034", path), head=head, asked=UNDELETE))
-    assert mend.remedy.what == "remove it from the table, with rows that nobody has counted"
-    assert mend.remedy.rows_back == 0
+    assert mend.remedy.loss == Loss(rows_back=None)
 
 
 def test_rows_that_were_kept_are_lost_with_a_manifest_too(table: TableBuilder) -> None:
@@ -350,7 +347,7 @@ def test_rows_that_were_kept_are_lost_with_a_manifest_too(table: TableBuilder) -
     ])  # fmt: skip
     lost = lose(rows[at])
     mend = one(mends(table, wrong("R-034", lost.manifest_path), asked=DROP))
-    assert mend.remedy.rows_lost == 9
+    assert mend.remedy.loss == Loss(9)
 
 
 # -- lost files ---------------------------------------------------------------------------------
@@ -413,7 +410,7 @@ def test_the_vector_of_a_lost_data_file_goes_with_it(vectors: TableBuilder) -> N
             dropped=frozenset({of_deletes.index(path)}),
         ),
     )
-    assert mend.remedy.rows_back == 0
+    assert mend.remedy.loss.rows_back == 0
 
 
 def test_a_vector_that_names_no_file_is_that_of_none(vectors: TableBuilder) -> None:

@@ -5,6 +5,7 @@ import pytest
 from icectl.checks.rule import Finding
 from icectl.commands.repair.plan import Kind, RemainingFinding, Remedy, RepairPlan, plan
 from icectl.errors import UsageError
+from icectl.table.losses import Loss
 
 LENGTH = Finding("R-050", "warning", "/t/m0.avro", "its length is 5", "hint")
 LOST = Finding("R-034", "error", "/t/data/a.parquet", "the data file is missing", "hint")
@@ -32,7 +33,7 @@ def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() 
 
 
 def test_a_repair_takes_and_brings_back_no_row_unless_it_says_so() -> None:
-    assert (ROW.rows_lost, ROW.rows_back) == (0, 0)
+    assert Loss() == ROW.loss
 
 
 def test_a_repair_of_which_there_is_one_is_named_by_its_kind() -> None:
@@ -53,7 +54,7 @@ def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
         ("R-034", "the file is gone, and nothing else says what was in it"),
         ("R-063", "the footer of the file does not prove what the manifest should say"),
         ("R-066", "which of the entries is the right one cannot be told"),
-        ("R-099", "what is in the file cannot be read any more"),
+        ("R-099", "nobody can read the file: restore it, or move it away and use `--drop-missing`"),
         ("R-012", "nothing else in the table proves what should stand there"),
         ("V4-023", "nothing else in the table proves what should stand there"),
         ("V4-081", "roots and leaves of version 4 are not rebuilt"),
