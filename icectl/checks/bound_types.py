@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from icectl.format.metadata import TableMetadata
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_nested
+from icectl.format.types import (
+    DecimalType,
+    FixedType,
+    GeographyType,
+    GeometryType,
+    PrimitiveType,
+    Type,
+    is_nested,
+)
 
 _WIDTHS: Mapping[str, tuple[int, ...]] = {
     "boolean": (1,),
@@ -46,6 +54,8 @@ class Kind(IntEnum):
     TEXT = 3
     DECIMAL = 4
     BYTES = 5
+    GEOMETRY = 6
+    GEOGRAPHY = 7
 
 
 _KINDS: Mapping[str, Kind] = {
@@ -121,6 +131,10 @@ def _kind(type_: Type) -> Kind:
         return Kind.DECIMAL
     if isinstance(type_, FixedType):
         return Kind.BYTES
+    if isinstance(type_, GeometryType):
+        return Kind.GEOMETRY
+    if isinstance(type_, GeographyType):
+        return Kind.GEOGRAPHY
     return (
         _KINDS.get(type_.name, Kind.UNKNOWN) if isinstance(type_, PrimitiveType) else Kind.UNKNOWN
     )

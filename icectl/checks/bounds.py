@@ -16,6 +16,7 @@ from icectl.checks.metrics import MetricPairs, are_aligned, common, distinct_row
 from icectl.checks.objects import ManifestEntries, in_entries
 from icectl.checks.rule import Rule
 from icectl.entries.columns.values import PackedValues, Places, not_text
+from icectl.format.bounding_box import CORNER_LENGTHS, EAST, NORTH
 from icectl.format.rule import COMPACT, COMPACT_OWN, OURS, Fault
 
 Side = Literal["lower", "upper"]
@@ -24,11 +25,15 @@ SIDES: tuple[Side, Side] = ("lower", "upper")
 
 @dataclass(frozen=True, slots=True)
 class BoundFaults:
-    """Entries whose bounds do not decode or are NaN, by side, or exclude every row (R-092)."""
+    """Entries whose bounds do not decode or are NaN, by side, or exclude every row (R-092).
+
+    `cornerless` have a bound of shapes that is no corner of a bounding box (R-093).
+    """
 
     undecodable: Mapping[Side, Fault | None]
     not_a_number: Mapping[Side, Fault | None]
     crossed: Fault | None
+    cornerless: Mapping[Side, Fault | None]
 
 
 def bound_faults(columns: Columns, types: BoundTypes) -> BoundFaults:
@@ -38,17 +43,20 @@ def bound_faults(columns: Columns, types: BoundTypes) -> BoundFaults:
     """
     undecodable: dict[Side, list[Fault | None]] = {side: [] for side in SIDES}
     not_a_number: dict[Side, list[Fault | None]] = {side: [] for side in SIDES}
+    cornerless: dict[Side, list[Fault | None]] = {side: [] for side in SIDES}
     crossed = []
     for part in columns.parts():
         found = {side: _read(part, side, types) for side in SIDES}
         for side, bounds in found.items():
             undecodable[side].append(_undecodable(part, bounds, types))
             not_a_number[side].append(_not_a_number(part, bounds))
+            cornerless[side].append(_cornerless(part, bounds))
         crossed.append(_crossed(part, found["lower"], found["upper"]))
     return BoundFaults(
         {side: merge_faults(undecodable[side]) for side in SIDES},
         {side: merge_faults(not_a_number[side]) for side in SIDES},
         merge_faults(crossed),
+        {side: merge_faults(cornerless[side]) for side in SIDES},
     )
 
 
@@ -130,6 +138,33 @@ def _undecodable(columns: Columns, found: _Bounds, types: BoundTypes) -> Fault |
     return _fault(columns, found, np.flatnonzero(wrong))
 
 
+def _cornerless(columns: Columns, found: _Bounds) -> Fault | None:
+    """Return entries with a bound of shapes that is no corner, or one beyond the globe (R-093)."""
+    wrong = []
+    for kind in (Kind.GEOMETRY, Kind.GEOGRAPHY):
+        chosen = found.of_kind(kind)
+        lengths = found.packed.lengths[chosen]
+        has_length = np.isin(lengths, CORNER_LENGTHS)
+        wrong.append(chosen[~has_length])
+        chosen = chosen[has_length]
+        corners = _corners(found.packed, chosen)
+        is_wrong = np.isnan(corners[:, :2]).any(axis=1)
+        if kind is Kind.GEOGRAPHY:
+            is_wrong |= (np.abs(corners[:, :2]) > (EAST, NORTH)).any(axis=1)
+        wrong.append(chosen[is_wrong])
+    return _fault(columns, found, np.concatenate(wrong))
+
+
+def _corners(packed: PackedValues, places: Places) -> npt.NDArray[np.float64]:
+    """Return x, y, z and m of bounds; NaN where one is not there."""
+    corners = np.full((len(places), 4), np.nan)
+    for at in range(4):
+        has_one = packed.lengths[places] >= 8 * (at + 1)
+        behind = PackedValues(packed.content, packed.starts + 8 * at, packed.lengths)
+        corners[has_one, at] = behind.numbers(places[has_one], "<f8")
+    return corners
+
+
 def _not_a_number(columns: Columns, found: _Bounds) -> Fault | None:
     wrong = []
     for width in (4, 8):
@@ -150,6 +185,7 @@ def _crossed(columns: Columns, lower: _Bounds, upper: _Bounds) -> Fault | None:
             chosen = np.flatnonzero((lower.groups == group) & (upper.groups == group))
             above = lower.packed.numbers(chosen, form) > upper.packed.numbers(chosen, form)
             wrong.append(chosen[above])
+    wrong.append(_crossed_corners(lower, upper))
     # The same fields on both sides, so the same kinds at the same places.
     for (chosen, values), (_, others) in (
         (lower.texts, upper.texts),
@@ -170,6 +206,19 @@ def _crossed_decimals(lower: _Bounds, upper: _Bounds) -> Places:
     other_high, other_low = upper.packed.decimals(chosen)
     above = (high > other_high) | ((high == other_high) & (low > other_low))
     return np.asarray(chosen[above])
+
+
+def _crossed_corners(lower: _Bounds, upper: _Bounds) -> Places:
+    """Return places of shapes; boxes of geography may go from the east on to the west (R-093)."""
+    is_corner = np.isin(lower.packed.lengths, CORNER_LENGTHS)
+    is_corner &= np.isin(upper.packed.lengths, CORNER_LENGTHS)
+    wrong = []
+    for kind, first in ((Kind.GEOMETRY, 0), (Kind.GEOGRAPHY, 1)):
+        chosen = lower.of_kind(kind)
+        chosen = chosen[is_corner[chosen]]
+        corners = [_corners(side.packed, chosen)[:, first:] for side in (lower, upper)]
+        wrong.append(chosen[(corners[0] > corners[1]).any(axis=1)])
+    return np.concatenate(wrong)
 
 
 def _fault(columns: Columns, found: _Bounds, chosen: Places) -> Fault | None:
@@ -197,8 +246,13 @@ BOUND_RULES = (
         in_entries("NaN as a upper bound", lambda one: one.once(_bounds).not_a_number["upper"]),
         in_entries("a lower bound above the upper one", lambda one: one.once(_bounds).crossed),
     )),
-    Rule("R-093", "bounds of geometry, geography and variant have their own forms",
-         "Bound serialization", "warning", OURS),
+    Rule("R-093", "bounds of geometry and geography are the corners of a bounding box",
+         "Bound serialization", "error", COMPACT_OWN, (
+        in_entries("a lower bound that is no corner of a bounding box",
+                   lambda one: one.once(_bounds).cornerless["lower"]),
+        in_entries("an upper bound that is no corner of a bounding box",
+                   lambda one: one.once(_bounds).cornerless["upper"]),
+    )),
     Rule("R-096", "bounds are read by the type they were written with", "Schema Evolution",
          "error", OURS),
 )

@@ -19,7 +19,7 @@ from icectl.format.rule import (
     WRITE_DELETES_AGAIN,
     Severity,
 )
-from icectl.format.types import PrimitiveType, is_nested
+from icectl.format.types import PrimitiveType, is_comparable, is_nested, type_text
 
 
 def has_equality_ids(entries: Columns) -> Mask:
@@ -81,6 +81,8 @@ def _incomparable_columns(entries: ManifestEntries) -> Iterator[Breach]:
             why = "which no schema has"
         elif any(is_nested(type_) for type_ in types):
             why = "which is nested"
+        elif not all(is_comparable(type_) for type_ in types):
+            why = f"which is {type_text(types[-1])}"
         elif any(isinstance(t, PrimitiveType) and t.name in ("float", "double") for t in types):
             why, severity = "which is floating-point", "warning"
         else:

@@ -371,8 +371,6 @@ PARTITION_RULES = (
          OURS),
     Rule("R-201", "the hash of the bytes 00 01 02 03 is -188683207", "Appendix B", "info", OURS),
     Rule("R-202", "-0.0 is hashed as 0.0", "Appendix B", "info", OURS),
-    Rule("R-208", "truncate takes binary, identity takes no geometry", "Partition Transforms",
-         "info", OURS),
     Rule("R-212", "fixed partition values are stored as the Avro schema of the manifest says",
          "Appendix A", "warning", REWRITE_MANIFESTS, (
         Check(StoredManifest, _other_lengths_of_fixed),

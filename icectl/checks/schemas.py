@@ -7,14 +7,17 @@ from typing import Any
 from icectl.checks.objects import METADATA, MetadataFile
 from icectl.checks.rule import Breach, Check, Rule
 from icectl.format.json_members import parse_json
+from icectl.format.partition import PartitionField
 from icectl.format.properties import NAME_MAPPING
 from icectl.format.rule import COMPACT, ENGINE, OURS, RESTORE
 from icectl.format.schema import Schema, children
+from icectl.format.sort import SortField
 from icectl.format.types import (
     NestedField,
     PrimitiveType,
     Type,
     can_promote,
+    is_comparable,
     is_nested,
     type_text,
 )
@@ -52,6 +55,17 @@ def _early_defaults(file: MetadataFile) -> Iterator[Breach]:
         if names:
             message = f"{len(names)} columns have defaults before version 3; one is `{names[0]}`"
             yield Breach(message, f"schema {schema.schema_id}")
+
+
+def _defaults_of_incomparable(file: MetadataFile) -> Iterator[Breach]:
+    """Columns of unknown, of variants and of shapes have no default but null."""
+    for schema in file.metadata.schemas:
+        for id_, field in schema.all_fields.items():
+            has_none = field.initial_default is None and field.write_default is None
+            is_null = field.type == PrimitiveType("unknown") or not is_comparable(field.type)
+            if not has_none and is_null and not is_nested(field.type):
+                message = f"column `{schema.name_of(id_)}`, {type_text(field.type)}, has a default"
+                yield Breach(message, f"schema {schema.schema_id}")
 
 
 def faults_of_schema_ids(file: MetadataFile) -> Iterator[Breach]:
@@ -174,6 +188,21 @@ def _sources(file: MetadataFile) -> Iterator[Breach]:
                 yield Breach(message, subject)
 
 
+def _incomparable_sources(file: MetadataFile) -> Iterator[Breach]:
+    """Variants and shapes are compared in no order and make no partitions; void takes them."""
+    metadata = file.metadata
+    fields: list[tuple[str, PartitionField | SortField]] = []
+    for spec in metadata.partition_specs:
+        fields += [(f"partition spec {spec.spec_id}", one) for one in spec.fields]
+    for order in metadata.sort_orders:
+        fields += [(f"sort order {order.order_id}", one) for one in order.fields]
+    for subject, field in fields:
+        columns = [schema.field(id_) for schema in metadata.schemas for id_ in field.source_ids]
+        types = [one.type for one in columns if one is not None and not is_nested(one.type)]
+        if types and field.transform.name != "void" and not is_comparable(types[-1]):
+            yield Breach(f"{field.transform.text} takes no {type_text(types[-1])}", subject)
+
+
 def faults_of_sort_orders(file: MetadataFile) -> Iterator[Breach]:
     """Find fields without a column, and a default order that is not there."""
     metadata = file.metadata
@@ -282,6 +311,11 @@ SCHEMA_RULES = (
     )),
     Rule("R-182", "defaults are used as the format allows", "Default values", "error", ENGINE, (
         Check(MetadataFile, _early_defaults),
+        Check(MetadataFile, _defaults_of_incomparable),
+    )),
+    Rule("R-208", "truncate takes binary, and no transform but void a variant or a shape",
+         "Partition Transforms", "error", ENGINE, (
+        Check(MetadataFile, _incomparable_sources),
     )),
     Rule("R-183", "rewritten files hold every column, defaults filled in", "Default values",
          "error", OURS),

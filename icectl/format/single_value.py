@@ -8,10 +8,17 @@ import json
 import math
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Context, Decimal
 from typing import Any
 
+from icectl.format.bounding_box import (
+    CORNER_LENGTHS,
+    corner_from_text,
+    corner_text,
+    decode_corner,
+    encode_corner,
+)
 from icectl.format.moments import (
     DAY_SECONDS,
     MICROS_PER_SECOND,
@@ -53,7 +60,6 @@ UNITS_PER_SECOND = {
 }
 EIGHT_BYTE_INTEGERS = {"long", "time", *UNITS_PER_SECOND}
 PROMOTED_FROM_DATE = {"timestamp", "timestamp_ns"}  # R-097
-POINT_LENGTHS = {16, 24, 32}  # R-093
 _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -85,7 +91,7 @@ def encode(type_: Type, value: Value) -> bytes:
             case FixedType(length):
                 return _checked_length(type_, bytes(value), {length})
             case GeometryType() | GeographyType():
-                return _checked_length(type_, bytes(value), POINT_LENGTHS)
+                return _checked_length(type_, bytes(value), CORNER_LENGTHS)
             case _:
                 raise ValueError(f"{type_text(type_)} has no single-value bytes")
     except (ArithmeticError, TypeError, struct.error) as error:
@@ -110,7 +116,7 @@ def _encode_primitive(name: str, value: Value) -> bytes:
     raise ValueError(f"{name} has no single-value bytes")
 
 
-def _checked_length(type_: Type, content: bytes, lengths: set[int]) -> bytes:
+def _checked_length(type_: Type, content: bytes, lengths: Collection[int]) -> bytes:
     if len(content) not in lengths:
         raise ValueError(f"{len(content)} bytes for {type_text(type_)}")
     return content
@@ -132,7 +138,7 @@ def decode(type_: Type, content: bytes) -> Value:
         case FixedType(length):
             return _checked_length(type_, content, {length})
         case GeometryType() | GeographyType():
-            return _checked_length(type_, content, POINT_LENGTHS)
+            return _checked_length(type_, content, CORNER_LENGTHS)
         case _:
             raise ValueError(f"{type_text(type_)} has no single-value bytes")
 
@@ -210,6 +216,8 @@ def from_json(type_: Type, value: Any) -> Value:
                 return _primitive_from_json(name, value)
             case DecimalType():
                 return _decimal(type_, _typed(str, value))
+            case GeometryType() | GeographyType():
+                return encode_corner(corner_from_text(_typed(str, value)))
             case _:
                 return decode(type_, bytes.fromhex(value))
     except (ArithmeticError, TypeError, KeyError, ValueError) as error:
@@ -286,10 +294,20 @@ def text(type_: Type, value: Value) -> str:
             return print_timestamp(value, UNITS_PER_SECOND[name]) + zone
         case PrimitiveType("float" | "double" as name):
             return _float_text(name, value)
+        case GeometryType() | GeographyType():
+            return _corner_text(bytes(value))
         case _ if isinstance(value, bytes | bytearray):
             return bytes(value).hex()
         case _:
             return str(value)
+
+
+def _corner_text(bound: bytes) -> str:
+    """Write a corner of a bounding box as a point; as bytes, where it is none."""
+    try:
+        return corner_text(decode_corner(bound))
+    except ValueError:
+        return bound.hex()
 
 
 def _float_text(name: str, value: float) -> str:

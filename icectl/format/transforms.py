@@ -17,7 +17,15 @@ from icectl.format.single_value import (
     text,
     unscaled_integer,
 )
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
+from icectl.format.types import (
+    DecimalType,
+    FixedType,
+    PrimitiveType,
+    Type,
+    is_comparable,
+    is_nested,
+    type_text,
+)
 
 KNOWN = {"identity", "year", "month", "day", "hour", "void"}
 _PARAMETRISED = re.compile(r"(bucket|truncate)\[([0-9]+)\]")
@@ -70,7 +78,9 @@ def accepts(transform: Transform, source: Type) -> bool:
     """Return whether a transform takes columns of a type (R-071); no unknown one does."""
     name = source.name if isinstance(source, PrimitiveType) else ""
     match transform.name:
-        case "identity" | "void":
+        case "identity":
+            return is_comparable(source)  # R-208
+        case "void":
             return not is_nested(source)
         case "bucket":
             exact = isinstance(source, (DecimalType, FixedType))

@@ -255,6 +255,16 @@ def is_nested(type_: Type) -> bool:
     return isinstance(type_, StructType | ListType | MapType)
 
 
+def is_comparable(type_: Type) -> bool:
+    """Return whether values of a type compare with one another, as those of no shape do.
+
+    The others have no transform but void, and no order, and no condition but for nulls names them.
+    """
+    if isinstance(type_, GeometryType | GeographyType) or type_ == PrimitiveType("variant"):
+        return False
+    return not is_nested(type_)
+
+
 def min_version(type_: Type) -> int:
     """Return the first format version that may use a type itself, nested fields aside (R-177)."""
     if isinstance(type_, GeometryType | GeographyType):  # R-090

@@ -14,7 +14,7 @@ from icectl.files.data_rows import retype_array
 from icectl.files.parquet.schema import arrow_type, field_id
 from icectl.format.single_value import UNITS_PER_SECOND, Value
 from icectl.format.transforms import Transform, result_type
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_comparable
 
 _TEMPORAL = {
     "timestamp": pa.timestamp("us"),
@@ -82,9 +82,7 @@ def as_values(column: pa.Array, type_: Type) -> pa.Array:
 
 def has_order(type_: Type) -> bool:
     """Whether bounds of a type are its smallest and largest values, as those of numbers are."""
-    if isinstance(type_, PrimitiveType):
-        return type_.name not in ("variant", "unknown")
-    return isinstance(type_, DecimalType | FixedType)
+    return is_comparable(type_) and type_ != PrimitiveType("unknown")
 
 
 def with_lost_seconds(column: pa.Array, field: pa.Field, told: Mapping[int, Value]) -> pa.Array:

@@ -18,7 +18,7 @@ from icectl.entries.partition.key import encode_keys
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.row_hash import Hashes, row_hashes
 from icectl.format.schema import Schema
-from icectl.format.types import NestedField, is_nested
+from icectl.format.types import NestedField, is_comparable, is_nested, type_text
 from icectl.rows.columns import path_to
 from icectl.rows.read_data import RowSource, SourceFile, open_source
 
@@ -189,9 +189,10 @@ def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tupl
     if not all(found) or not found:
         message = f"{deletes.file.location} compares columns that no schema of the table has"
         raise CorruptTable(message, rule="R-123")
-    nested = next((line[-1] for line in found if is_nested(line[-1].type)), None)
-    if nested is not None:
-        raise Unsupported(f"{deletes.file.location} compares `{nested.name}`, which has fields")
+    for column in (line[-1] for line in found):
+        if not is_comparable(column.type):
+            what = "which has fields" if is_nested(column.type) else f"a {type_text(column.type)}"
+            raise Unsupported(f"{deletes.file.location} compares `{column.name}`, {what}")
     # Files from before or after a column's time lack it, whatever it required.
     return tuple((*around, replace(column, required=False)) for *around, column in found)
 

@@ -15,7 +15,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, container_of, similar_name_hint
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import Transform, accepts, parse_transform
-from icectl.format.types import NestedField, is_nested, type_text
+from icectl.format.types import NestedField, is_comparable, type_text
 
 _PART_OF_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
 _NAME = rf"{_PART_OF_NAME}(?:\s*\.\s*{_PART_OF_NAME})*"
@@ -88,7 +88,7 @@ def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
         if re.fullmatch(_NAME, name) is None:
             raise UsageError(f"`--zorder`: `{name}` is no name of a column")
         item = _column("--zorder", name, schema)
-        if is_nested(item.type):
+        if not is_comparable(item.type):
             raise UsageError(f"`--zorder`: `{name}` is {type_text(item.type)}, which has no order")
         found.append(item.id)
     if len(found) < _FEWEST_ON_CURVE or len(set(found)) < len(found):

@@ -30,7 +30,14 @@ from icectl.files.data_rows import batch_rows
 from icectl.format.schema import Schema
 from icectl.format.sort import SortField
 from icectl.format.transforms import Transform, accepts, result_type
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, type_text
+from icectl.format.types import (
+    DecimalType,
+    FixedType,
+    PrimitiveType,
+    Type,
+    is_comparable,
+    type_text,
+)
 from icectl.rows.columns import inside, path_to
 from icectl.rows.order import RowOrder, ZOrder
 from icectl.rows.partition_rows import Partitioner
@@ -113,8 +120,7 @@ def _key(item: SortField, schema: Schema, batches: pa.Schema) -> _Key:
 
 
 def _sorts(type_: Type) -> bool:
-    named = isinstance(type_, PrimitiveType) and type_.name not in ("variant", "unknown")
-    return named or isinstance(type_, (DecimalType, FixedType))
+    return is_comparable(type_) and type_ != PrimitiveType("unknown")
 
 
 def _source(batch: pa.RecordBatch, key: _Key) -> pa.Array:

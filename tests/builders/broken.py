@@ -555,6 +555,47 @@ def r182_a_default_before_version_3(broken: Broken) -> None:
     broken.edit(lambda m: m["schemas"][0]["fields"][4].update({"initial-default": "x"}))
 
 
+def _add_column(members: Members, kind: str, **more: Any) -> int:
+    """An optional column, which no data file has; its id."""
+    id_ = members["last-column-id"] + 1
+    column = {"id": id_, "name": f"c{id_}", "type": kind, "required": False} | more
+    for schema in members["schemas"]:
+        schema["fields"].append(column)
+    members["last-column-id"] = id_
+    return id_
+
+
+@damage("v3")
+def r182_a_default_of_a_shape(broken: Broken) -> None:
+    broken.edit(lambda m: _add_column(m, "geometry", **{"write-default": "POINT (1 2)"}))
+
+
+def _partition_by(kind: str) -> Callable[[Members], None]:
+    def change(members: Members) -> None:
+        field_id = members["last-partition-id"] + 1
+        source = {"source-id": _add_column(members, kind), "field-id": field_id}
+        fields = [source | {"name": "x", "transform": "identity"}]
+        members["partition-specs"].append({"spec-id": 9, "fields": fields})
+        members["last-partition-id"] = field_id
+
+    return change
+
+
+@damage("v3")
+def r208_a_partition_by_shapes(broken: Broken) -> None:
+    broken.edit(_partition_by("geography(OGC:CRS84, karney)"))
+
+
+@damage("v3")
+def r208_a_sort_order_by_variants(broken: Broken) -> None:
+    def change(members: Members) -> None:
+        key = {"source-id": _add_column(members, "variant"), "transform": "identity"}
+        key |= {"direction": "asc", "null-order": "nulls-first"}
+        members["sort-orders"].append({"order-id": 9, "fields": [key]})
+
+    broken.edit(change)
+
+
 @damage("v2")
 def r184_an_optional_identifier_field(broken: Broken) -> None:
     broken.edit(lambda m: m["schemas"][0].update({"identifier-field-ids": [2]}))
@@ -864,6 +905,19 @@ def r092_a_lower_bound_above_the_upper(broken: Broken) -> None:
         for bound in entry["data_file"]["lower_bounds"]:
             if bound["key"] == 1:
                 bound["value"] = struct.pack("<q", 10**6)
+
+    broken.edit_manifest(in_first(change))
+
+
+@damage("v3")
+def r093_a_bound_of_shapes_without_y(broken: Broken) -> None:
+    id_: list[int] = []
+    broken.edit(lambda members: id_.append(_add_column(members, "geometry(srid:0)")))
+
+    def change(entry: Record) -> None:
+        entry["data_file"]["lower_bounds"].append(
+            {"key": id_[0], "value": struct.pack("<2d", 1, float("nan"))}
+        )
 
     broken.edit_manifest(in_first(change))
 

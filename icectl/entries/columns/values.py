@@ -193,14 +193,14 @@ class PackedValues:
         """Return the values at some places, whose lengths are that of `form`, as numbers."""
         if not len(places):
             return np.zeros(0, form)
-        numbers: npt.NDArray[Any] = _everywhere(self.content, form)[self.starts[places]]
+        numbers: npt.NDArray[Any] = everywhere(self.content, form)[self.starts[places]]
         return numbers
 
     def decimals(self, places: Places) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Upper and lower half of values of 1 to 16 bytes in big-endian two's complement."""
         lengths = self.lengths[places]
         content = np.concatenate([np.zeros(16, np.uint8), self.content])  # before the first one
-        words = _everywhere(content, ">i8")
+        words = everywhere(content, ">i8")
         ends = self.starts[places].astype(np.int64) + 16 + lengths
         low, high = words[ends - 8].astype(np.int64), words[ends - 16].astype(np.int64)
         # Shifting left and right drops the bytes before a value and fills in its sign.
@@ -235,7 +235,7 @@ def not_text(values: pa.Array) -> npt.NDArray[np.bool_]:
     return wrong
 
 
-def _everywhere(content: npt.NDArray[np.uint8], form: str) -> npt.NDArray[Any]:
+def everywhere(content: npt.NDArray[np.uint8], form: str) -> npt.NDArray[Any]:
     """Return a number at every byte, without a copy."""
     width = np.dtype(form).itemsize
     return np.ndarray((len(content) - width + 1,), form, content.data, 0, (1,))

@@ -33,7 +33,14 @@ from icectl.format.moments import MICROS_PER_SECOND, parse_clock, parse_date, pa
 from icectl.format.partition import result_types
 from icectl.format.schema import Schema, container_of, similar_name_hint
 from icectl.format.single_value import UNITS_PER_SECOND, Value, from_json, unscaled_integer
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
+from icectl.format.types import (
+    DecimalType,
+    FixedType,
+    PrimitiveType,
+    Type,
+    is_comparable,
+    type_text,
+)
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -254,7 +261,7 @@ class _Parser:
                 return Not(Compare(column, "<", value))
 
     def _value(self, column: Column, token: _Token) -> Value:
-        if is_nested(column.type):
+        if not is_comparable(column.type):
             message = f"`{column.name}` is {type_text(column.type)}; only its null can be asked for"
             raise _failure(self._text, token.position, message)
         if token.text == "null" and token.kind == "keyword":

@@ -8,10 +8,12 @@ from icectl.checks.bounds import BoundFaults, bound_faults
 from icectl.checks.columns import Columns
 from icectl.entries.rows import RawEntries
 from icectl.format.rule import Fault
-from icectl.format.types import DecimalType, FixedType, GeometryType, PrimitiveType
+from icectl.format.types import DecimalType, FixedType, GeographyType, GeometryType, PrimitiveType
 from tests.builders.entry_rows import data, entries
 
 LARGE_ID = 2147483546
+NEITHER = {"lower": None, "upper": None}
+NOTHING = BoundFaults(NEITHER, NEITHER, None, NEITHER)
 
 
 def find(types, *files, chunked=False) -> BoundFaults:
@@ -51,7 +53,7 @@ LENGTHS = [
     (primitive("string"), set(range(41))),
     (primitive("binary"), set(range(41))),
     (primitive("variant"), set(range(41))),
-    ([GeometryType()], set(range(41))),
+    ([GeometryType()], set(range(41))),  # R-093 says which are right
     ([FixedType(5)], set(range(6))),
     ([FixedType(20)], set(range(21))),
     ([DecimalType(9, 2)], set(range(1, 41))),
@@ -80,9 +82,7 @@ def test_r091_columns_are_found_by_any_id(field_id, side) -> None:
 def test_columns_of_no_known_type_are_not_looked_at() -> None:
     bounds = {-5: b"\x01", 4: b"", 77: b"\xff", LARGE_ID: b"x", LARGE_ID - 1: b"\x01"}
     found = find({3: primitive("int")}, (bounds, bounds))
-    assert found == BoundFaults(
-        {"lower": None, "upper": None}, {"lower": None, "upper": None}, None
-    )
+    assert found == NOTHING
 
 
 def test_r091_text_is_utf_8() -> None:
@@ -137,7 +137,6 @@ def test_r092_a_lower_bound_above_the_upper_one(types, less, more) -> None:
         primitive("uuid"),  # which order writers took differs
         primitive("variant"),
         primitive("int", "string"),  # what it is by now, no one can tell
-        [GeometryType()],
     ],
     ids=str,
 )
@@ -177,6 +176,53 @@ def test_faults_of_all_parts_of_a_manifest_are_added_up() -> None:
     assert found.undecodable == {"lower": Fault(2, "0"), "upper": Fault(1, "2")}
 
 
+def corner(*values: float) -> bytes:
+    return struct.pack(f"<{len(values)}d", *values)
+
+
+NAN = float("nan")
+SHAPES = [[GeometryType()], [GeographyType("srid:4269", "karney")]]
+
+
+@pytest.mark.parametrize("types", SHAPES, ids=str)
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_r093_a_bound_of_shapes_is_a_corner_of_a_box(types, side) -> None:
+    right = [corner(1, 2), corner(1, 2, 3), corner(1, 2, NAN, 4), corner(-180, 90, 3, 4)]
+    wrong = [b"", bytes(8), bytes(17), bytes(40), corner(NAN, 2), corner(1, NAN, 3)]
+    files = [({1: one}, {}) if side == "lower" else ({}, {1: one}) for one in right + wrong]
+    found = find({1: types}, *files)
+    assert found.cornerless == {"lower": None, "upper": None} | {side: Fault(6, "4")}
+    assert found.undecodable == found.not_a_number == {"lower": None, "upper": None}
+
+
+@pytest.mark.parametrize("beyond", [(-180.5, 0), (181, 0), (0, 90.5), (0, -91), (0, float("inf"))])
+def test_r093_geography_has_bounds_on_the_globe(beyond) -> None:
+    geometry, geography = (
+        find({1: types}, ({1: corner(*beyond)}, {})).cornerless["lower"] for types in SHAPES
+    )
+    assert (geometry, geography) == (None, Fault(1, "0"))
+
+
+CORNERS = [
+    ((1, 2), (3, 4), False, False),
+    ((3, 2), (1, 4), True, False),  # across the line at 180 degrees
+    ((1, 4), (3, 2), True, True),
+    ((1, 2, 5), (3, 4, 4), True, True),
+    ((1, 2, NAN, 5), (3, 4, NAN, 4), True, True),
+    ((1, 2, 5), (3, 4), False, False),
+    ((1, 2, NAN, 5), (3, 4, 4, 5), False, False),
+]
+
+
+@pytest.mark.parametrize(("lower", "upper", "of_geometry", "of_geography"), CORNERS)
+def test_r092_corners_are_compared_by_dimension(lower, upper, of_geometry, of_geography) -> None:
+    crossed = [
+        find({1: types}, ({1: corner(*lower)}, {1: corner(*upper)})).crossed is not None
+        for types in SHAPES
+    ]
+    assert crossed == [of_geometry, of_geography]
+
+
 def test_decimals_that_are_too_long_or_empty_are_not_compared() -> None:
     types = {1: [DecimalType(9, 2)]}
     found = find(types, ({1: decimal(1, 17)}, {1: decimal(0)}), ({1: b""}, {1: decimal(-1)}))
@@ -185,7 +231,6 @@ def test_decimals_that_are_too_long_or_empty_are_not_compared() -> None:
 
 
 def test_no_entries_and_no_bounds() -> None:
-    nothing = BoundFaults({"lower": None, "upper": None}, {"lower": None, "upper": None}, None)
-    assert find({}) == nothing
-    assert find({}, ({1: b""}, {})) == nothing
-    assert find(TYPES, ({}, {})) == nothing
+    assert find({}) == NOTHING
+    assert find({}, ({1: b""}, {})) == NOTHING
+    assert find(TYPES, ({}, {})) == NOTHING

@@ -1,6 +1,7 @@
 """Single values as bytes, JSON and text."""
 
 import math
+import struct
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -182,7 +183,10 @@ JSON: list[tuple[str, Any, Any]] = [
     ("uuid", UUID, "f79c3e09-677c-4bbd-a479-3f349cb785e7"),
     ("fixed[4]", bytes.fromhex("000102ff"), "000102ff"),
     ("binary", bytes.fromhex("000102ff"), "000102ff"),
-    ("geometry", POINT, POINT.hex()),
+    ("geometry", POINT, "POINT (1 2)"),
+    ("geography", struct.pack("<3d", -1.5, 2e300, 3), "POINT Z (-1.5 2e+300 3)"),
+    ("geometry", struct.pack("<4d", 1, 2, math.nan, 0.25), "POINT M (1 2 0.25)"),
+    ("geometry(srid:0)", struct.pack("<4d", 1, 2, math.inf, 0), "POINT ZM (1 2 inf 0)"),
     ("int", None, None),
     ("unknown", None, None),
 ]
@@ -232,6 +236,8 @@ def test_json_of_other_writers_is_read() -> None:
         ("decimal(9,2)", 14.2), ("decimal(9,2)", "14.205"),
         ("decimal(9,2)", "NaN"), ("decimal(9,2)", "x"), ("date", 17486), ("date", "today"),
         ("time", "25:00"), ("timestamp", 5), ("uuid", 5), ("uuid", "f79c"), ("string", 5),
+        ("geometry", "POINT (1)"), ("geometry", "POINT Z (1 2)"), ("geography", "POINT (1 2 3)"),
+        ("geometry", "LINESTRING (1 2, 3 4)"), ("geometry", "0000"), ("geometry", 5),
         ("binary", "xyz"), ("binary", 5), ("fixed[2]", "00"), ("unknown", 1), ("variant", "00"),
     ],
 )  # fmt: skip

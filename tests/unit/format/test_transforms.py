@@ -149,6 +149,13 @@ def test_r073_a_bucket_is_the_positive_hash_modulo_n(type_: str, value: Any, buc
     assert apply(parse_transform("bucket[16]"), parse_type(type_), value) == bucket
 
 
+@pytest.mark.parametrize("type_", ["variant", "geometry(srid:0)", "geography"])
+def test_r208_variants_and_shapes_have_no_transform_but_void(type_: str) -> None:
+    texts = ["identity", "bucket[4]", "truncate[4]", "year", "month", "day", "hour", "void"]
+    taken = [text for text in texts if accepts(parse_transform(text), parse_type(type_))]
+    assert taken == ["void"]
+
+
 @pytest.mark.parametrize("type_", ["boolean", "float", "double", "variant"])
 def test_r076_some_types_have_no_buckets(type_: str) -> None:
     with pytest.raises(ValueError, match=r"bucket\[16\] does not take|has no bucket hash"):

@@ -1,6 +1,7 @@
 """Rows deleted by equality: keys of one and several columns, null and NaN, old and new columns."""
 
 import datetime as dt
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -286,6 +287,14 @@ def test_deletes_by_a_column_with_fields_are_refused() -> None:
     deleting = Deleting(schema((5, "place", {"type": "struct", "fields": [inner]})))
     deleting.add([5], table([A], [(1,)]))
     with pytest.raises(Unsupported, match="compares `place`, which has fields"):
+        list(deleting.parts())
+
+
+@pytest.mark.parametrize("kind", ["variant", "geometry(srid:0)", "geography(OGC:CRS84, karney)"])
+def test_deletes_by_values_that_do_not_compare_are_refused(kind) -> None:
+    deleting = Deleting(schema((5, "place", kind)))
+    deleting.add([5], table([A], [(1,)]))
+    with pytest.raises(Unsupported, match=rf"compares `place`, a {re.escape(kind)}"):
         list(deleting.parts())
 
 

@@ -193,7 +193,7 @@ def test_partition_fields_have_the_type_of_their_values() -> None:
             "at = '2024-01-01T00:00:00Z'",
             "at position 6: `'2024-01-01T00:00:00Z'` is no timestamp, which `at` is",
         ),
-        ("place = 1", "at position 9: `1` is no geometry, which `place` is"),
+        ("place = 1", "at position 9: `place` is geometry; only its null can be asked for"),
         ("id = null", "at position 6: nothing compares with null"),
         ("items = 1", "at position 9: `items` is list<int>; only its null can be asked for"),
         ("items.element = 1", "at position 1: `items.element` lies in a list"),
