@@ -19,6 +19,7 @@ from icectl.commit.transaction import Proposal
 from icectl.entries.deletes import NamedFiles
 from icectl.entries.rows import by_row, concat
 from icectl.errors import CommitConflict, SelfCheckFailed
+from icectl.format.layout import Layout, layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.rewritable_files import LiveFiles
@@ -34,6 +35,7 @@ class PlannedState:
     branch: str
     snapshot_id: int | None
     format_version: int
+    layout: Layout
     files: LiveFiles
 
 
@@ -65,6 +67,8 @@ class FileRewrite:
         """
         if metadata.format_version != self.planned.format_version:
             raise CommitConflict("the table's format version has changed meanwhile")
+        if layout_of_table(metadata) is not self.planned.layout:
+            raise CommitConflict("the table's layout has changed meanwhile")
         files = self._files(metadata)
         results = self._holding(files)
         self.changes = replace(changes(files, results), carried=sum(self.carried.values()))

@@ -301,11 +301,15 @@ class Changes:
             **summary_counters(summarise(self.added), "added"),
             **summary_counters(summarise(self.removed), "removed"),
             "changed-partition-count": self._changed_partitions,
-            CARRIED_DELETES: self.carried,
         }
         changed = {key: str(value) for key, value in counters.items() if value}
         totals = summary_counters(summarise(self.after), "total")
-        return changed | {key: str(value) for key, value in totals.items()}
+        return changed | {key: str(value) for key, value in totals.items()} | self.run_summary
+
+    @property
+    def run_summary(self) -> dict[str, str]:
+        """What the summary says beside the counters of files (R-031)."""
+        return {CARRIED_DELETES: str(self.carried)} if self.carried else {}
 
     @property
     def removed_delete_files(self) -> int:

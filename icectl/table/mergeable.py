@@ -20,8 +20,8 @@ from icectl.units import print_size
 
 MERGE_ROW_GROUP_BYTES = 4 << 20
 
-CARRYING_VERSIONS = (2, 3)
-"""Format versions in which deletes by position are carried to new files."""
+CARRYING_VERSION = 2
+"""The first format version in which deletes by position are carried to new files."""
 
 _OBSTACLES = (
     "it has a file that is not Parquet",
@@ -80,7 +80,7 @@ def mergeable(
     data = files.data
     others = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
     deleted = np.isin(verdicts, DELETES)
-    if format_version not in CARRYING_VERSIONS:
+    if format_version < CARRYING_VERSION:
         deleted |= delete_counts(files.matches) > 0
     moves = ~of_specs(data, [spec_id])
     no_ids = mask_of(pc.is_null(data.table["first_row_id"])) & (format_version >= 3)

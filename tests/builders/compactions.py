@@ -77,7 +77,7 @@ def lineage(directory: Path) -> dict[int, tuple[int, int]]:
     deleted = {
         entry["data_file"]["referenced_data_file"]: dv_positions(entry["data_file"])
         for entry in live_entries(head(directory))
-        if entry["data_file"]["content"]
+        if entry["data_file"]["content"] == 1
     }
     found = {}
     for location, first, sequence in by_row(

@@ -366,3 +366,18 @@ def twins(directory: Path, partitioning: str) -> tuple[Twin, TreeTwin]:
     new.run("upgrade-to-v4", "--yes")
     old.refresh()
     return old, new
+
+
+def grown(
+    directory: Path, version: int, appends: Sequence[Sequence[int]], partitioning: str = "none"
+) -> TableBuilder:
+    """A table of some appends; of version 4 the first half is of version 3, and in leaves."""
+    if version < 4:
+        table = TableBuilder(directory, format_version=version, partitioning=partitioning)
+    else:
+        table = TreeTwin(directory, format_version=3, partitioning=partitioning)
+    for at, ids in enumerate(appends):
+        if isinstance(table, TreeTwin) and at == len(appends) // 2:
+            table.run("upgrade-to-v4", "--yes")
+        table.append(ids)
+    return table

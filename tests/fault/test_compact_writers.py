@@ -18,10 +18,12 @@ from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.rows import head, live_entries
 from tests.builders.table_builder import TableBuilder
+from tests.builders.twins import TreeTwin, grown
 from tests.fault.changing import COMPACT, run
 from tests.fault.writers import (
     BeforeStore,
     MeanwhileStore,
+    alone,
     build,
     check_clean,
     left_over,
@@ -56,7 +58,7 @@ CARRIED = ("a file removed",)
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_r152_rules_10_and_11_only_groups_that_another_writer_touched_are_dropped(
     tmp_path: Path, version: int, change: str, times: int
 ) -> None:
@@ -81,13 +83,12 @@ def test_r152_rules_10_and_11_only_groups_that_another_writer_touched_are_droppe
 
 
 @pytest.mark.parametrize("method", ["merge", "rewrite"])
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_each_try_carries_the_deletes_that_have_come(
     tmp_path: Path, version: int, method: str
 ) -> None:
-    table = TableBuilder(tmp_path / "t", format_version=version, partitioning="identity")
-    for start in range(0, 48, 12):
-        table.append(range(start, start + 12))
+    appends = [range(start, start + 12) for start in range(0, 48, 12)]
+    table = grown(tmp_path / "t", version, appends, "identity")
     rounds = iter(((3, 16, 29), (6, 17), (9, 19, 41)))
     store = MeanwhileStore(lambda: table.delete_rows(next(rounds)), 3)
     code, document = compact(table, store, "--method", method)
@@ -98,6 +99,28 @@ def test_each_try_carries_the_deletes_that_have_come(
     assert set(paths(table).values()) == {1}
     check_clean(table)
     assert left_over(table) == []
+
+
+@pytest.mark.parametrize("layout", ["sfc-1", "iceberg-1.12"])
+def test_v4_033_a_table_of_another_layout_meanwhile_gets_no_snapshot_of_the_old_one(
+    tmp_path: Path, layout: str
+) -> None:
+    table = build(tmp_path / "t", 4)
+    assert isinstance(table, TreeTwin)
+    if layout == "sfc-1":
+        table.run("upgrade-to-v4", "--layout", "iceberg-1.12", "--yes")
+
+    def convert() -> None:
+        with alone():
+            table.run("upgrade-to-v4", "--layout", layout, "--yes")
+
+    code, document = compact(table, MeanwhileStore(convert))
+    assert (code, document["error"]["message"]) == (
+        11, "the table's layout has changed meanwhile"
+    )  # fmt: skip
+    assert ids(table) == sorted(table.ids())
+    check_clean(table)
+    assert [name for name in left_over(table) if name.startswith("data/")] == []
 
 
 def test_rule_9_without_a_group_that_holds_nothing_is_committed(tmp_path: Path) -> None:

@@ -3,20 +3,25 @@
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from icectl.cli import session
 from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import reachable
-from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
+from tests.builders.twins import grown
 from tests.fault.changing import run
 from tests.stores.wrapped import WrappedStore
 
 
 class MeanwhileStore(WrappedStore):
-    """Another writer commits just before the nth manifest list of icectl is created."""
+    """Another writer commits once icectl has created a manifest list or a root, `times` of it."""
 
     def __init__(self, commit: Callable[[], object], times: int = 1) -> None:
         super().__init__(LocalStore())
@@ -26,15 +31,24 @@ class MeanwhileStore(WrappedStore):
 
     def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
         name = location.rpartition("/")[2]
-        if method == "create" and name.startswith("snap-"):
+        is_list = method == "create" and name.startswith(("snap-", "root-"))
+        if is_list:
             self.lists += 1
         elif method == "create" and name.endswith(".avro"):
             self.manifests += 1
         done = action()
-        if method == "create" and name.startswith("snap-") and self.left:
+        if is_list and self.left:
             self.left -= 1
             self.commit()
         return done
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let commands inside run with a store of their own, in which no other writer commits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "open_store", lambda *_: LocalStore())
+        yield
 
 
 class BeforeStore(WrappedStore):
@@ -54,31 +68,22 @@ class BeforeStore(WrappedStore):
 
 def build(directory: Path, version: int = 2) -> TableBuilder:
     """Four manifests of several partitions; deletes where the version has them."""
-    table = TableBuilder(directory, format_version=version, partitioning="identity")
-    for start in range(0, 48, 12):
-        table.append(range(start, start + 12))
+    appends = [range(start, start + 12) for start in range(0, 48, 12)]
+    table = grown(directory, version, appends, "identity")
     if version > 1:
         table.delete_rows([1, 2, 13])
     return table
 
 
 def shown(table: TableBuilder) -> Any:
-    return read_rows(read_metadata(current_metadata(Path(table.location))))
+    return read_rows(read_metadata(current_metadata(table.directory)))
 
 
 def paths(table: TableBuilder) -> Counter[str]:
     """Live files at the head, by how often they are listed."""
-    metadata = read_metadata(current_metadata(Path(table.location)))
-    head = next(
-        item
-        for item in metadata["snapshots"]
-        if item["snapshot-id"] == metadata["current-snapshot-id"]
-    )
     return Counter(
         (entry["data_file"]["file_path"], entry["data_file"].get("content_offset"))
-        for manifest in read_avro(head["manifest-list"])
-        for entry in read_avro(manifest["manifest_path"])
-        if entry["status"] != 2
+        for entry in live_entries(head(table.directory))
     )
 
 

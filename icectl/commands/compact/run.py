@@ -77,7 +77,7 @@ from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
 from icectl.table.live_files import load_live_files, load_stated, with_stated
-from icectl.table.mergeable import CARRYING_VERSIONS, MethodChoice
+from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.reader import every_column, name_mapping
 from icectl.table.reading import in_threads, naming
 from icectl.table.reviewed import pin_of
@@ -506,9 +506,9 @@ class _Run:
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan
         snapshot = planned.branch.snapshot
-        version = loaded.metadata.format_version
+        version, layout = loaded.metadata.format_version, layout_of_table(loaded.metadata)
         carrier = None
-        if version in CARRYING_VERSIONS and not planned.options.deletes_only:
+        if version >= CARRYING_VERSION and not planned.options.deletes_only:
             places = DataOutputs(loaded.metadata, outputs)
             job = _merge_job(loaded.metadata)
             carrier = DeleteCarrier(self._context.store, job, places, has_vectors=version >= 3)
@@ -516,14 +516,15 @@ class _Run:
             load=partial(live_files, self._context),
             writer=writer_of(
                 self._context,
-                layout_of_table(loaded.metadata),
+                layout,
                 planned.branch.name,
                 outputs,
             ),
             planned=PlannedState(
                 planned.branch.name,
                 None if snapshot is None else snapshot.snapshot_id,
-                loaded.metadata.format_version,
+                version,
+                layout,
                 self._prepared.files,
             ),
             results=results,

@@ -60,7 +60,8 @@ class TreeChange:
     `added` has rows of files with the data sequence number null, or an older one (sfc-1 7.5); their
     other tracking is ignored. `removed` comes in the order of the operation. Leaves of `rewritten`
     are compacted, with `rewritten_files` of the root: keys of locations. `homes` has the data leaf
-    that data files of new vectors were seen in, None for the root, both as keys.
+    that data files of new vectors were seen in, None for the root, both as keys. `summary` has
+    what the snapshot's says beside counters.
     """
 
     added: pa.Table
@@ -69,6 +70,7 @@ class TreeChange:
     rewritten_files: frozenset[str] = frozenset()
     operation: str | None = None
     homes: Mapping[str, str | None] = field(default_factory=dict)
+    summary: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

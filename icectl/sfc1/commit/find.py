@@ -42,7 +42,8 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     in; delete leaves, where data files go or get new vectors, but for those of other data leaves.
     """
     vectors = of_contents(change.added, Content.POSITION_DELETES)
-    replaced = [str(key) for key in keys(vectors["referenced_file"])]
+    new_data = set(keys(of_contents(change.added, Content.DATA)["location"]))
+    replaced = [str(key) for key in keys(vectors["referenced_file"]) if key not in new_data]
     gone_data = [comparison_key(one.location) for one in change.removed if _is_data(one.content)]
     seen_in = {comparison_key(one.leaf) for one in change.removed if one.leaf is not None}
     search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced})

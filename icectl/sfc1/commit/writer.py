@@ -261,7 +261,7 @@ class TreeWriter:
             parent_snapshot_id=None if parent is None else parent.snapshot_id,
             sequence_number=attempt.sequence_number,
             root_manifest=root,
-            summary={"operation": operation, **counters, **engine_summary()},
+            summary={"operation": operation, **counters, **wanted.summary, **engine_summary()},
             schema_id=metadata.current_schema_id,
             first_row_id=attempt.first_row_id,
             added_rows=made.added_rows,
@@ -371,6 +371,7 @@ def replacement(
             for code, location, offset, at in removed
         ),
         operation="replace",
+        summary=changes.run_summary,
     )
 
 

@@ -9,6 +9,7 @@ from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
+from tests.builders.twins import grown
 from tests.stores.fixed_env import FixedEnv
 
 WAYS: list[dict[str, Any]] = [{"method": "rewrite"}, {"method": "merge"}]
@@ -20,10 +21,8 @@ def ids(directory: Path) -> list[int]:
 
 
 def built(directory: Path, version: int) -> TableBuilder:
-    table = TableBuilder(directory, format_version=version, partitioning="identity")
-    for start in range(0, 60, 12):
-        table.append(range(start, start + 12))
-    return table
+    appends = [range(start, start + 12) for start in range(0, 60, 12)]
+    return grown(directory, version, appends, "identity")
 
 
 def deletes(directory: Path) -> list[dict]:
@@ -31,7 +30,7 @@ def deletes(directory: Path) -> list[dict]:
     return [file for file in files if file["content"] == 1]
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_that_were_deleted_meanwhile_stay_so(
     tmp_path: Path, version: int, way: dict[str, Any]
@@ -40,14 +39,14 @@ def test_rows_that_were_deleted_meanwhile_stay_so(
     prepared = planned(tmp_path, **way)
     table.delete_rows([0, 3, 13, 59])
     table.delete_rows([4, 16])
-    before = lineage(tmp_path) if version == 3 else {}
+    before = lineage(tmp_path) if version > 2 else {}
 
     env = FixedEnv(NOW_MS)
     done = compacted(tmp_path, prepared, env=env)
 
     assert done.failed == {}
     assert ids(tmp_path) == sorted(set(range(60)) - {0, 3, 13, 59, 4, 16})
-    assert (lineage(tmp_path) if version == 3 else {}) == before
+    assert (lineage(tmp_path) if version > 2 else {}) == before
     assert done.carried_deletes == 6
     assert head(tmp_path)["summary"]["icectl.carried-deletes"] == "6"
     locations = {
@@ -62,7 +61,7 @@ def test_rows_that_were_deleted_meanwhile_stay_so(
     assert not deletes(tmp_path)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_rows_that_were_left_out_do_not_count(tmp_path: Path, version: int) -> None:
     table = built(tmp_path, version)
     table.delete_rows([0, 6, 12, 13, 30])
@@ -76,7 +75,7 @@ def test_rows_that_were_left_out_do_not_count(tmp_path: Path, version: int) -> N
     assert done.carried_deletes == (5 if version == 2 else 7)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 @pytest.mark.parametrize("way", WAYS)
 def test_files_that_have_gone_have_no_row_left(
     tmp_path: Path, version: int, way: dict[str, Any]
