@@ -97,7 +97,8 @@ class TaskResult:
     """The result of a task: entries of the new files, and what was counted on the way.
 
     `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
-    `not_merged` says why files that were to be merged were not: rewritten, or left as they are.
+    `not_merged` says why files that were to be merged were not: rewritten, or left as they are;
+    `not_assembled` why bytes of merged files passed through a worker.
     `left_out` and `by_value` are rows of the inputs of merged files, as MergedGroup has them.
     """
 
@@ -109,6 +110,7 @@ class TaskResult:
     written_bytes: int
     is_merged: bool = False
     not_merged: str = ""
+    not_assembled: str = ""
     left_out: pa.Table = field(default_factory=no_rows)
     by_value: pa.Table = field(default_factory=no_rows)
 
@@ -200,9 +202,15 @@ def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead
         files |= {file.location: file.size_bytes for file in task.delete_files}
         if isinstance(task, RewriteTask):
             files |= {file.location: file.size_bytes for file in task.inputs}
-            split.update(file.location for file in task.inputs if file.split is not None)
+            is_assembled = _is_assembled(task, store)  # then footers are read, and little else
+            split.update(file.location for file in task.inputs if is_assembled or file.split)
     whole = [(location, size) for location, size in files.items() if location not in split]
     return ReadAhead(store, whole, concurrency, split)
+
+
+def _is_assembled(task: RewriteTask, store: Store) -> bool:
+    """Return whether the storage is to put the file of a task together."""
+    return task.method != "rewrite" and store.assemble(task.inputs[0].location) is not None
 
 
 def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:
@@ -249,6 +257,7 @@ def _merged(task: RewriteTask, job: CompactJob, found: MergedGroup) -> TaskResul
         is_merged=True,
         left_out=found.left_out,
         by_value=found.by_value,
+        not_assembled=found.file.not_assembled,
     )
 
 

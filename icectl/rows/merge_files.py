@@ -3,8 +3,11 @@
 import io
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +19,28 @@ from icectl.files.parquet.merge import (
     MergeSource,
     NotMergeable,
     check_alike,
+    check_page,
     read_source,
     written_numbers,
 )
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema, leaves
+from icectl.files.parquet.thrift import Integers
 from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
-from icectl.rows.deleted_positions import Flags
+from icectl.rows.deleted_positions import DeletedPositions, Flags
 from icectl.rows.read_data import LINEAGE, SourceFile, open_own
 from icectl.rows.rewrite_data import FileGroup, deleted_rows
 from icectl.rows.row_runs import runs_of
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile, shaped_metrics
+from icectl.storage.store import Assembly, CopyRefused
+from icectl.table.reading import naming
 
 _BLOCK_BYTES = 4 << 20
+_OPENED_AT_ONCE = 16
+_SAMPLED_CHUNKS, _SAMPLED_BYTES = 8, 16 << 10
+"""How many chunks that the storage has copied are read, and how much of each."""
+
 _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
 
 
@@ -59,40 +70,172 @@ def merge_files(
     """Put the files of a group together to one in their order, deleted rows too.
 
     Each row keeps its place among those that are there, and from version 3 on its id and last
-    update. Row groups are left out whose rows are all deleted.
+    update. Row groups are left out whose rows are all deleted. Where the storage copies ranges by
+    itself, only footers and indexes pass through here.
     The new file is read again: its bytes are those that were written, and its footer is sound.
     Raises: NotMergeable; CorruptTable, Unsupported, as open_own; SelfCheckFailed. Errors of the
     files pass. A file that was begun is undone.
-    Cost: memory for the footers, a block of 4 MiB, and what deleted_rows takes.
+    Cost: memory for the footers, and what deleted_rows takes; a block of 4 MiB, or for what the
+    storage copies 64 KiB a file.
     """
-    schema, partition = group.columns.written, group.partition
+    partition = group.partition
     if partition is None or group.sorting is not None:
         raise NotMergeable("its rows are to be moved")
-    by_position, by_value = deleted_rows(group, outputs)
-    opened: list[tuple[SourceFile, MergeSource]] = []
-    left_out: list[Flags | None] = []
-    for file in group.files:
-        flags = by_position.of(file.location), by_value.of(file.location)
-        whole = _open(file, schema, outputs)
-        source = _with_live_groups(whole, flags, merging)
-        left_out.append(_left_out(whole, source))
-        if len(source.groups):
-            opened.append((file, source))
-    check_alike([source for _, source in opened])
+    deleted = deleted_rows(group, outputs)
     location = outputs.next_location(partition.path)
-    with outputs.create(location) as new:
-        merged = MergedFile(new)
-        for file, source in opened:
-            with outputs.reading(file.location) as handle:
-                merged.add(source, handle)
+    merge = _Merge(group, options, outputs, merging, *deleted, location)
+    assembling = outputs.assemble(location)
+    if assembling is None:
+        return merge.copied_here()
+    try:
+        return merge.copied_by_storage(assembling)
+    except CopyRefused as refused:
+        found = merge.copied_here()
+        return replace(found, file=replace(found.file, not_assembled=str(refused)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The files of a group with row groups to copy, and the rows of each file that are left out."""
+
+    sources: Sequence[tuple[SourceFile, MergeSource]]
+    left_out: Sequence[Flags | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """The merge of a group to one file."""
+
+    group: FileGroup
+    options: WriteOptions
+    outputs: FileOutputs
+    merging: MergeOptions
+    by_position: DeletedPositions
+    by_value: DeletedPositions
+    location: str
+
+    def copied_here(self) -> MergedGroup:
+        """Merge files whose bytes pass through here. Raises: as merge_files."""
+        whole = []
+        for file in self.group.files:
+            with self.outputs.reading(file.location) as handle:
+                whole.append(self._source(file, handle))
+        opened = self._opened(whole)
+        with self.outputs.create(self.location) as new:
+            merged = MergedFile(new)
+            for file, source in opened.sources:
+                with self.outputs.reading(file.location) as handle:
+                    merged.add(source, handle)
+            self._finish(merged, opened)
+        with self.outputs.reading(self.location) as handle:
+            checksum = size_bytes = 0
+            while block := handle.read(_BLOCK_BYTES):
+                checksum = zlib.crc32(block, checksum)
+                size_bytes += len(block)
+            if (checksum, size_bytes) != (merged.checksum, merged.size_bytes):
+                raise SelfCheckFailed(f"{self.location} has other bytes than were copied")
+            return self._result(handle, merged, opened)
+
+    def copied_by_storage(self, assembling: AbstractContextManager[Assembly]) -> MergedGroup:
+        """Merge files whose column chunks the storage copies.
+
+        Raises: as merge_files; CopyRefused.
+        """
+
+        def read(file: SourceFile) -> tuple[IO[bytes], MergeSource]:
+            """Open a file, and read its footer."""
+            with naming(file.location):
+                handle = assembly.open(file.location)
+                return handle, self._source(file, handle)
+
+        with ExitStack() as stack:
+            with assembling as assembly:
+                with ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="footers") as pool:
+                    found = list(pool.map(read, self.group.files))
+                opened = self._opened([source for _, source in found])
+                handles = {
+                    file.location: stack.enter_context(handle)
+                    for file, (handle, _) in zip(self.group.files, found, strict=True)
+                }
+                merged = MergedFile(assembly)
+                for file, source in opened.sources:
+                    with naming(file.location):
+                        copy = partial(assembly.copy, file.location)
+                        merged.add(source, handles[file.location], copy)
+                self._finish(merged, opened)
+                copied = [handles[file.location] for file, _ in opened.sources]
+                sample = _sample(merged.chunk_places(), copied)
+            with self.outputs.reading(self.location) as new:
+                is_same = new.seek(0, 2) == merged.size_bytes
+                for at, content in sample.items():
+                    new.seek(at)
+                    is_same = is_same and new.read(len(content)) == content
+                if not is_same:
+                    raise SelfCheckFailed(
+                        f"the storage made {self.location} of other bytes than it was told to"
+                    )
+                return self._result(new, merged, opened)
+
+    def _source(self, file: SourceFile, handle: IO[bytes]) -> MergeSource:
+        """Return the footer of a file that its entry is of. Raises: as merge_files."""
+        if file.file_format.lower() != "parquet" or file.split is not None:
+            raise NotMergeable("it is no whole Parquet file")
+        schema = self.group.columns.written
+        opened = open_own(handle, file, schema)
+        ids = [leaf.field_id for leaf in leaves(opened.schema)]
+        if None in ids or len(set(ids)) != len(ids):
+            raise NotMergeable("a column has no field id, or the one of another column")
         if schema.field(ROW_ID) is not None:
-            with closing(_lineage(opened)) as columns:
+            if file.first_row_id is None:
+                raise NotMergeable("its rows have no ids yet")
+            if _LINEAGE_IDS & set(ids):
+                raise NotMergeable("it has rows of other files, with their ids")
+        return read_source(handle)
+
+    def _opened(self, whole: Sequence[MergeSource]) -> _Opened:
+        """Leave out what is deleted as a whole. Raises: NotMergeable."""
+        sources: list[tuple[SourceFile, MergeSource]] = []
+        left_out: list[Flags | None] = []
+        for file, one in zip(self.group.files, whole, strict=True):
+            flags = self.by_position.of(file.location), self.by_value.of(file.location)
+            source = _with_live_groups(one, flags, self.merging)
+            left_out.append(_left_out(one, source))
+            if len(source.groups):
+                sources.append((file, source))
+        check_alike([source for _, source in sources])
+        return _Opened(sources, left_out)
+
+    def _finish(self, merged: MergedFile, opened: _Opened) -> None:
+        """Add the lineage of rows where the version has that, and the footer."""
+        if self.group.columns.written.field(ROW_ID) is not None:
+            with closing(_lineage(opened.sources)) as columns:
                 merged.add_columns(read_source(columns), columns)
         merged.finish()
-    record_count = sum(source.row_count for _, source in opened)
-    made = _read_again(location, merged, record_count, group, options, outputs)
-    values = [by_value.of(file.location) for file in group.files]
-    return MergedGroup(made, runs_of(left_out), runs_of(values))
+
+    def _result(self, file: IO[bytes], merged: MergedFile, opened: _Opened) -> MergedGroup:
+        """Return the result, once the new file has the rows it should. Raises: as merge_files."""
+        schema, partition = self.group.columns.written, self.group.partition
+        assert partition is not None
+        expected = sum(source.row_count for _, source in opened.sources)
+        found = open_data_file(file, "parquet").record_count
+        if found != expected:
+            raise SelfCheckFailed(f"{self.location} has {found:,} rows, not {expected:,}")
+        footer = read_metrics(file, schema)
+        metrics = shaped_metrics(footer, schema, self.options.modes)
+        new = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)
+        values = [self.by_value.of(one.location) for one in self.group.files]
+        return MergedGroup(new, runs_of(opened.left_out), runs_of(values))
+
+
+def _sample(places: Integers, files: Sequence[IO[bytes]]) -> dict[int, bytes]:
+    """Return how some chunks begin, by their places in the new file. Raises: NotMergeable."""
+    chosen = np.unique(np.linspace(0, len(places) - 1, _SAMPLED_CHUNKS).astype(np.int64))
+    sample = {}
+    for source, at, new_at, size in places[chosen].tolist():
+        files[source].seek(at)
+        sample[new_at] = files[source].read(min(size, _SAMPLED_BYTES))
+        check_page(sample[new_at])
+    return sample
 
 
 def _with_live_groups(
@@ -121,23 +264,6 @@ def _left_out(whole: MergeSource, source: MergeSource) -> Flags | None:
     return np.repeat(~np.isin(np.arange(len(whole.group_rows)), source.groups), whole.group_rows)
 
 
-def _open(file: SourceFile, schema: Schema, outputs: FileOutputs) -> MergeSource:
-    """Return the footer of a file that its entry is of. Raises: as merge_files."""
-    if file.file_format.lower() != "parquet" or file.split is not None:
-        raise NotMergeable("it is no whole Parquet file")
-    with outputs.reading(file.location) as handle:
-        opened = open_own(handle, file, schema)
-        ids = [leaf.field_id for leaf in leaves(opened.schema)]
-        if None in ids or len(set(ids)) != len(ids):
-            raise NotMergeable("a column has no field id, or the one of another column")
-        if schema.field(ROW_ID) is not None:
-            if file.first_row_id is None:
-                raise NotMergeable("its rows have no ids yet")
-            if _LINEAGE_IDS & set(ids):
-                raise NotMergeable("it has rows of other files, with their ids")
-        return read_source(handle)
-
-
 def _lineage(opened: Sequence[tuple[SourceFile, MergeSource]]) -> io.BytesIO:
     """Return a file with the ids of rows and their last updates, a row group for each to copy."""
 
@@ -154,34 +280,3 @@ def _lineage(opened: Sequence[tuple[SourceFile, MergeSource]]) -> io.BytesIO:
 
     columns = arrow_schema(Schema(0, LINEAGE))
     return written_numbers(columns, row_groups())
-
-
-def _read_again(
-    location: str,
-    merged: MergedFile,
-    record_count: int,
-    group: FileGroup,
-    options: WriteOptions,
-    outputs: FileOutputs,
-) -> WrittenFile:
-    """Return the new file, once it has the bytes that were written, and the rows of all files.
-
-    Raises: SelfCheckFailed; CorruptTable R-099.
-    """
-    schema, partition = group.columns.written, group.partition
-    assert partition is not None
-    checksum = size_bytes = 0
-    with outputs.reading(location) as file:
-        while block := file.read(_BLOCK_BYTES):
-            checksum = zlib.crc32(block, checksum)
-            size_bytes += len(block)
-        if (checksum, size_bytes) != (merged.checksum, merged.size_bytes):
-            raise SelfCheckFailed(f"{location} has other bytes than were copied")
-        opened = open_data_file(file, "parquet")
-        if opened.record_count != record_count:
-            raise SelfCheckFailed(
-                f"{location} has {opened.record_count:,} rows, not {record_count:,}"
-            )
-        footer = read_metrics(file, schema)
-    metrics = shaped_metrics(footer, schema, options.modes)
-    return WrittenFile(location, partition.key, size_bytes, footer, metrics)

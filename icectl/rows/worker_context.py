@@ -1,7 +1,7 @@
 """What a task has on a worker: the storage, names for its new files, and its files read ahead."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TypeVar
 
@@ -10,6 +10,7 @@ from icectl.errors import IcectlError
 from icectl.rows.compact_job import FileNames, ahead_of
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions, add_root, open_store, requests_at_once
+from icectl.storage.store import Assembly
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
 
 OutputsOf = Callable[[Task | int], FileOutputs]
@@ -58,7 +59,12 @@ class WorkerContext:
                 written.append(self.names.location(of, writer, partition, count))
                 return written[-1]
 
-            return FileOutputs(next_location, store.open_new, read)
+            return FileOutputs(next_location, store.open_new, read, assemble)
+
+        def assemble(location: str) -> AbstractContextManager[Assembly] | None:
+            """Have a file put together by the storage."""
+            assembly = store.assemble(location)
+            return None if assembly is None else _noted(assembly, opening)
 
         def read(location: str) -> IO[bytes]:
             """Open a file of the table."""
@@ -72,6 +78,34 @@ class WorkerContext:
             with suppress(IcectlError):
                 store.remove(written)
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """An assembly that calls `opening` with each location that is about to be read."""
+
+    assembly: Assembly
+    opening: Callable[[str], object]
+
+    def open(self, location: str) -> IO[bytes]:
+        self.opening(location)
+        return self.assembly.open(location)
+
+    def write(self, content: bytes, /) -> int:
+        """Append bytes."""
+        return self.assembly.write(content)
+
+    def copy(self, location: str, start: int, end: int) -> None:
+        """Append a range of a file."""
+        self.assembly.copy(location, start, end)
+
+
+@contextmanager
+def _noted(
+    assembly: AbstractContextManager[Assembly], opening: Callable[[str], object]
+) -> Iterator[Assembly]:
+    with assembly as opened:
+        yield _Noted(opened, opening)
 
 
 def bundle_small_tasks(tasks: Sequence[T], core_count: int) -> list[list[T]]:

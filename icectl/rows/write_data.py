@@ -32,6 +32,7 @@ from icectl.format.schema import Schema, schema_json
 from icectl.format.single_value import encode
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.columns import ColumnFacts, inside, path_to
+from icectl.storage.store import Assembly
 from icectl.table.reading import naming
 
 _REAL = (PrimitiveType("float"), PrimitiveType("double"))
@@ -96,6 +97,8 @@ class FileOutputs:
     """A location that was not given before, for a partition's path."""
     create: Callable[[str], AbstractContextManager[IO[bytes]]]
     open: Callable[[str], IO[bytes]]
+    assemble: Callable[[str], AbstractContextManager[Assembly] | None] = lambda _: None
+    """Make a file as `create`, that the storage puts together; none where it can't."""
 
     @contextmanager
     def reading(self, location: str) -> Iterator[IO[bytes]]:
@@ -106,13 +109,17 @@ class FileOutputs:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A new data file; `footer` is what its footer says, `metrics` what of it a manifest has."""
+    """A new data file; `footer` is what its footer says, `metrics` what of it a manifest has.
+
+    `not_assembled` says why the storage has not put it together by itself, where it was asked to.
+    """
 
     location: str
     partition_key: bytes
     file_size_in_bytes: int
     footer: FileMetrics
     metrics: FileMetrics
+    not_assembled: str = ""
 
 
 class DataWriter:

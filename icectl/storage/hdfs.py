@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -19,7 +19,13 @@ from icectl.storage.failures import AnswerLost, is_transient, remote_failure
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.retry import retry
-from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
+from icectl.storage.store import (
+    Assembly,
+    FailedRemoval,
+    FileStatus,
+    ListingPart,
+    ListingSplit,
+)
 from icectl.storage.streams import PartWriter, Tail, range_reader
 from icectl.storage.temporary import temporary_name
 
@@ -255,6 +261,10 @@ class HdfsStore:
             yield file
             self._once("write", location, file.end)
             self._rename(temporary, location)
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:  # noqa: ARG002
+        """Return None: the cluster copies nothing by itself."""
+        return None
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, through this process: the cluster has no means to."""

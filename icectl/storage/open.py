@@ -19,6 +19,7 @@ from icectl.storage.origins import joined
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import (
     CREATABLE,
+    Assembly,
     FailedRemoval,
     FileStatus,
     ListingPart,
@@ -277,6 +278,9 @@ class SchemeStore:
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
         return self._of("open_new", location).open_new(location)
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
+        return self._of("assemble", location).assemble(location)
 
     def copy(self, source: str, target: str) -> None:
         self._of("copy", source).copy(source, target)

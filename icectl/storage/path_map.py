@@ -11,7 +11,14 @@ import pyarrow as pa
 
 from icectl.errors import Refused
 from icectl.storage import location as locations
-from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
+from icectl.storage.store import (
+    Assembly,
+    FailedRemoval,
+    FileStatus,
+    ListingPart,
+    ListingSplit,
+    Store,
+)
 
 _WITHOUT_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/(?!/).*)", re.DOTALL)
 
@@ -96,6 +103,10 @@ class PathMapStore:
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
         raise _refused(location)
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:  # noqa: ARG002
+        """Return None: nothing is written."""
+        return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Refuse, unless there is nothing to remove."""

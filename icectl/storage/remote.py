@@ -8,7 +8,7 @@ import errno
 import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -32,6 +32,7 @@ from icectl.storage.s3fs import (
     with_refreshing_credentials,
 )
 from icectl.storage.store import (
+    Assembly,
     FailedRemoval,
     FileStatus,
     ListingPart,
@@ -205,6 +206,9 @@ class RemoteStore:
             content = io.BytesIO()
             yield content
             _create_in_memory(self.filesystem, self._path(location), content.getvalue())
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
+        return None if self.writer is None else self.writer.assemble(location)
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here where the storage can."""

@@ -19,7 +19,8 @@ from icectl.storage.failures import is_transient, remote_failure
 from icectl.storage.listing import ListingRows
 from icectl.storage.proof import Prober, Proof, put_once
 from icectl.storage.retry import retry
-from icectl.storage.store import FailedRemoval, ListingPart, remove_in_batches
+from icectl.storage.s3_assembly import assembled
+from icectl.storage.store import Assembly, FailedRemoval, ListingPart, remove_in_batches
 from icectl.storage.streams import PartWriter, whole_or_none
 
 Call = Callable[[Callable[[], Any]], Any]
@@ -169,6 +170,12 @@ class S3Writer:
         """
         return whole_or_none(_Uploaded(self, location))
 
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
+        """Return an object to put together; None where each request needs a key of its own."""
+        if any(name.startswith("SSECustomer") for name in self.settings):
+            return None
+        return assembled(self, location)
+
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings that new objects are made with, such as their encryption."""
@@ -186,6 +193,28 @@ class S3Writer:
             is_transient=is_transient,
             translated=partial(remote_failure, doing, location, secrets=self.secrets),
         )
+
+    def content(self, location: str, **arguments: Any) -> tuple[Mapping[str, Any], bytes]:
+        """Return the answer to a GET, and the bytes that came. Raises: as call."""
+        return retry(
+            partial(self._content, location, **arguments),
+            self.env,
+            is_transient=is_transient,
+            translated=partial(remote_failure, "read", location, secrets=self.secrets),
+        )
+
+    def _content(self, location: str, **arguments: Any) -> tuple[Mapping[str, Any], bytes]:
+        from fsspec.asyn import sync
+
+        bucket, key = _bucket_and_key(location)
+        place = {"Bucket": bucket, "Key": key, **self.filesystem.req_kw}
+
+        async def get() -> tuple[Mapping[str, Any], bytes]:
+            answer = await self.filesystem._call_s3("get_object", **place, **arguments)  # noqa: SLF001
+            async with answer["Body"] as body:
+                return answer, await body.read()
+
+        return sync(self.filesystem.loop, get)  # type: ignore[no-any-return]
 
     def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete objects, a thousand a request; those already gone count as removed.

@@ -54,6 +54,33 @@ class ListingSplit:
     parts: Sequence[ListingPart]
 
 
+class CopyRefused(Exception):
+    """The storage does not copy ranges of files by itself; says why. Nothing was written."""
+
+
+class Assembly(Protocol):
+    """A new file, put together of bytes and of ranges of other files that the storage copies.
+
+    Not for several threads.
+    """
+
+    def open(self, location: str) -> IO[bytes]:
+        """Return a seekable reader of a file to copy from. Any thread may open.
+
+        Raises: CopyRefused, where the file lies elsewhere or can't be read in this way;
+        FileNotFoundError; StorageError, from reads, also where another file has taken its place.
+        """
+
+    def write(self, content: bytes, /) -> int:
+        """Append bytes, and return how many. Raises: StorageError."""
+
+    def copy(self, location: str, start: int, end: int) -> None:
+        """Append the bytes of a file that was opened, from an offset up to another.
+
+        Raises: CopyRefused; StorageError, also where another file has taken its place.
+        """
+
+
 class Store(Protocol):
     """Everything icectl asks of storage. Locations are strings as metadata spells them.
 
@@ -102,6 +129,12 @@ class Store(Protocol):
 
         It is there, whole, once this is left without an error, and else leaves nothing.
         FileExistsError where one was there before.
+        """
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
+        """A new file as `open_new` has it, to put together; None where no storage copies ranges.
+
+        Raises, when it is left: CopyRefused; StorageError; then there is no file.
         """
 
     def copy(self, source: str, target: str) -> None:

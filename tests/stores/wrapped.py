@@ -6,16 +6,23 @@ All of them go through `WrappedStore.call`, once for each call of the Store prot
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import IO, Any, Literal
 
 import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage.failures import AnswerLost
-from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
+from icectl.storage.store import (
+    Assembly,
+    FailedRemoval,
+    FileStatus,
+    ListingPart,
+    ListingSplit,
+    Store,
+)
 
-WRITES = frozenset({"create", "open_new", "replace", "copy", "remove"})
+WRITES = frozenset({"create", "open_new", "assemble", "replace", "copy", "remove"})
 
 
 class WrappedStore:
@@ -63,6 +70,19 @@ class WrappedStore:
         with ExitStack() as stack:
             yield stack.enter_context(self.store.open_new(location))
             self.call("open_new", location, stack.close)
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
+        """Counts as one call, as open_new; not where there is nothing to enter."""
+        assembly = self.store.assemble(location)
+        return None if assembly is None else self._assembled(location, assembly)
+
+    @contextmanager
+    def _assembled(
+        self, location: str, assembly: AbstractContextManager[Assembly]
+    ) -> Iterator[Assembly]:
+        with ExitStack() as stack:
+            yield stack.enter_context(assembly)
+            self.call("assemble", location, stack.close)
 
     def replace(self, location: str, content: bytes) -> None:
         self.call("replace", location, lambda: self.store.replace(location, content))

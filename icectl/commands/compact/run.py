@@ -123,6 +123,8 @@ class Compacted:
     failed: Mapping[int, str]
     removed_delete_files: int
     carried_deletes: int
+    not_assembled: tuple[str, ...] = ()
+    """Why bytes of merged files passed through workers, where the storage might copy them."""
 
 
 def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
@@ -161,6 +163,8 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
                 commits=limits.most,
                 max_failed_commits=limits.may_fail,
             )
+            for why in compacted.not_assembled:
+                session.console.detail(f"merged files pass through the workers: {why}")
             return _finished(report, compacted)
 
         planned = PlannedChange(
@@ -409,6 +413,7 @@ def execute(
         run.failed,
         run.removed_delete_files,
         run.carried_deletes,
+        tuple(sorted(run.not_assembled)),
     )
 
 
@@ -453,6 +458,7 @@ class _Run:
         self.reason = ""
         self.conflict: CommitConflict | None = None
         self.removed_delete_files = self.carried_deletes = 0
+        self.not_assembled: set[str] = set()
 
     def commit(self, batch: Sequence[CompactGroup], max_failed_commits: int) -> bool:
         """Rewrite and commit some groups; whether to go on with others.
@@ -580,6 +586,7 @@ class _Run:
         self.snapshot_ids.append(rewrite.snapshot_id)
         self.failed |= rewrite.lost
         for (group, of_tasks), result in zip(made, results, strict=True):
+            self.not_assembled |= {one.not_assembled for one in of_tasks} - {""}
             if group.number not in rewrite.lost:
                 self.done.append(_done(group, result, _method(group, of_tasks)))
         if rewrite.changes is not None:

@@ -7,9 +7,9 @@ looked at on the way: headers, and checksums where the writer has left any.
 
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO
+from typing import IO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -272,23 +272,48 @@ class _Copied:
         return moved | {FILTER_AT: self.filters}
 
 
-class MergedFile:
-    """A Parquet file that is written out of others, one source at a time."""
+CopyRange = Callable[[int, int], None]
+"""Appends the bytes of a source from one offset up to another to the new file."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+
+class Target(Protocol):
+    """A file that is written from its beginning to its end."""
+
+    def write(self, content: bytes, /) -> int:
+        """Append bytes."""
+
+
+class MergedFile:
+    """A Parquet file that is written out of others, one source at a time.
+
+    `checksum` is the CRC-32 of all that passed through here.
+    """
+
+    def __init__(self, file: Target) -> None:
         self._file = file
         self.size_bytes = self.checksum = 0
         self._copied: list[_Copied] = []
         self._more: _Copied | None = None
-        self._write(_MAGIC)
 
-    def add(self, source: MergeSource, file: IO[bytes]) -> None:
+    def add(self, source: MergeSource, file: IO[bytes], copy: CopyRange | None = None) -> None:
         """Copy the column chunks of a source, and the Bloom filters and indexes that they have.
 
+        With `copy`, chunks and filters do not pass through here, and no page is looked at.
         Raises: NotMergeable, where its pages are not as its footer or their checksums say;
         CorruptTable R-099.
         """
-        self._copied.append(self._copy(source, file))
+        self._copied.append(self._copy(source, file, copy))
+
+    def chunk_places(self) -> Integers:
+        """Return where chunks are: (source, first byte there, first byte here, bytes) a row."""
+        places = [np.empty((0, 4), np.int64)]
+        for at, one in enumerate(self._copied):
+            chunks = one.source.chunks
+            kept = np.flatnonzero(chunks.is_copied)
+            start, end = chunks.start[kept], chunks.end[kept]
+            sources = np.full(len(kept), at)
+            places.append(np.stack([sources, start, start + one.shift[kept], end - start], axis=1))
+        return np.concatenate(places)
 
     def add_columns(self, source: MergeSource, file: IO[bytes]) -> None:
         """Copy further columns, from a file with a row group for each one that was copied."""
@@ -323,23 +348,42 @@ class MergedFile:
         self.checksum = zlib.crc32(content, self.checksum)
         self.size_bytes += len(content)
 
-    def _copy(self, source: MergeSource, file: IO[bytes]) -> _Copied:
+    def _copy(self, source: MergeSource, file: IO[bytes], copy: CopyRange | None = None) -> _Copied:
         chunks = source.chunks
         shift = np.zeros(len(chunks.start), np.int64)
         pages = _Pages(chunks)
         for places in chunks.runs():
             start, end = int(chunks.start[places[0]]), int(chunks.end[places[-1]])
+            if not self.size_bytes:
+                start = self._begin(start, copy)
             shift[places] = self.size_bytes - start
+            if copy is not None:
+                copy(start, end)
+                self.size_bytes += end - start
+                continue
             pages.begin(places)
             for at in range(start, end, _BLOCK_BYTES):
                 block = _read(file, at, min(_BLOCK_BYTES, end - at))
                 pages.add(block)
                 self._write(block)
             pages.end()
-        filters = self._copy_filters(source, file)
-        return _Copied(source, shift, filters, *_indexes(file, source, shift, pages.found))
+        filters = self._copy_filters(source, file, copy)
+        found = None if copy else pages.found
+        return _Copied(source, shift, filters, *_indexes(file, source, shift, found))
 
-    def _copy_filters(self, source: MergeSource, file: IO[bytes]) -> Integers:
+    def _begin(self, start: int, copy: CopyRange | None) -> int:
+        """Have the magic bytes come first; where the first range to copy begins.
+
+        The source has them before its first chunk, so that one copy brings both.
+        """
+        if copy is not None and start == len(_MAGIC):
+            return 0
+        self._write(_MAGIC)
+        return start
+
+    def _copy_filters(
+        self, source: MergeSource, file: IO[bytes], copy: CopyRange | None
+    ) -> Integers:
         """Copy Bloom filters; where they are now, by chunk."""
         at, sizes = source.of_chunks(FILTER_AT), source.of_chunks(FILTER_SIZE)
         new = np.zeros(len(at), np.int64)
@@ -350,8 +394,19 @@ class MergedFile:
             if sizes[place] not in (0, size):
                 raise NotMergeable("a Bloom filter has another size than its footer says")
             new[place] = self.size_bytes
-            self._write(_read(file, start, size))
+            if copy is None:
+                self._write(_read(file, start, size))
+            else:
+                copy(start, start + size)
+                self.size_bytes += size
         return new
+
+
+def check_page(content: bytes) -> None:
+    """Do nothing where the bytes begin with a page's header. Raises: NotMergeable."""
+    pages = find_pages(octets(content), 0, 1)
+    if not len(pages) or pages[0, 3] not in (_DICTIONARY_PAGE, *_DATA_PAGES):
+        raise NotMergeable("a page header is damaged")
 
 
 def written_numbers(schema: pa.Schema, row_groups: Iterable[pa.Table]) -> io.BytesIO:
@@ -484,7 +539,7 @@ def _indexes(
     file: IO[bytes],
     source: MergeSource,
     shift: Integers,
-    pages: Mapping[int, Sequence[tuple[int, int]]],
+    pages: Mapping[int, Sequence[tuple[int, int]]] | None,
 ) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Return offset indexes with new offsets, and column indexes, by chunk; empty without one.
 
@@ -500,9 +555,13 @@ def _indexes(
             content = octets(_read(file, offsets_at[place], offsets_size[place]))
             found = find_members(content, _OFFSET_INDEX)
             starts, sizes = found.of(3), found.of(4)
-            if len(starts) != len(sizes) or pages[place] != [
-                *zip(starts[:, 3].tolist(), sizes[:, 3].tolist(), strict=True)
-            ]:
+            indexed = [*zip(starts[:, 3].tolist(), sizes[:, 3].tolist(), strict=False)]
+            is_whole = len(starts) == len(sizes) and (
+                _are_all_of(indexed, source.chunks, place)
+                if pages is None
+                else pages[place] == indexed
+            )
+            if not is_whole:
                 raise NotMergeable("an offset index has other pages than its column chunk")
             moved = starts[:, 3] + shift[place]
             offset_indexes[place] = replace_numbers(content, 0, found.end, starts[:, 1:3], moved)
@@ -512,6 +571,18 @@ def _indexes(
                 raise NotMergeable("a column index is damaged")
             column_indexes[place] = content.tobytes()
     return offset_indexes, column_indexes
+
+
+def _are_all_of(pages: Sequence[tuple[int, int]], chunks: Chunks, place: int) -> bool:
+    """Return whether data pages lie behind one another up to the end of their chunk."""
+    at = pages[0][0] if pages else -1
+    if at < chunks.data_at[place]:
+        return False
+    for start, size in pages:
+        if start != at or size <= 0:
+            return False
+        at += size
+    return at == int(chunks.end[place])
 
 
 class _RowGroups:

@@ -5,7 +5,7 @@ What it cannot express, such as names with an empty part, an fsspec driver does 
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -29,7 +29,14 @@ from icectl.storage.failures import remote_failure
 from icectl.storage.hdfs import open_hdfs
 from icectl.storage.proof import Proof
 from icectl.storage.remote import RemoteStore, open_remote, secrets_of
-from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
+from icectl.storage.store import (
+    Assembly,
+    FailedRemoval,
+    FileStatus,
+    ListingPart,
+    ListingSplit,
+    Store,
+)
 from icectl.storage.streams import Tail, range_reader
 
 _TAIL_BYTES = 64 << 10
@@ -104,6 +111,10 @@ class NativeStore:
             raise FileExistsError(errno.EEXIST, "it is there already", location)
         with self.writer.open_new(location) as file:
             yield file
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
+        """A new object, to put together; only S3 copies ranges into one."""
+        return self.other().assemble(location) if self.requests.client.kind == "s3" else None
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here."""

@@ -5,7 +5,7 @@ import io
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any
@@ -26,6 +26,7 @@ from icectl.storage.local.scan import (
     status_of,
 )
 from icectl.storage.store import (
+    Assembly,
     FailedRemoval,
     FileStatus,
     ListingPart,
@@ -123,6 +124,10 @@ class LocalStore:
                 yield file
             with path_used_to("write", location):
                 stack.close()
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:  # noqa: ARG002
+        """Return None: the bytes are to be looked at, and are here anyway."""
+        return None
 
     def copy(self, source: str, target: str) -> None:
         """Link or copy a file to a name that nobody else uses; its folder is found as in remove."""

@@ -1,0 +1,278 @@
+"""Objects that the storage puts together of ranges of others, and merges of data files by that."""
+
+import itertools
+import json
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import app
+from icectl.errors import StorageError
+from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.s3_assembly import LEAST_PART_BYTES as LEAST
+from icectl.storage.store import CopyRefused
+from tests.benchmarks import compact_tables
+from tests.builders.expiry import NOW_MS
+from tests.s3.conftest import Bucket
+from tests.stores.failing_proxy import Place, told
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.s3_servers import S3Server
+
+pytestmark = pytest.mark.s3
+
+SIZES = {"large": LEAST + 77_777, "larger": LEAST + 5, "small": 300_000, "tiny": 9}
+NUMBERS = itertools.count()
+CONTENT = {name: random.Random(name).randbytes(size) for name, size in SIZES.items()}
+
+
+class Objects:
+    """Objects of a bucket, and a store that counts its requests, and fails some of them."""
+
+    def __init__(self, server: S3Server, name: str, env: FixedEnv) -> None:
+        self.root, self.client, self.bucket = f"s3://{name}", server.client, name
+        self.client.create_bucket(Bucket=name)
+        for key, content in CONTENT.items():
+            self.client.put_object(Bucket=name, Key=key, Body=content)
+        own = {"default_block_size": str(LEAST + next(NUMBERS))}  # or s3fs is that of another test
+        self.store = open_store(StorageOptions(server.options | own, concurrency=4), env)
+        self.filesystem = self.store.of(f"{self.root}/a").filesystem
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.failing: dict[str, tuple[str, int]] = {}
+        call = self.filesystem._call_s3
+
+        async def counted(method: str, *args: Any, **kwargs: Any) -> Any:
+            self.requests.append((method, kwargs))
+            failure, count = self.failing.get(method, (None, 0))
+            if count:
+                self.failing[method] = failure, count - 1
+                if failure == "after":
+                    await call(method, *args, **kwargs)
+                raise ConnectionResetError
+            return await call(method, *args, **kwargs)
+
+        self.filesystem._call_s3 = counted
+        self.filesystem.call_s3 = lambda *args, **kwargs: self._synchronous(counted, args, kwargs)
+
+    def _synchronous(self, call: Any, args: Any, kwargs: Any) -> Any:
+        from fsspec.asyn import sync
+
+        return sync(self.filesystem.loop, call, *args, **kwargs)
+
+    def made_of(self, *parts: Any) -> bytes:
+        """Assemble an object of bytes and ranges, and return what ought to be in it."""
+        expected = b""
+        assembling = self.store.assemble(f"{self.root}/new")
+        assert assembling is not None
+        with assembling as assembly:
+            for key in {part[0] for part in parts if not isinstance(part, bytes)}:
+                assert assembly.open(f"{self.root}/{key}").seek(0, 2) == SIZES[key]
+            for part in parts:
+                if isinstance(part, bytes):
+                    assembly.write(part)
+                    expected += part
+                else:
+                    key, start, end = part
+                    assembly.copy(f"{self.root}/{key}", start, end)
+                    expected += CONTENT[key][start:end]
+        return expected
+
+    def stored(self) -> bytes:
+        return self.client.get_object(Bucket=self.bucket, Key="new")["Body"].read()
+
+    def left(self) -> tuple[list[Any], set[str]]:
+        """Uploads that were begun, and objects."""
+        uploads = self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", [])
+        listed = self.client.list_objects_v2(Bucket=self.bucket)["Contents"]
+        return uploads, {item["Key"] for item in listed}
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(method for method, _ in self.requests)
+
+
+@pytest.fixture
+def objects(s3_server: S3Server, fixed_env: FixedEnv) -> Objects:
+    return Objects(s3_server, f"assembled-{next(NUMBERS)}", fixed_env)
+
+
+ALL = [(key, 0, size) for key, size in SIZES.items()]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [("large", 0, SIZES["large"]), ("larger", 4, SIZES["larger"]), b"end"],
+        [b"PAR1", ("large", 4, 5000), ("larger", 4, SIZES["larger"]), ("small", 0, 9)],
+        [("tiny", 0, 9), b"", ("small", 1, 2)],
+        [*ALL, *ALL[::-1], *ALL],
+        [("large", 0, LEAST - 1), ("large", LEAST - 1, LEAST), ("tiny", 0, 1)],
+        [bytes(22 << 20), ("large", 0, SIZES["large"])],
+    ],
+    ids=["large", "filled", "small", "all", "adjacent", "bytes"],
+)
+def test_an_object_has_the_bytes_of_its_parts_in_order(objects: Objects, parts: list) -> None:
+    assert objects.made_of(*parts) == objects.stored()
+
+
+def test_ranges_are_copied_by_the_storage_on_condition_and_shorter_ones_pass_here(
+    objects: Objects,
+) -> None:
+    objects.made_of(("large", 0, LEAST), ("large", LEAST, SIZES["large"]), ("small", 0, 99), b"end")
+    assert objects.counts == {
+        "get_object": 3,
+        "create_multipart_upload": 1,
+        "upload_part_copy": 1,
+        "upload_part": 1,
+        "complete_multipart_upload": 1,
+    }
+    told = dict(objects.requests)
+    assert told["upload_part_copy"]["CopySourceRange"] == f"bytes=0-{SIZES['large'] - 1}"
+    head = objects.client.head_object(Bucket=objects.bucket, Key="large")
+    assert told["upload_part_copy"]["CopySourceIfMatch"] == head["ETag"]
+    assert told["complete_multipart_upload"]["IfNoneMatch"] == "*"
+    assert len(told["upload_part"]["Body"]) == 99 + 3
+
+
+def test_a_source_that_is_written_over_is_told(objects: Objects) -> None:
+    assembling = objects.store.assemble(f"{objects.root}/new")
+    assert assembling is not None
+
+    def read() -> None:
+        """Read an object that another has taken the place of."""
+        with assembling as assembly:
+            file = assembly.open(f"{objects.root}/large")
+            objects.client.put_object(Bucket=objects.bucket, Key="large", Body=bytes(LEAST))
+            file.read(10)
+
+    with pytest.raises(StorageError, match="another file than it was"):
+        read()
+    assert objects.left() == ([], set(SIZES))
+
+
+@pytest.mark.parametrize(
+    ("method", "failure"),
+    [
+        ("create_multipart_upload", "before"),
+        ("upload_part_copy", "before"),
+        ("upload_part_copy", "after"),
+        ("complete_multipart_upload", "before"),
+        ("complete_multipart_upload", "after"),
+    ],
+)
+def test_a_request_that_fails_once_is_made_again(
+    objects: Objects, method: str, failure: str
+) -> None:
+    objects.failing[method] = failure, 1
+    assert objects.made_of(*ALL) == objects.stored()
+
+
+@pytest.mark.parametrize("method", ["upload_part_copy", "upload_part", "complete_multipart_upload"])
+def test_an_object_that_fails_for_good_leaves_nothing(objects: Objects, method: str) -> None:
+    objects.failing[method] = "before", 100
+    with pytest.raises(StorageError):
+        objects.made_of(*ALL)
+    assert objects.left() == ([], set(SIZES))
+
+
+def test_an_object_that_is_there_already_is_not_overwritten(objects: Objects) -> None:
+    objects.client.put_object(Bucket=objects.bucket, Key="new", Body=b"of another")
+    with pytest.raises(StorageError):
+        objects.made_of(*ALL)
+    assert objects.stored() == b"of another"
+
+
+def test_files_of_other_buckets_are_not_copied_by_the_storage(objects: Objects) -> None:
+    assembling = objects.store.assemble(f"{objects.root}/new")
+    assert assembling is not None
+    with pytest.raises(CopyRefused, match="another bucket"), assembling as assembly:
+        assembly.open("s3://elsewhere/a")
+    assert objects.store.assemble("/tmp/a") is None
+
+
+def test_what_does_not_copy_ranges_is_found_out_and_left_clean(
+    rclone_server: S3Server, fixed_env: FixedEnv
+) -> None:
+    objects = Objects(rclone_server, f"assembled-{next(NUMBERS)}", fixed_env)
+    with pytest.raises(CopyRefused):
+        objects.made_of(*ALL)
+    listed = objects.client.list_objects_v2(Bucket=objects.bucket)["Contents"]
+    assert {item["Key"] for item in listed} == set(SIZES)
+
+
+SMALL = ("--min-input-files", "2", "--yes")
+
+
+def lake(bucket: Bucket) -> list[Path]:
+    """A table of data files that are long enough to be parts."""
+    directory = bucket.directory / "t"
+    paths = compact_tables.build(directory, 3, 125_000, location=bucket.location("t"))
+    assert min(path.stat().st_size for path in paths) > LEAST
+    return paths
+
+
+def merged(bucket: Bucket, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """Merge all files of the table by icectl, and return the document."""
+    command = ["compact", bucket.location("t"), "--engine", "local", "--method", "merge", *SMALL]
+    code = app.main([*command, "--json", *words, *bucket.arguments], env=FixedEnv(NOW_MS))
+    read = capsys.readouterr()
+    print(read.err, file=sys.stderr)
+    assert code == 0
+    document: dict[str, Any] = json.loads(read.out)
+    assert [group["method"] for group in document["result"]["groups"]] == ["merge"]
+    return document
+
+
+def new_file(bucket: Bucket, before: set[str]) -> bytes:
+    (key,) = (key for key in bucket.keys("t") - before if key.endswith(".parquet"))
+    found = bucket.client.get_object(Bucket=bucket.name, Key=f"wh/t/{key}")["Body"].read()
+    return bytes(found)
+
+
+def by_local_disk(paths: list[Path], directory: Path) -> bytes:
+    """The bytes of the same merge on a local disk."""
+    compact_tables.adopt(directory, paths)
+    words = ["compact", str(directory), "--engine", "local", "--method", "merge", *SMALL]
+    assert app.main(words, env=FixedEnv(NOW_MS)) == 0
+    (path,) = set((directory / "data").glob("*.parquet")) - {
+        directory / "data" / path.name for path in paths
+    }
+    return path.read_bytes()
+
+
+def test_data_files_are_merged_by_the_storage_to_what_a_local_merge_makes(
+    bucket: Bucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    paths = lake(bucket)
+    bucket.upload("t")
+    before = bucket.keys("t")
+    merged(bucket, capsys)
+    assert new_file(bucket, before) == by_local_disk(paths, bucket.directory / "local")
+    assert bucket.client.list_multipart_uploads(Bucket=bucket.name).get("Uploads", []) == []
+
+
+REFUSED = told(501, "NotImplemented")
+
+
+def test_what_a_storage_will_not_copy_passes_through_the_worker(
+    place: Place,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    server = S3Server(place.options["endpoint_url"], place.options, place.client)
+    bucket = Bucket(server, place.bucket, tmp_path)
+    paths = lake(bucket)
+    bucket.upload("t")
+    before = bucket.keys("t")
+    place.proxy.failures = [("PUT", "partNumber=1", REFUSED)]
+    merged(bucket, capsys, "-v")
+    assert place.proxy.failures == []
+    assert "the storage copies no ranges" in capsys.readouterr().err
+    assert new_file(bucket, before) == by_local_disk(paths, tmp_path / "local")
+    assert place.client.list_multipart_uploads(Bucket=place.bucket).get("Uploads", []) == []
