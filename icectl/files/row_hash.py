@@ -177,6 +177,8 @@ def _lists(elements: _Hashes, offsets: _Array, seed: np.uint64) -> _Hashes:
 Hashes = npt.NDArray[np.uint64]
 
 _NO_BITS = np.empty(0, np.uint8)
+_NARROW = (pa.int8(), pa.int16())
+"""Types that only shredded variants have."""
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -206,6 +208,8 @@ def _seed(place: int) -> np.uint64:
 def _add(hashes: Hashes, column: pa.Array, seed: np.uint64) -> None:
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
+    if column.type in _NARROW:
+        column = column.cast(pa.int32())
     kind, valid, first = column.type, _valid(column), column.offset
     if arrow_types.is_null(kind):
         return

@@ -13,6 +13,7 @@ from icectl.files.arrow_failures import reading_data_file
 from icectl.files.data_file import DataFile
 from icectl.files.data_rows import FileRows, check_values, ids_of
 from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.shredding import check_variants
 from icectl.format import single_value
 from icectl.format.manifest import FileFormat
 from icectl.format.schema import Schema
@@ -76,7 +77,10 @@ class DecodedRows:
                     self._end_part(columns, parts, number)
                     number += 1
                     end += parts[number].record_count
-                jobs = [(rows.batch.column(at), found) for at, found in by_place.items()]
+                jobs = [
+                    (rows.batch.column(at), self.opened.schema.field(at), found)
+                    for at, found in by_place.items()
+                ]
                 is_large = rows.batch.nbytes >= _WORTH_THREADS_BYTES
                 list((pool.map if is_large else map)(_measure, jobs))
                 self.row_count += rows.batch.num_rows
@@ -133,11 +137,12 @@ def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:
             yield rows
 
 
-def _measure(job: tuple[pa.Array, Sequence[FlatColumn]]) -> None:
+def _measure(job: tuple[pa.Array, pa.Field, Sequence[FlatColumn]]) -> None:
     """Look at each value of a top-level column, and measure the columns in it."""
-    stored, columns = job
+    stored, item, columns = job
     check_values(stored)
     with reading_data_file("data"):
+        check_variants(stored, item)
         for column in columns:
             values = inside(stored, column.path[1:])
             if column.type is None:

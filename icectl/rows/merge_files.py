@@ -182,8 +182,9 @@ class _Merge:
             raise NotMergeable("it is no whole Parquet file")
         schema = self.group.columns.written
         opened = open_own(handle, file, schema)
-        ids = [leaf.field_id for leaf in leaves(opened.schema)]
-        if None in ids or len(set(ids)) != len(ids):
+        columns = leaves(opened.schema)
+        ids = [leaf.field_id for leaf in columns]
+        if None in ids or len({(leaf.field_id, leaf.part) for leaf in columns}) != len(ids):
             raise NotMergeable("a column has no field id, or the one of another column")
         if schema.field(ROW_ID) is not None:
             if file.first_row_id is None:

@@ -6,6 +6,7 @@ deletes can look at columns that the table no longer has.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import (
     NameMapping,
     Places,
+    Shredding,
     arrow_schema,
     arrow_type,
     child_fields,
@@ -34,6 +36,7 @@ from icectl.files.parquet.schema import (
     places_by_id,
     without_extensions,
 )
+from icectl.files.parquet.shredding import whole_variants, without_hidden_nulls
 from icectl.format import single_value
 from icectl.format.schema import Schema, children
 from icectl.format.single_value import Value
@@ -119,7 +122,7 @@ def without_nulls(values: pa.Array) -> pa.Array:
 Positions = npt.NDArray[np.int64]
 
 _LONG = PrimitiveType("long")
-_UNKNOWN = PrimitiveType("unknown")
+_UNKNOWN, _VARIANT = PrimitiveType("unknown"), PrimitiveType("variant")
 LINEAGE = (
     NestedField(ROW_ID, "_row_id", _LONG, required=False),
     NestedField(LAST_UPDATED, "_last_updated_sequence_number", _LONG, required=False),
@@ -184,10 +187,15 @@ def _is_storable(type_: Type) -> bool:
 
 
 def open_source(
-    file: IO[bytes], source: SourceFile, schema: Schema, name_mapping: NameMapping
+    file: IO[bytes],
+    source: SourceFile,
+    schema: Schema,
+    name_mapping: NameMapping,
+    shredding: Shredding = MappingProxyType({}),
 ) -> "RowSource":
     """Open a data file to read its rows with the columns of a schema; only its footer is read.
 
+    Variants of `shredding` have the types that these say; others are not shredded.
     Raises: Unsupported, where a column can't be carried over faithfully, before any row is read;
     CorruptTable R-063, R-095, R-180. Errors of the file pass.
     """
@@ -201,7 +209,7 @@ def open_source(
         if not isinstance(opened, ParquetDataFile):
             raise Unsupported(f"{source.location} can't be read in parts")
         opened = replace(opened, split=source.split)
-    made = projected(source, opened.schema, schema)
+    made = projected(source, opened.schema, schema, shredding)
     return RowSource(made.file, made.schema, made.columns, opened)
 
 
@@ -254,12 +262,18 @@ def _other_partition(
     return []
 
 
-def projected(source: SourceFile, stored: pa.Schema, schema: Schema) -> "Projection":
-    """Find out how rows with the columns `stored` become rows of a schema.
+def projected(
+    source: SourceFile,
+    stored: pa.Schema,
+    schema: Schema,
+    shredding: Shredding = MappingProxyType({}),
+) -> "Projection":
+    """Find out how rows with the columns `stored` become rows of a schema, as open_source has it.
 
     Raises: Unsupported, where a column can't be carried over; CorruptTable R-095, R-180.
     """
-    return Projection(source, arrow_schema(schema), _Projection(source, stored).columns(schema))
+    columns = _Projection(source, stored, shredding).columns(schema)
+    return Projection(source, arrow_schema(schema, shredding), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +399,8 @@ class RowSource(Projection):
     def _absent(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
         column = line[-1]
         if column.id in self.file.constants or len(line) == 1:
-            return pa.repeat(_constant(self.file, column), stored.num_rows)
+            constant = _constant(self.file, column, arrow_type(column.type))
+            return pa.repeat(constant, stored.num_rows)
         paths = [path for item in line if (path := path_to(stored.schema, item.id)) is not None]
         value = _default_inside(line[len(paths) :])
         one = pa.repeat(pa.scalar(value, arrow_type(column.type)), 1)
@@ -408,6 +423,7 @@ class _Projection:
 
     source: SourceFile
     stored: pa.Schema
+    shredding: Shredding
 
     def columns(self, schema: Schema) -> tuple[_Column, ...]:
         """Make the columns of a schema out of those of the file."""
@@ -418,37 +434,43 @@ class _Projection:
         if wanted.id in places:  # R-180
             place, kind = places[wanted.id]
             return _Column(wanted, place, self._converted(kind, wanted))
-        constant = _constant(self.source, wanted)
+        kind = self._kind(wanted)
+        constant = _constant(self.source, wanted, kind)
         if not _has_required(wanted.type):
             return _Column(wanted, None, lambda row_count: pa.repeat(constant, row_count))
-        convert = self._converted(arrow_type(wanted.type), wanted)
+        convert = self._converted(kind, wanted)
         return _Column(wanted, None, lambda row_count: convert(pa.repeat(constant, row_count)))
 
     def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
         type_ = wanted.type
-        is_same = is_same_type(stored, arrow_type(type_))
+        is_same = is_same_type(stored, self._kind(wanted))
+        if type_ == _VARIANT and arrow_types.is_struct(stored):
+            return without_hidden_nulls if is_same else whole_variants
         if is_same and not _has_required(type_):
             return lambda column: column
-        convert = self._nested(stored, type_)
+        convert = self._nested(stored, wanted)
         if convert is None and not is_nested(type_):
             convert = conversion(stored, type_)
         if convert is None:
             raise _not_carried(self.source, wanted, f"it is stored as {stored}")
         return _where_nulls_hide(convert) if is_same else convert
 
-    def _nested(self, stored: pa.DataType, type_: Type) -> Convert | None:
+    def _kind(self, wanted: NestedField) -> pa.DataType:
+        return self.shredding.get(wanted.id) or arrow_type(wanted.type, self.shredding)
+
+    def _nested(self, stored: pa.DataType, wanted: NestedField) -> Convert | None:
+        type_, kind = wanted.type, self._kind(wanted)
         if isinstance(type_, StructType) and arrow_types.is_struct(stored):
-            return self._struct(stored, type_)
+            return self._struct(stored, type_, kind)
         if isinstance(type_, ListType) and is_any_list(stored):
-            return self._list(stored, type_)
+            return self._list(stored, type_, kind)
         if isinstance(type_, MapType) and arrow_types.is_map(stored):
-            return self._map(stored, type_)
+            return self._map(stored, type_, kind)
         return None
 
-    def _struct(self, stored: pa.DataType, type_: StructType) -> Convert:
+    def _struct(self, stored: pa.DataType, type_: StructType, kind: pa.DataType) -> Convert:
         places = places_by_id(child_fields(stored))
         columns = [self._column(item, places) for item in type_.fields]
-        kind = arrow_type(type_)
 
         def convert(struct: pa.Array) -> pa.Array:
             """Convert structs, field by field."""
@@ -466,10 +488,9 @@ class _Projection:
 
         return convert
 
-    def _list(self, stored: pa.DataType, type_: ListType) -> Convert:
+    def _list(self, stored: pa.DataType, type_: ListType, kind: pa.DataType) -> Convert:
         (element,) = children(type_)
         make = self._inner(element, child_fields(stored)[0])
-        kind = arrow_type(type_)
 
         def convert(column: pa.Array) -> pa.Array:
             """Convert lists, and what they hold."""
@@ -481,11 +502,10 @@ class _Projection:
 
         return convert
 
-    def _map(self, stored: pa.DataType, type_: MapType) -> Convert:
+    def _map(self, stored: pa.DataType, type_: MapType, kind: pa.DataType) -> Convert:
         key, value = children(type_)
         pairs = zip((key, value), child_fields(stored), strict=True)
         make_key, make_value = (self._inner(*pair) for pair in pairs)
-        kind = arrow_type(type_)
 
         def convert(column: pa.Array) -> pa.Array:
             """Convert maps, their keys and their values."""
@@ -519,12 +539,11 @@ class _Projection:
             raise _null_where_required(self.source.location, name)
 
 
-def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
+def _constant(source: SourceFile, wanted: NestedField, kind: pa.DataType) -> pa.Scalar:
     """Return the value that every row of a file that lacks a column has in it (R-180).
 
     Raises: CorruptTable R-180, where a required column has no default.
     """
-    kind = arrow_type(wanted.type)
     if wanted.id in source.constants:  # a partition value that is null goes before a default too
         value = _plain(wanted.type, source.constants[wanted.id])
     else:
@@ -587,8 +606,10 @@ def _plain(type_: Type, value: Value) -> Any:
 
 
 def _has_required(type_: Type) -> bool:
-    """Return whether anything inside of a type is required."""
-    return any(child.required or _has_required(child.type) for child in children(type_))
+    """Return whether anything inside of a type is required, as parts of variants are."""
+    return type_ == _VARIANT or any(
+        child.required or _has_required(child.type) for child in children(type_)
+    )
 
 
 def _where_nulls_hide(convert: Convert) -> Convert:

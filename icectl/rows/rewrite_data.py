@@ -1,7 +1,7 @@
 """One file group rewritten: rows read, deletes applied, rows sorted and written, and counted."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import IO
@@ -15,11 +15,18 @@ from icectl.checks.file_identity import RESTORE_IT
 from icectl.errors import OtherFile, SelfCheckFailed
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.data_rows import FileRows
-from icectl.files.parquet.schema import NameMapping, arrow_schema, is_same_schema
+from icectl.files.parquet.schema import (
+    NameMapping,
+    Shredding,
+    arrow_schema,
+    is_same_schema,
+)
+from icectl.files.parquet.shredding import common_shredding
 from icectl.files.puffin.container import PuffinBlob
 from icectl.files.puffin.positions import REFERENCED_DATA_FILE, Positions
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
+from icectl.format.types import PrimitiveType
 from icectl.rows.columns import ColumnFacts, inside, path_to
 from icectl.rows.deleted_positions import DeletedPositions, Flags, puffin_blobs, vector_positions
 from icectl.rows.equality_deletes import (
@@ -43,6 +50,7 @@ from icectl.rows.write_data import (
 )
 from icectl.storage.location import name
 
+_VARIANT = PrimitiveType("variant")
 _MEMORY_BYTES = 64 << 20
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
 """Rows, bytes of rows, and parts of a row group up to which batches become one.
@@ -113,11 +121,20 @@ class DeletesOfGroup:
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """The columns of rows: those to write, and every one that a schema of the table ever had."""
+    """The columns of rows: those to write, and every one that a schema of the table ever had.
+
+    Variants are written with the types of `shredding`, others not shredded.
+    """
 
     written: Schema
     ever: Schema
     name_mapping: NameMapping = ()
+    shredding: Shredding = field(default_factory=dict)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of the columns to write."""
+        return arrow_schema(self.written, self.shredding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +171,22 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
     Cost: memory for a row group and a batch, a byte per row of files that have deletes, and the
     keys of LARGEST_INDEX_ROWS equality deletes.
     """
+    group = _shredded_alike(group, outputs)
     read = RowsRead()
     files, totals = write_rows(group, live_batches(group, outputs, read), options, outputs)
     return RewrittenGroup(files, totals, read.row_count - totals.row_count)
+
+
+def _shredded_alike(group: FileGroup, outputs: FileOutputs) -> FileGroup:
+    """Return the group so that variants stay shredded which are so alike in all of its files."""
+    columns = group.columns
+    if not any(item.type == _VARIANT for item in columns.written.all_fields.values()):
+        return group
+    schemas = []
+    for file in group.files:
+        with outputs.reading(file.location) as handle:
+            schemas.append(open_own(handle, file, columns.written, columns.name_mapping).schema)
+    return replace(group, columns=replace(columns, shredding=common_shredding(schemas)))
 
 
 def write_rows(
@@ -171,12 +201,13 @@ def write_rows(
     before, after = RowTotals(), RowTotals()
     most_bytes = min(_FEW_BYTES, options.row_group_size_bytes // _FEW_PARTS)
     batches = joined(batches, most_bytes)
-    with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
+    columns = group.columns
+    of_files = options, outputs, row_size_bytes, columns.shredding
+    with DataWriter(columns.written, *of_files) as writer:
         for partition, batch in _placed(group, counting_rows(batches, before)):
             writer.write(batch, partition.key, partition.path)
     files = tuple(
-        _read_again(written, group.columns.written, options, outputs, after)
-        for written in writer.written
+        _read_again(written, columns, options, outputs, after) for written in writer.written
     )
     check_rows(before, after, [written.footer for written in files])
     return files, before
@@ -218,7 +249,7 @@ def _placed(
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
     """Yield rows in the order in which they are written, with their partitions."""
     columns, sorting = group.columns.written, group.sorting
-    arrow = arrow_schema(columns)
+    arrow = group.columns.arrow
     keys = None if sorting is None else sort_keys(sorting.order, columns, arrow)
     if group.partition is not None:
         if keys is not None and sorting is not None:
@@ -282,7 +313,9 @@ def stored_rows(
         indexes = part
     for file in group.files:
         with outputs.reading(file.location) as handle:
-            source = open_source(handle, file, group.columns.written, group.columns.name_mapping)
+            columns = group.columns
+            of_columns = columns.written, columns.name_mapping, columns.shredding
+            source = open_source(handle, file, *of_columns)
             applied = [index for index in indexes if index.applies_to(file.location)]
             yield from _judged(source, deleted, applied, more)
 
@@ -371,17 +404,18 @@ def _compared(indexes: Sequence[EqualityIndex]) -> set[int]:
 
 def _read_again(
     written: WrittenFile,
-    schema: Schema,
+    columns: TableColumns,
     options: WriteOptions,
     outputs: FileOutputs,
     totals: RowTotals,
 ) -> WrittenFile:
     """Count the rows of a new file as a reader sees them; the file with all of its bounds."""
+    schema = columns.written
     wanted = columns_without_bounds(written, schema, options.modes)
     found = {id_: ColumnFacts() for id_ in wanted}
     with outputs.open(written.location) as file:
         opened = open_data_file(file, "parquet")
-        if not is_same_schema(opened.schema, arrow_schema(schema)):
+        if not is_same_schema(opened.schema, columns.arrow):
             raise SelfCheckFailed(f"{written.location} has other columns than the table")
         paths = {id_: path_to(opened.schema, id_) or () for id_ in wanted}
         rows: FileRows

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from icectl.errors import SelfCheckFailed
 from icectl.files.parquet.metrics import FileMetrics
-from icectl.files.parquet.schema import child_fields, field_id
+from icectl.files.parquet.schema import child_fields, field_id, is_variant
 from icectl.files.row_hash import row_hashes, sum_of
 from icectl.rows.columns import inside
 
@@ -43,7 +43,7 @@ class RowTotals:
 
     def _add_nulls(self, column: pa.Array, item: pa.Field) -> None:
         kind = item.type
-        if not pa.types.is_nested(kind):
+        if not pa.types.is_nested(kind) or is_variant(item):
             number = field_id(item)
             if number is not None:
                 self.null_counts[number] = self.null_counts.get(number, 0) + column.null_count

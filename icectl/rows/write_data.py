@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metrics
-from icectl.files.parquet.schema import arrow_schema
+from icectl.files.parquet.schema import Shredding, arrow_schema
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.metrics_modes import MetricsMode, lower_bound, upper_bound
 from icectl.format.properties import (
@@ -129,10 +129,19 @@ class DataWriter:
     """
 
     def __init__(
-        self, schema: Schema, options: WriteOptions, outputs: FileOutputs, row_size_bytes: float
+        self,
+        schema: Schema,
+        options: WriteOptions,
+        outputs: FileOutputs,
+        row_size_bytes: float,
+        shredding: Shredding = MappingProxyType({}),
     ) -> None:
-        """Expect rows of `row_size_bytes` as stored, until some have been written."""
+        """Expect rows of `row_size_bytes` as stored, until some have been written.
+
+        Variants of `shredding` have the types that these say.
+        """
         self._schema = schema
+        self._arrow = arrow_schema(schema, shredding)
         self._options = options
         self._outputs = outputs
         self._row_size_bytes = max(row_size_bytes, 0.01)
@@ -162,7 +171,8 @@ class DataWriter:
             if new is None:
                 if len(self._open) == MOST_OPEN_FILES:
                     self._end(next(iter(self._open)))
-                new = _NewFile(self._schema, self._options, self._outputs, partition_key, path)
+                columns = self._schema, self._arrow
+                new = _NewFile(*columns, self._options, self._outputs, partition_key, path)
             self._open[partition_key] = new  # behind the others: it was written to last
             room = self._room(new)
             new.add(batch.slice(0, room))
@@ -201,6 +211,7 @@ class _NewFile:
     def __init__(
         self,
         schema: Schema,
+        arrow: pa.Schema,
         options: WriteOptions,
         outputs: FileOutputs,
         partition_key: bytes,
@@ -214,7 +225,7 @@ class _NewFile:
         self._options = options
         self._outputs = outputs
         self._pending: list[pa.RecordBatch] = []
-        self._arrow = arrow = arrow_schema(schema)
+        self._arrow = arrow
         self._nan_counts = dict.fromkeys(_real_columns(schema, arrow), 0)
         self._with_nan: set[int] = set()
         self._paths = {id_: _path(arrow, id_) for id_ in self._nan_counts}

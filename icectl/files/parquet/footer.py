@@ -1,11 +1,11 @@
-"""Footers of Parquet files, made anew without what misleads readers.
+"""Footers of Parquet files, changed: without what misleads readers, with types pyarrow lacks.
 
 A footer is one struct of Thrift's compact protocol. Its members are copied as they are, but for
-those of column chunks that readers skip rows by.
+those of column chunks that readers skip rows by, and the logical types of some columns and groups.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from icectl.files.arrow_failures import damaged_data_file
@@ -15,6 +15,7 @@ _LIST, _STRUCT = 9, 12
 _SIZES = {1: 0, 2: 0, 3: 1, 7: 8, 13: 16}
 """Bytes of values that all have the same size, by their kind in a struct; booleans have none."""
 
+_ELEMENTS, _CONVERTED_TYPE, _LOGICAL_TYPE = 2, 6, 10
 _ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS = 4, 1, 3, 12, 13
 _BOUNDS = (1, 2, 5, 6, 7, 8)
 """Members of statistics: the least and the greatest value, twice, and whether these are exact."""
@@ -27,23 +28,35 @@ Change = Callable[[bytes, int], Copied]
 
 
 @dataclass(frozen=True, slots=True)
-class UntoldStatistics:
-    """The parts that a footer is not to say, by (row group, column): positions, from 0.
+class FooterChanges:
+    """The parts of a footer that are left out or replaced.
 
-    `encodings` are the encodings of pages: with these, readers take a dictionary for all values.
+    `bounds` and `encodings` are left out, by (row group, column): positions, from 0. `encodings`
+    are those of pages: with these, readers take a dictionary for all values. `logical_types` are
+    those that elements of the schema get, encoded; elements are numbered from 0, the root, depth
+    first.
     """
 
-    bounds: frozenset[tuple[int, int]]
-    encodings: frozenset[tuple[int, int]]
+    bounds: frozenset[tuple[int, int]] = frozenset()
+    encodings: frozenset[tuple[int, int]] = frozenset()
+    logical_types: Mapping[int, bytes] = field(default_factory=dict)
 
 
-def without(footer: bytes, untold: UntoldStatistics) -> bytes:
-    """Return the footer without what it is not to say; counts of nulls stay.
+def changed(footer: bytes, changes: FooterChanges) -> bytes:
+    """Return the footer with these changes; counts of nulls stay.
 
     Raises: CorruptTable R-099, where this is no footer.
     """
-    if not untold.bounds and not untold.encodings:
+    if not changes.bounds and not changes.encodings and not changes.logical_types:
         return footer
+
+    def element(number: int, content: bytes, at: int) -> Copied:
+        """Copy an element of the schema, with the logical type that it gets."""
+        logical_type = changes.logical_types.get(number)
+        if logical_type is None:
+            return _value(content, at, _STRUCT)
+        without_type = dict.fromkeys((_CONVERTED_TYPE, _LOGICAL_TYPE))
+        return _struct(content, at, without_type, (_LOGICAL_TYPE, logical_type))
 
     def row_group(number: int, content: bytes, at: int) -> Copied:
         """Copy a row group, without what the footer is not to say of its columns."""
@@ -52,20 +65,43 @@ def without(footer: bytes, untold: UntoldStatistics) -> bytes:
 
     def column(number: int, place: int, content: bytes, at: int) -> Copied:
         """Copy a column of a row group, without what the footer is not to say of it."""
-        changes: dict[int, Change | None] = {}
-        if (number, place) in untold.encodings:
-            changes[_ENCODING_STATS] = None
-        if (number, place) in untold.bounds:
-            changes[_STATISTICS] = partial(_struct, changes=dict.fromkeys(_BOUNDS))
-        if not changes:
+        of_chunk: dict[int, Change | None] = {}
+        if (number, place) in changes.encodings:
+            of_chunk[_ENCODING_STATS] = None
+        if (number, place) in changes.bounds:
+            of_chunk[_STATISTICS] = partial(_struct, changes=dict.fromkeys(_BOUNDS))
+        if not of_chunk:
             return _value(content, at, _STRUCT)
-        return _struct(content, at, {_META_DATA: partial(_struct, changes=changes)})
+        return _struct(content, at, {_META_DATA: partial(_struct, changes=of_chunk)})
 
-    return _struct(footer, 0, {_ROW_GROUPS: partial(_each, change=row_group)})[0]
+    of_file: dict[int, Change | None] = {_ROW_GROUPS: partial(_each, change=row_group)}
+    if changes.logical_types:
+        of_file[_ELEMENTS] = partial(_each, change=element)
+    return _struct(footer, 0, of_file)[0]
 
 
-def _struct(content: bytes, at: int, changes: Mapping[int, Change | None]) -> Copied:
-    """Return a struct, some members of it changed; those whose change is None are left out."""
+def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:
+    """Encode a logical type: the number of a member of the union, and the members of that struct.
+
+    Shape: of members the number, the kind and the encoded value, in order.
+    """
+    made, before = bytearray(_far(number, _STRUCT)), 0
+    for member, kind, value in members:
+        made += bytes([member - before << 4 | kind]) + value
+        before = member
+    return bytes(made) + b"\0\0"
+
+
+def _struct(
+    content: bytes,
+    at: int,
+    changes: Mapping[int, Change | None],
+    added: tuple[int, bytes] | None = None,
+) -> Copied:
+    """Return a struct, some members of it changed; those whose change is None are left out.
+
+    `added` is the number and value of a further struct, which no member with a change comes behind.
+    """
     made = bytearray()
     number = before = 0
     while at < len(content) and content[at]:
@@ -82,12 +118,12 @@ def _struct(content: bytes, at: int, changes: Mapping[int, Change | None]) -> Co
         else:
             at = _end(content, at, kind)
             continue
-        step = number - before
-        made += bytes([step << 4 | kind]) if 0 < step < 16 else _far(number, kind)
-        made += value
+        made += _member(before, number, kind) + value
         before = number
     if at >= len(content):
         raise damaged_data_file("Parquet", "its footer ends early")
+    if added is not None:
+        made += _member(before, added[0], _STRUCT) + added[1]
     return bytes(made) + b"\0", at + 1
 
 
@@ -109,6 +145,12 @@ def _each(content: bytes, at: int, change: Callable[[int, bytes, int], Copied]) 
 def _value(content: bytes, at: int, kind: int) -> Copied:
     end = _end(content, at, kind)
     return content[at:end], end
+
+
+def _member(before: int, number: int, kind: int) -> bytes:
+    """Encode how a member begins, by the number of the one before it."""
+    step = number - before
+    return bytes([step << 4 | kind]) if 0 < step < 16 else _far(number, kind)
 
 
 def _far(number: int, kind: int) -> bytes:

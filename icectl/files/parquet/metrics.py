@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.files.arrow_failures import reading_data_file
-from icectl.files.parquet.schema import NameMapping, leaves, schema_with_ids
+from icectl.files.parquet.schema import METADATA, NameMapping, leaves, schema_with_ids
 from icectl.format import single_value
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value
@@ -51,7 +51,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     Raises: CorruptTable R-099, when the file is no Parquet file; Unsupported, for columns that
     pyarrow doesn't know.
     Spec: field-level metrics; the counts of a column inside a list or map are those of its leaf
-    values, as the reference implementation writes them.
+    values, as the reference implementation writes them; those of a variant are of its metadata.
     """
     with reading_data_file("Parquet"):
         metadata = pq.read_metadata(file)
@@ -94,13 +94,16 @@ def _metrics(
         if leaf.field_id is None or (only and schema.field(leaf.field_id) is None):
             continue
         chunks = [group.column(place) for group in row_groups]
-        sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
+        size_bytes = sum(chunk.total_compressed_size for chunk in chunks)
+        sizes[leaf.field_id] = sizes.get(leaf.field_id, 0) + size_bytes
+        if leaf.part not in (None, METADATA):
+            continue  # a variant is counted by its metadata, which each one has
         values[leaf.field_id] = sum(chunk.num_values for chunk in chunks)
         null_count = _null_count(chunks)
         if null_count is not None:
             nulls[leaf.field_id] = null_count
         found = schema.field(leaf.field_id)
-        if found is None or leaf.is_repeated:
+        if found is None or leaf.is_repeated or leaf.part is not None:
             continue
         range_ = _range(chunks, _reader(found.type, metadata.schema.column(place)))
         if range_ is not None:

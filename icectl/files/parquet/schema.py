@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types as arrow_types
 
 from icectl.errors import Unsupported
+from icectl.files.parquet.footer import logical_type
 from icectl.format.schema import Schema, children
 from icectl.format.types import (
     DecimalType,
@@ -29,6 +31,25 @@ NameMapping = Sequence[Mapping[str, Any]]
 
 Places = Mapping[int | None, tuple[int, pa.DataType]]
 
+Shredding = Mapping[int, pa.DataType]
+"""The types of shredded variants in files, by field id."""
+
+_UNSHREDDED: Shredding = MappingProxyType({})
+
+METADATA, VALUE, TYPED_VALUE = "metadata", "value", "typed_value"
+"""The fields of a variant in files; the last is there where it is shredded."""
+
+VARIANT_TYPE = pa.struct(
+    [
+        pa.field(METADATA, pa.binary(), nullable=False),
+        pa.field(VALUE, pa.binary(), nullable=False),
+    ]
+)
+"""A variant that is not shredded; its fields have no field ids (R-095)."""
+
+_VARIANT_1 = logical_type(16, (1, 3, b"\x01"))
+"""The logical type VARIANT, of version 1 of its specification."""
+
 _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -45,6 +66,7 @@ _ARROW: dict[str, pa.DataType] = {
     "uuid": pa.uuid(),
     "binary": pa.binary(),
     "unknown": pa.null(),
+    "variant": VARIANT_TYPE,
 }
 
 _Test = Callable[[pa.DataType], bool]
@@ -73,20 +95,25 @@ _ICEBERG: tuple[tuple[_Test, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One column of a Parquet file: its field id, None without one, type, whether it repeats."""
+    """One column of a Parquet file: its field id, None without one, type, whether it repeats.
+
+    A `part` of a variant has the field id of the variant; it is named by the path inside of it.
+    """
 
     field_id: int | None
     is_repeated: bool
     type: pa.DataType
+    part: str | None = None
 
 
-def arrow_schema(schema: Schema) -> pa.Schema:
+def arrow_schema(schema: Schema, shredding: Shredding = _UNSHREDDED) -> pa.Schema:
     """Return the Arrow schema to read into and to write from, with field ids.
 
-    Raises: Unsupported, for variant, geometry and geography, which pyarrow can't annotate.
+    Variants of `shredding` have the types that these say.
+    Raises: Unsupported, for geometry and geography, which pyarrow can't annotate.
     Spec: Appendix A, Parquet; R-095.
     """
-    return pa.schema([_arrow_field(field) for field in schema.fields])
+    return pa.schema([_arrow_field(field, shredding) for field in schema.fields])
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
@@ -94,12 +121,12 @@ def no_rows(schema: pa.Schema) -> pa.Table:
     return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def arrow_type(type_: Type) -> pa.DataType:
+def arrow_type(type_: Type, shredding: Shredding = _UNSHREDDED) -> pa.DataType:
     """Return the Arrow type of an Iceberg type; nested fields carry their ids.
 
     Raises: as arrow_schema.
     """
-    inner = [_arrow_field(field) for field in children(type_)]
+    inner = [_arrow_field(field, shredding) for field in children(type_)]
     match type_:
         case PrimitiveType(name) if name in _ARROW:
             return _ARROW[name]
@@ -148,6 +175,46 @@ def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
     Order: of the file's columns.
     """
     return tuple(leaf for field in schema for leaf in _leaves(field, is_repeated=False))
+
+
+def is_variant(field: pa.Field) -> bool:
+    """Whether a field of a file is a variant: the parts of one have names, and no field ids.
+
+    Parquet files say it by an annotation too, which Arrow does not pass on.
+    """
+    kind = field.type
+    if not arrow_types.is_struct(kind) or field_id(field) is None:
+        return False
+    names = {child.name for child in kind}
+    return (
+        METADATA in names
+        and bool(names & {VALUE, TYPED_VALUE})
+        and names <= {METADATA, VALUE, TYPED_VALUE}
+        and not any(map(_any_id, kind))
+    )
+
+
+def logical_types(schema: pa.Schema) -> Mapping[int, bytes]:
+    """Return the logical types that pyarrow does not write, by element of the Parquet schema.
+
+    Elements are numbered as FooterChanges has them.
+    """
+    elements = enumerate((one for field in schema for one in _elements(field)), 1)
+    return {number: _VARIANT_1 for number, one in elements if one is not None and is_variant(one)}
+
+
+def _elements(field: pa.Field) -> Iterator[pa.Field | None]:
+    """Yield a field and those inside as elements of a Parquet schema, depth first.
+
+    None is a group that a list or a map has between itself and what it holds.
+    """
+    yield field
+    kind = field.type
+    stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    if arrow_types.is_nested(stored) and not arrow_types.is_struct(stored):
+        yield None
+    for child in child_fields(stored):
+        yield from _elements(child)
 
 
 def has_field_ids(schema: pa.Schema) -> bool:
@@ -237,10 +304,10 @@ def is_same_schema(one: pa.Schema, other: pa.Schema) -> bool:
     return is_same_type(pa.struct(list(one)), pa.struct(list(other)))
 
 
-def _arrow_field(field: NestedField) -> pa.Field:
+def _arrow_field(field: NestedField, shredding: Shredding) -> pa.Field:
     return pa.field(
         field.name,
-        arrow_type(field.type),
+        shredding.get(field.id) or arrow_type(field.type, shredding),
         nullable=not field.required,
         metadata={FIELD_ID: str(field.id)},
     )
@@ -248,7 +315,7 @@ def _arrow_field(field: NestedField) -> pa.Field:
 
 def _field(field: pa.Field) -> NestedField | None:
     number = field_id(field)
-    type_ = _type(field.type)
+    type_ = PrimitiveType("variant") if is_variant(field) else _type(field.type)
     if number is None or type_ is None:
         return None
     return NestedField(number, field.name, type_, not field.nullable)
@@ -290,15 +357,22 @@ def flat_type(kind: pa.DataType) -> Type:
     raise Unsupported(f"a data file has a column of type {kind}, which Iceberg lacks")
 
 
-def _leaves(field: pa.Field, *, is_repeated: bool) -> Iterator[Leaf]:
+def _leaves(
+    field: pa.Field, *, is_repeated: bool, variant: int | None = None, part: str | None = None
+) -> Iterator[Leaf]:
+    """Yield the columns of a field, inside of a variant with the id of that."""
     kind = field.type
     stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     if not arrow_types.is_nested(stored):
-        yield Leaf(field_id(field), is_repeated, kind)
+        yield Leaf(field_id(field) if variant is None else variant, is_repeated, kind, part)
         return
     repeats = is_repeated or not arrow_types.is_struct(stored)
+    inside = field_id(field) if variant is None and is_variant(field) else variant
     for child in child_fields(stored):
-        yield from _leaves(child, is_repeated=repeats)
+        path = None
+        if inside is not None:
+            path = child.name if part is None else f"{part}.{child.name}"
+        yield from _leaves(child, is_repeated=repeats, variant=inside, part=path)
 
 
 def _any_id(field: pa.Field) -> bool:

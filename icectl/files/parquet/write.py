@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.files.parquet.footer import UntoldStatistics, without
-from icectl.files.parquet.schema import leaves, no_rows
+from icectl.files.parquet.footer import FooterChanges, changed
+from icectl.files.parquet.schema import leaves, logical_types, no_rows
 
 _END = 8
 """Bytes behind a footer: its length, and what Parquet files end with."""
@@ -85,19 +85,21 @@ class ParquetWriter:
         writer = self._begun(no_rows(self._schema))
         self._out.held = bytearray()
         writer.close()
-        self._file.write(_mended(bytes(self._out.held), self._untold()))
+        self._file.write(_mended(bytes(self._out.held), self._changes()))
         return writer.writer.metadata
 
-    def _untold(self) -> UntoldStatistics:
+    def _changes(self) -> FooterChanges:
         bounds, encodings = set(), set()
         for at, leaf in enumerate(leaves(self._schema)):
             is_uuid = leaf.type == pa.uuid()
+            is_real = pa.types.is_floating(leaf.type)
+            may_have_nan = is_real and leaf.part is not None
             for number, with_nan in enumerate(self._with_nan):
-                if is_uuid or leaf.field_id in with_nan:
+                if is_uuid or may_have_nan or leaf.field_id in with_nan:
                     bounds.add((number, at))
-                if is_uuid or pa.types.is_floating(leaf.type):
+                if is_uuid or is_real:
                     encodings.add((number, at))
-        return UntoldStatistics(frozenset(bounds), frozenset(encodings))
+        return FooterChanges(frozenset(bounds), frozenset(encodings), logical_types(self._schema))
 
     def _begun(self, rows: pa.Table) -> Any:
         """Return the writer of the file, begun with its first rows."""
@@ -151,11 +153,11 @@ class _Holding:
         """Leave it to whoever closes the file."""
 
 
-def _mended(ending: bytes, untold: UntoldStatistics) -> bytes:
-    """Return the end of a file, from before its footer, without what that is not to say."""
+def _mended(ending: bytes, changes: FooterChanges) -> bytes:
+    """Return the end of a file, from before its footer, with changes of that."""
     length = int.from_bytes(ending[-_END : -_END // 2], "little")
     start = len(ending) - _END - length
-    footer = without(ending[start:-_END], untold)
+    footer = changed(ending[start:-_END], changes)
     return ending[:start] + footer + len(footer).to_bytes(4, "little") + ending[-_END // 2 :]
 
 

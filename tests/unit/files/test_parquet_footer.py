@@ -1,4 +1,4 @@
-"""Footers without some of their members: hand-made ones, and those of pyarrow."""
+"""Footers without some of their members, and with other types: made by hand, and of pyarrow."""
 
 import io
 
@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.parquet.footer import UntoldStatistics, without
+from icectl.files.parquet.footer import FooterChanges, changed
 
 NOTHING: frozenset[tuple[int, int]] = frozenset()
 FIRST = frozenset({(0, 0)})
@@ -41,20 +41,20 @@ PAGE = b"\x15\x00\x15\x10\x15\x02\x00"
 
 
 @pytest.mark.parametrize(
-    ("untold", "expected"),
+    ("changes", "expected"),
     [
-        (UntoldStatistics(NOTHING, NOTHING), footer(STATISTICS, PAGE)),
-        (UntoldStatistics(FIRST, NOTHING), footer(COUNTED, PAGE)),
-        (UntoldStatistics(NOTHING, FIRST), footer(STATISTICS, None)),
-        (UntoldStatistics(FIRST, FIRST), footer(COUNTED, None)),
-        (UntoldStatistics(frozenset({(0, 2), (1, 0)}), NOTHING), footer(STATISTICS, PAGE)),
+        (FooterChanges(NOTHING, NOTHING), footer(STATISTICS, PAGE)),
+        (FooterChanges(FIRST, NOTHING), footer(COUNTED, PAGE)),
+        (FooterChanges(NOTHING, FIRST), footer(STATISTICS, None)),
+        (FooterChanges(FIRST, FIRST), footer(COUNTED, None)),
+        (FooterChanges(frozenset({(0, 2), (1, 0)}), NOTHING), footer(STATISTICS, PAGE)),
     ],
     ids=["nothing", "bounds", "encodings", "both", "chunks that there are none of"],
 )
 def test_members_that_are_not_to_be_told_are_left_out(
-    untold: UntoldStatistics, expected: bytes
+    changes: FooterChanges, expected: bytes
 ) -> None:
-    assert without(footer(STATISTICS, PAGE), untold) == expected
+    assert changed(footer(STATISTICS, PAGE), changes) == expected
 
 
 def test_members_far_apart_are_numbered_anew() -> None:
@@ -62,7 +62,7 @@ def test_members_far_apart_are_numbered_anew() -> None:
     meta = b"\x15\x02\xbc" + STATISTICS + b"\x19\x1c" + PAGE + b"\x05\x3c\x09\x00"
     left = b"\x15\x02\xbc" + STATISTICS + b"\x05\x3c\x09\x00"
     whole, cut = (b"\x49\x1c\x19\x1c\x3c" + one + b"\x00\x00\x00" for one in (meta, left))
-    assert without(whole, UntoldStatistics(NOTHING, FIRST)) == cut
+    assert changed(whole, FooterChanges(NOTHING, FIRST)) == cut
 
 
 def test_all_else_that_pyarrow_tells_stays() -> None:
@@ -85,7 +85,7 @@ def test_all_else_that_pyarrow_tells_stays() -> None:
     start = len(content) - 8 - length
     # The third column is `real`, which has no bounds in the last row group any more.
     chosen = frozenset({(19, 2)})
-    made = without(content[start:-8], UntoldStatistics(chosen, chosen))
+    made = changed(content[start:-8], FooterChanges(chosen, chosen))
     mended = content[:start] + made + len(made).to_bytes(4, "little") + content[-4:]
     before, after = (pq.ParquetFile(io.BytesIO(one)) for one in (content, mended))
     assert after.read() == before.read()
@@ -111,4 +111,4 @@ def test_all_else_that_pyarrow_tells_stays() -> None:
 )
 def test_r099_what_is_no_footer_is_damaged(content: bytes) -> None:
     with pytest.raises(CorruptTable, match="R-099"):
-        without(content, UntoldStatistics(FIRST, FIRST))
+        changed(content, FooterChanges(FIRST, FIRST))

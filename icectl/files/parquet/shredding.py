@@ -1,0 +1,357 @@
+"""Shredded variants: columns of typed values, put together again to the bytes of variants.
+
+By the specification of variant shredding of Parquet. A group has a `value`, the bytes of what has
+no column, and a `typed_value`: a column of one type, a list of such groups, or a struct of them by
+the names of fields.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as arrow_types
+
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.arrow_failures import damaged_data_file
+from icectl.files.parquet.schema import (
+    METADATA,
+    TYPED_VALUE,
+    VALUE,
+    VARIANT_TYPE,
+    Shredding,
+    child_fields,
+    field_id,
+    is_same_type,
+    is_variant,
+)
+from icectl.format import variant
+from icectl.format.variant import NULL_VALUE, Names
+
+_Values = list[bytes | None]
+_Test = Callable[[pa.DataType], bool]
+
+
+def shredding_of(schema: pa.Schema) -> Shredding:
+    """Return the types of all variants of a file that are shredded, at any depth."""
+    found: dict[int, pa.DataType] = {}
+    for field in schema:
+        _find(field, found)
+    return found
+
+
+def _find(field: pa.Field, found: dict[int, pa.DataType]) -> None:
+    number = field_id(field)
+    if number is not None and is_variant(field):
+        if any(child.name == TYPED_VALUE for child in field.type):
+            found[number] = field.type
+        return
+    for child in child_fields(field.type):
+        _find(child, found)
+
+
+def common_shredding(schemas: Sequence[pa.Schema]) -> Shredding:
+    """Return the types of variants that are shredded alike in all files that have them."""
+    found = [shredding_of(schema) for schema in schemas]
+    variants = [_variants(schema) for schema in schemas]
+    alike = {}
+    for number, kind in (found[0] if len(found) == 1 else _any(found)).items():
+        others = [one[number] for one in variants if number in one]
+        if all(is_same_type(kind, other) for other in others):
+            alike[number] = kind
+    return alike
+
+
+def _any(found: Sequence[Shredding]) -> Shredding:
+    return {number: kind for one in found for number, kind in one.items()}
+
+
+def _variants(schema: pa.Schema) -> Shredding:
+    """Return the types of all variants of a file, shredded or not."""
+    found: dict[int, pa.DataType] = {}
+    open_ = list(schema)
+    while open_:
+        field = open_.pop()
+        number = field_id(field)
+        if number is not None and is_variant(field):
+            found[number] = field.type
+        else:
+            open_ += child_fields(field.type)
+    return found
+
+
+def whole_variants(column: pa.Array) -> pa.Array:
+    """Return variants of a file, shredded or not, as VARIANT_TYPE.
+
+    Order: kept.
+    Raises: CorruptTable R-099, where values and their columns contradict one another; Unsupported,
+    for a column of a type that the specification does not have.
+    """
+    parts = _parts(column)
+    is_null = column.is_null()
+    metadata = parts[METADATA].cast(pa.binary())
+    if TYPED_VALUE in parts:
+        values: pa.Array = pa.array(_shredded(column, metadata, is_null), pa.binary())
+    else:
+        values = parts[VALUE].cast(pa.binary())
+    for name, found in ((METADATA, metadata), (VALUE, values)):
+        if pc.any(pc.and_(found.is_null(), pc.invert(is_null))).as_py():
+            raise damaged_data_file("Parquet", f"a variant has no {name}")
+    mask = is_null if column.null_count else None
+    filled = [pc.fill_null(one, b"") for one in (metadata, values)]
+    return pa.StructArray.from_arrays(filled, fields=list(VARIANT_TYPE), mask=mask)
+
+
+def check_variants(column: pa.Array, field: pa.Field) -> None:
+    """Look at each variant in a column of a file, at any depth, shredded or not.
+
+    Raises: CorruptTable R-099, for bytes that are no variant; Unsupported, as whole_variants.
+    """
+    kind = field.type
+    if is_variant(field):
+        _check(column)
+    elif _variants(pa.schema([field])):
+        if arrow_types.is_struct(kind):
+            inner = [pc.struct_field(column, [at]) for at in range(kind.num_fields)]
+        elif arrow_types.is_map(kind):
+            first, last = (column.offsets[place].as_py() for place in (0, -1))
+            inner = [part.slice(first, last - first) for part in (column.keys, column.items)]
+        else:
+            inner = [column.flatten()]
+        for part, child in zip(inner, child_fields(kind), strict=True):
+            check_variants(part, child)
+
+
+def _check(column: pa.Array) -> None:
+    whole = whole_variants(column)
+    whole = whole.filter(whole.is_valid())
+    pairs = set(zip(*(whole.field(at).to_pylist() for at in (0, 1)), strict=True))
+    for metadata, value in pairs:
+        try:
+            variant.check(metadata, value)
+        except ValueError as error:
+            raise _damaged(error) from error
+
+
+def _damaged(why: object) -> CorruptTable:
+    return damaged_data_file("data", f"a variant is damaged: {why}")
+
+
+def _shredded(column: pa.Array, metadata: pa.Array, is_null: pa.Array) -> _Values:
+    try:
+        names = [
+            None if null else variant.read_metadata(one or b"")
+            for one, null in zip(metadata.to_pylist(), is_null.to_pylist(), strict=True)
+        ]
+        # A value that is missing is a null of variants: one is required here.
+        return [
+            None if one is None else found or NULL_VALUE
+            for one, found in zip(names, _group(column, names), strict=True)
+        ]
+    except ValueError as error:
+        raise _damaged(error) from error
+
+
+def _parts(column: pa.Array) -> dict[str, pa.Array]:
+    """Return the fields of structs by name, null where the struct is."""
+    return {child.name: pc.struct_field(column, [at]) for at, child in enumerate(column.type)}
+
+
+def _group(column: pa.Array, names: Sequence[Names | None]) -> _Values:
+    """Return the variant of each group of a value and a typed value; None where it is missing.
+
+    `names` are those of the variant that each group is in; None where there is none.
+    """
+    parts = _parts(column)
+    values = parts[VALUE].to_pylist() if VALUE in parts else [None] * len(column)
+    typed = parts.get(TYPED_VALUE)
+    if typed is None:
+        return values
+    if arrow_types.is_struct(typed.type):
+        return _objects(typed, values, names)
+    found = _arrays(typed, names) if _is_list(typed.type) else _primitives(typed)
+    for value, one in zip(values, found, strict=True):
+        if value is not None and one is not None:
+            raise ValueError("it has a value and a typed value, and is no object")
+    return [value if one is None else one for value, one in zip(values, found, strict=True)]
+
+
+def _objects(typed: pa.Array, values: _Values, names: Sequence[Names | None]) -> _Values:
+    fields = {
+        child.name: _group(pc.struct_field(typed, [at]), names)
+        for at, child in enumerate(typed.type)
+    }
+    found: _Values = []
+    present = typed.is_valid().to_pylist()
+    for place, value in enumerate(values):
+        own = names[place]
+        if not present[place] or own is None:
+            found.append(value)
+            continue
+        shredded = {name: one for name, all_ in fields.items() if (one := all_[place]) is not None}
+        others = {} if value is None else variant.fields_of(own, value)
+        if others is None:
+            raise ValueError("it has a value and a typed value, and is no object")
+        # Readers of a part of the columns take one, others the other.
+        twice = next((name for name in others if name in fields), None)
+        if twice is not None:
+            raise ValueError(f"its field `{twice}` is in a column and in its value")
+        found.append(variant.write_object({**others, **shredded}, own.ids))
+    return found
+
+
+def _arrays(typed: pa.Array, names: Sequence[Names | None]) -> _Values:
+    lengths = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False)
+    owners = np.repeat(np.arange(len(typed)), lengths)
+    elements = typed.flatten()
+    inner = _group(elements, [names[owner] for owner in owners.tolist()])
+    ends = np.cumsum(lengths).tolist()
+    starts = [0, *ends[:-1]]
+    return [
+        variant.write_array([one or NULL_VALUE for one in inner[start:end]]) if valid else None
+        for start, end, valid in zip(starts, ends, typed.is_valid().to_pylist(), strict=True)
+    ]
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(arrow_types.is_list(kind) or arrow_types.is_large_list(kind))
+
+
+def _primitives(typed: pa.Array) -> _Values:
+    """Return the variants of a column of one type; None where it is null."""
+    if isinstance(typed, pa.ExtensionArray):
+        if typed.type != pa.uuid():
+            raise _unknown(typed.type)
+        return _with_first(variant.UUID_, typed.storage.to_pylist())
+    kind = typed.type
+    if arrow_types.is_boolean(kind):
+        shown = {None: None, True: bytes([variant.TRUE << 2]), False: bytes([variant.FALSE << 2])}
+        return [shown[one] for one in typed.to_pylist()]
+    if arrow_types.is_string(kind) or arrow_types.is_large_string(kind):
+        texts = typed.cast(pa.binary()).to_pylist()
+        return [None if one is None else variant.write_string(one) for one in texts]
+    if arrow_types.is_binary(kind) or arrow_types.is_large_binary(kind):
+        stored = typed.to_pylist()
+        sized = [None if one is None else len(one).to_bytes(4, "little") + one for one in stored]
+        return _with_first(variant.BINARY, sized)
+    if arrow_types.is_decimal(kind):
+        return _decimals(typed)
+    for test, type_id, width in _NUMBERS:
+        if test(kind):
+            return _with_first(type_id, _little_endian(typed, width))
+    raise _unknown(kind)
+
+
+def _unknown(kind: pa.DataType) -> Unsupported:
+    return Unsupported(f"a variant has values in a column of type {kind}, which variants lack")
+
+
+def _with_first(type_id: int, contents: Sequence[bytes | None]) -> _Values:
+    first = bytes([type_id << 2])
+    return [None if one is None else first + one for one in contents]
+
+
+def _little_endian(column: pa.Array, width: int) -> _Values:
+    """Return the bytes of numbers of some bytes; None where there is none."""
+    content = _octets(column, width)
+    valid = column.is_valid().to_pylist()
+    return [
+        content[at * width : (at + 1) * width] if is_valid else None
+        for at, is_valid in enumerate(valid)
+    ]
+
+
+def _octets(column: pa.Array, width: int) -> bytes:
+    buffer = column.buffers()[1]
+    start = column.offset * width
+    stored: npt.NDArray[np.uint8] = np.frombuffer(buffer or b"", np.uint8)
+    return stored[start : start + len(column) * width].tobytes()
+
+
+def _decimals(column: pa.Array) -> _Values:
+    kind = column.type
+    scale, width = kind.scale, kind.bit_width // 8
+    if not 0 <= scale <= 38 or kind.precision > 38:
+        raise _unknown(kind)
+    type_id, size = next(
+        (type_id, size) for most, type_id, size in _DECIMALS if kind.precision <= most
+    )
+    found: _Values = []
+    for one in _little_endian(column, width):
+        if one is None:
+            found.append(None)
+            continue
+        unscaled = int.from_bytes(one, "little", signed=True)
+        content = bytes([scale]) + unscaled.to_bytes(size, "little", signed=True)
+        found.append(variant.write_primitive(type_id, content))
+    return found
+
+
+_DECIMALS = (
+    (9, variant.DECIMAL4, 4),
+    (18, variant.DECIMAL8, 8),
+    (38, variant.DECIMAL16, 16),
+)
+"""Precision up to which a type of decimals is meant, and its bytes."""
+
+
+def _is_timestamp(unit: str, *, zone: bool) -> _Test:
+    def test(kind: pa.DataType) -> bool:
+        """Return whether a type is a timestamp of the unit, with a zone or without."""
+        is_one = arrow_types.is_timestamp(kind) and kind.unit == unit
+        return bool(is_one and (kind.tz is not None) == zone)
+
+    return test
+
+
+_NUMBERS: tuple[tuple[_Test, int, int], ...] = (
+    (arrow_types.is_int8, variant.INT8, 1),
+    (arrow_types.is_int16, variant.INT16, 2),
+    (arrow_types.is_int32, variant.INT32, 4),
+    (arrow_types.is_int64, variant.INT64, 8),
+    (arrow_types.is_float32, variant.FLOAT, 4),
+    (arrow_types.is_float64, variant.DOUBLE, 8),
+    (arrow_types.is_date32, variant.DATE, 4),
+    (lambda kind: kind == pa.time64("us"), variant.TIME, 8),
+    (_is_timestamp("us", zone=True), variant.TIMESTAMPTZ, 8),
+    (_is_timestamp("us", zone=False), variant.TIMESTAMP, 8),
+    (_is_timestamp("ns", zone=True), variant.TIMESTAMPTZ_NS, 8),
+    (_is_timestamp("ns", zone=False), variant.TIMESTAMP_NS, 8),
+)
+"""Types whose values are numbers, as variants have them: the id of the type, and its bytes."""
+
+
+def without_hidden_nulls(column: pa.Array) -> pa.Array:
+    """Return variants without nulls in fields that have none: where a struct around them is null.
+
+    Parquet is written from no array that has any.
+    """
+    return _filled(column, nullable=True)
+
+
+def _filled(column: pa.Array, *, nullable: bool) -> pa.Array:
+    kind = column.type
+    mask = column.is_null() if nullable and column.null_count else None
+    if arrow_types.is_struct(kind):
+        parts = [
+            _filled(column.field(at), nullable=child.nullable) for at, child in enumerate(kind)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if arrow_types.is_list(kind):
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        used = column.values.slice(first, last - first)
+        offsets = pa.array(column.offsets.to_numpy() - first)
+        inner = _filled(used, nullable=kind.value_field.nullable)
+        return pa.ListArray.from_arrays(offsets, inner, kind, mask=mask)
+    if nullable or not column.null_count:
+        return column
+    return _without_validity(column)
+
+
+def _without_validity(column: pa.Array) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(column.type, _without_validity(column.storage))
+    buffers: list[Any] = [None, *column.buffers()[1:]]
+    return pa.Array.from_buffers(column.type, len(column), buffers, 0, column.offset)
