@@ -6,7 +6,9 @@ The other writer commits while the manifest list of the compaction is written, s
 to commit loses, and the second is made on what the other has left.
 """
 
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from tests.fault.writers import (
     presume_dead,
     shown,
 )
-from tests.stores.wrapped import WrappedStore
+from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 
 def compact(table: TableBuilder, store: WrappedStore | None, *options: str) -> tuple[int, Any]:
@@ -99,6 +101,87 @@ def test_each_try_carries_the_deletes_that_have_come(
     assert set(paths(table).values()) == {1}
     check_clean(table)
     assert left_over(table) == []
+
+
+class Overtaken:
+    """A table with small files, and what it is once another writer has deleted rows of them."""
+
+    def __init__(self, directory: Path, version: int, method: str) -> None:
+        table = build(directory / "t", version)
+        self.table, self.before, self.after = table, directory / "before", directory / "after"
+        self.ids = {False: sorted(table.ids())}
+        shutil.copytree(table.directory, self.before)
+        table.delete_rows([3, 16, 17, 40])
+        self.ids[True] = sorted(table.ids())
+        shutil.copytree(table.directory, self.after)
+        self.options = ("--concurrency", "1", *METHODS[method])
+
+    def run(self, wrap: Callable[[WrappedStore], WrappedStore]) -> int:
+        """Compact the table as it was, and delete the rows while that commits."""
+        self.store = MeanwhileStore(self.delete)
+        shutil.rmtree(self.table.directory)
+        shutil.copytree(self.before, self.table.directory)
+        return compact(self.table, wrap(self.store), *self.options)[0]
+
+    def delete(self) -> None:
+        """Commit as the other writer did."""
+        for path in sorted(self.after.rglob("*")):
+            to = self.table.directory / path.relative_to(self.after)
+            if path.is_file() and (not to.exists() or path.name == "version-hint.text"):
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, to)
+
+    def check(self) -> None:
+        """No row has come or gone, and another run finishes what this one has not."""
+        expected = self.ids[self.store.left == 0]
+        assert ids(self.table) == expected
+        for _ in range(3):
+            code, document = compact(self.table, None, *self.options)
+            assert code == 0, document
+            if document["status"] == "nothing-to-do":
+                break
+        assert document["status"] == "nothing-to-do"
+        assert ids(self.table) == expected
+        assert set(paths(self.table).values()) == {1}
+
+
+METHODS = {
+    "rewrite": ("--method", "rewrite"),
+    "merge": ("--method", "merge", "--min-delete-ratio", "90%"),
+}
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "failure", "stride"),
+    [
+        (4, "merge", "lost", 31),
+        *(
+            pytest.param(version, method, failure, 1, marks=FULL)
+            for version in (2, 3, 4)
+            for method in METHODS
+            for failure in ("before", "after", "lost")
+        ),
+    ],
+)
+def test_any_store_call_may_fail_while_deletes_are_carried(
+    tmp_path: Path, version: int, method: str, failure: Any, stride: int
+) -> None:
+    overtaken = Overtaken(tmp_path, version, method)
+    counting: list[CountingStore] = []
+
+    def count(store: WrappedStore) -> WrappedStore:
+        counting.append(CountingStore(store))
+        return counting[0]
+
+    assert overtaken.run(count) == 0
+    overtaken.check()
+    assert left_over(overtaken.table) == []
+    for nth in range(1, len(counting[0].calls) + 1, stride):
+        code = overtaken.run(partial(FaultyStore, nth=nth, failure=failure))
+        assert code in (0, 3, 13, 15), nth
+        overtaken.check()
+        check_clean(overtaken.table)
 
 
 @pytest.mark.parametrize("layout", ["sfc-1", "iceberg-1.12"])

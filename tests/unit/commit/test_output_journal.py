@@ -301,7 +301,7 @@ def test_a_run_that_fails_removes_nothing_of_others(table: TableBuilder) -> None
     assert present(outputs) == ALL
 
 
-CALLS = 29
+CALLS = 28
 
 
 @pytest.mark.parametrize("failure", ["before", "after", "lost"])
