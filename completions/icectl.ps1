@@ -52,9 +52,10 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'compact' {
-                $options = @('--where', '--target-file-size', '--sort-order', '--zorder', '--strategy', '--method', '--merge-row-group', '--deletes-only', '--rewrite-all', '--max-groups', '--partial-progress', '--max-failed-commits', '--engine', '--branch', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--min-file-size', '--max-file-size', '--max-group-size', '--job-order', '--output-spec-id', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--where', '--target-file-size', '--sort-order', '--zorder', '--strategy', '--method', '--merge-row-group', '--verify', '--deletes-only', '--rewrite-all', '--max-groups', '--partial-progress', '--max-failed-commits', '--engine', '--branch', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--min-file-size', '--max-file-size', '--max-group-size', '--job-order', '--output-spec-id', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--strategy'] = @('binpack', 'sort', 'zorder')
                 $values['--method'] = @('auto', 'merge', 'rewrite')
+                $values['--verify'] = @('checksums', 'rows')
                 $values['--engine'] = @('auto', 'spark', 'local')
                 $values['--job-order'] = @('none', 'bytes-asc', 'bytes-desc', 'files-asc', 'files-desc')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')

@@ -16,7 +16,7 @@ from icectl.catalog.configured import Layer as CatalogLayer
 from icectl.catalog.configured import own_layer
 from icectl.cli.console import COLORS, Color
 from icectl.errors import UsageError
-from icectl.units import parse_duration, parse_ratio, parse_size
+from icectl.units import parse_duration, parse_ratio, parse_size, print_size
 
 _Value = TypeVar("_Value")
 
@@ -291,6 +291,39 @@ COMPACT_ENGINE: Setting[str] = _choice(
 COMPACT_MASTER: Setting[str | None] = Setting(
     "compact.master", "URL", str, None, "master of Spark (default: the cores here)"
 )
+COMPACT_METHOD: Setting[str] = _choice(
+    "compact.method",
+    "NAME",
+    ("auto", "merge", "rewrite"),
+    "auto",
+    "copy row groups (merge), rewrite rows, or auto",
+)
+SMALLEST_ROW_GROUP_BYTES = 1 << 20
+"""Below this, many row groups take readers longer than it takes to write larger ones once."""
+
+
+def _parse_row_group(text: str) -> int:
+    size = parse_positive_size(text)
+    if size < SMALLEST_ROW_GROUP_BYTES:
+        least = print_size(SMALLEST_ROW_GROUP_BYTES)
+        raise UsageError(f"it is less than {least}: readers take long for small row groups")
+    return size
+
+
+COMPACT_MERGE_ROW_GROUP: Setting[int | None] = Setting(
+    "compact.merge-row-group",
+    "SIZE",
+    _parse_row_group,
+    None,
+    "with auto, rewrite smaller row groups (default 4MiB)",
+)
+COMPACT_VERIFY: Setting[str] = _choice(
+    "compact.verify",
+    "WHAT",
+    ("checksums", "rows"),
+    "checksums",
+    "of merged files, compare checksums or rows",
+)
 UNTRUSTED_POLICY: Setting[bool] = Setting(
     "maintain.untrusted-policy",
     "BOOL",
@@ -368,6 +401,9 @@ SETTINGS: Sequence[Setting[Any]] = (
     ORPHANS_QUARANTINE,
     COMPACT_ENGINE,
     COMPACT_MASTER,
+    COMPACT_METHOD,
+    COMPACT_MERGE_ROW_GROUP,
+    COMPACT_VERIFY,
     UNTRUSTED_POLICY,
     VALIDATE_LEVEL,
     VALIDATE_FAIL_ON,

@@ -30,8 +30,9 @@ from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
 from icectl.rows.deleted_positions import DeletedPositions, Flags
 from icectl.rows.read_data import LINEAGE, SourceFile, open_own
-from icectl.rows.rewrite_data import FileGroup, deleted_rows
+from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, deleted_rows, stored_rows
 from icectl.rows.row_runs import runs_of
+from icectl.rows.row_totals import RowTotals, check_totals
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile, shaped_metrics
 from icectl.storage.store import Assembly, CopyRefused
 from icectl.table.reading import naming
@@ -46,9 +47,14 @@ _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """The options of merges: the part of a file's rows from which on deletes keep it from one."""
+    """The options of merges.
+
+    `most_deleted` is the part of a file's rows from which on deletes keep it from one. With
+    `verifies_rows` all rows are decoded and compared, as those of a rewrite are.
+    """
 
     most_deleted: float = 1.0
+    verifies_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +230,34 @@ class _Merge:
         footer = read_metrics(file, schema)
         metrics = shaped_metrics(footer, schema, self.options.modes)
         new = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)
+        if self.merging.verifies_rows:
+            _check_rows(self.group, opened.left_out, new, self.outputs)
         values = [self.by_value.of(one.location) for one in self.group.files]
         return MergedGroup(new, runs_of(opened.left_out), runs_of(values))
+
+
+def _check_rows(
+    group: FileGroup, left_out: Sequence[Flags | None], made: WrittenFile, outputs: FileOutputs
+) -> None:
+    """Decode all rows of the old files but those left out, and of the new one, and compare them.
+
+    Raises: SelfCheckFailed.
+    """
+    gone = {file.location: flags for file, flags in zip(group.files, left_out, strict=True)}
+    count = made.metrics.record_count
+    new = replace(group.files[0], location=made.location, record_count=count, stated=None)
+    bare = replace(group, deletes=DeletesOfGroup())
+    totals = []
+    for files in (group.files, (replace(new, size_bytes=None, first_row_id=None),)):
+        of_files = RowTotals()
+        for one in stored_rows(replace(bare, files=files), outputs):
+            rows = one.source.project(one.batch, one.positions)
+            flags = gone.get(one.source.file.location)
+            if flags is not None:
+                rows = rows.filter(pa.array(~flags[one.positions]))
+            of_files.add(rows)
+        totals.append(of_files)
+    check_totals(*totals)
 
 
 def _sample(places: Integers, files: Sequence[IO[bytes]]) -> dict[int, bytes]:

@@ -18,16 +18,16 @@ from icectl.cli.options import (
 )
 from icectl.cli.settings import (
     COMPACT_ENGINE,
+    COMPACT_MERGE_ROW_GROUP,
+    COMPACT_METHOD,
+    COMPACT_VERIFY,
     parse_count,
     parse_positive_size,
     parse_whole_number,
 )
 from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
-from icectl.units import parse_ratio, print_size
-
-SMALLEST_ROW_GROUP_BYTES = 1 << 20
-"""Below this, many row groups take readers longer than it takes to write larger ones once."""
+from icectl.units import parse_ratio
 
 
 def _parse_delete_ratio(text: str) -> float:
@@ -35,14 +35,6 @@ def _parse_delete_ratio(text: str) -> float:
     if ratio <= 0:
         raise UsageError("it is 0: every file would be rewritten again and again")
     return ratio
-
-
-def _parse_row_group(text: str) -> int:
-    size = parse_positive_size(text)
-    if size < SMALLEST_ROW_GROUP_BYTES:
-        least = print_size(SMALLEST_ROW_GROUP_BYTES)
-        raise UsageError(f"it is less than {least}: readers take long for small row groups")
-    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,24 +84,9 @@ class CompactRequest:
             help="binpack (default), sort or zorder",
         ),
     ] = None
-    method: Annotated[
-        str,
-        option(
-            "--method",
-            metavar="NAME",
-            choices=("auto", "merge", "rewrite"),
-            help="rewrite (default), merge (copies row groups), or auto",
-        ),
-    ] = "rewrite"
-    merge_row_group: Annotated[
-        str | None,
-        option(
-            "--merge-row-group",
-            metavar="SIZE",
-            parse=_parse_row_group,
-            help="with auto, rewrite smaller row groups (default 4MiB)",
-        ),
-    ] = None
+    method: Annotated[str | None, option_of(COMPACT_METHOD)] = None
+    merge_row_group: Annotated[str | None, option_of(COMPACT_MERGE_ROW_GROUP)] = None
+    verify: Annotated[str | None, option_of(COMPACT_VERIFY)] = None
     deletes_only: Annotated[
         bool,
         option("--deletes-only", help="merge position deletes; keep data files"),
@@ -272,16 +249,16 @@ def compact(
     `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single
     quotes, names with other characters in backticks.
 
-    With `--method merge` the row groups of Parquet files are copied behind one another, and not
-    decoded: this takes about as long as copying the files. Rows keep their order, and pages,
-    statistics, page indexes and Bloom filters stay as they are. Deletes by position go on as
-    deletes of the new file, and so do rows that equality deletes delete. Row groups without a live
-    row are left out. Files are merged whose columns, writer and partition spec are the same, with
-    fewer deletes than `--min-delete-ratio` and `--min-delete-files`, in version 3 those that are
-    not themselves made of others; all else is left alone. With `--method auto` such files
-    are merged where half of their row groups have `--merge-row-group` or more, and all others
-    rewritten. Every page is looked at on the way, with its checksum where it has one, and the bytes
-    of the new file are compared with those that were read.
+    Files whose row groups are large (half of them `--merge-row-group` or more) are merged where
+    that is possible: their row groups are copied behind one another, and not decoded, which takes
+    about as long as copying the files. Rows keep their order; pages, statistics, page indexes and
+    Bloom filters stay as they are. Deletes by position go on as deletes of the new file, and so do
+    rows that equality deletes delete. Row groups without a live row are left out. Files are merged
+    whose columns, writer and partition spec are the same, with fewer deletes than
+    `--min-delete-ratio` and `--min-delete-files`, in version 3 those that are not themselves made
+    of others. `--method merge` leaves all others alone, `--method rewrite` merges none. Every page
+    is looked at on the way, with its checksum where it has one, and the bytes of the new file are
+    compared with those that were read; with `--verify rows` all rows are decoded and compared too.
 
     With `--deletes-only` data files stay as they are, and only their deletes by position are
     rewritten. Up to version 2 those of a data file that are in two delete files or more

@@ -1,10 +1,16 @@
 """The options of `icectl compact`, checked and converted for a table."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from icectl.cli.options import Change, RunLimits, read_options
+from icectl.cli.settings import (
+    COMPACT_MERGE_ROW_GROUP,
+    COMPACT_METHOD,
+    COMPACT_VERIFY,
+    Settings,
+)
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.plan import (
     MAX_GROUP_BYTES,
@@ -67,8 +73,6 @@ def options_of(
             every=request.rewrite_all,
             deletes_only=request.deletes_only,
             job_order=cast("JobOrder", request.job_order),  # the option takes nothing else
-            method=cast("Method", request.method),  # neither does this one
-            merge_row_group=asked["merge_row_group"] or MERGE_ROW_GROUP_BYTES,
             min_input_files=asked["min_input_files"] or MIN_INPUT_FILES,
             max_group_bytes=min(
                 asked["max_group_size"] or MAX_GROUP_BYTES,
@@ -82,6 +86,24 @@ def options_of(
     return of
 
 
+def with_method(
+    options: CompactOptions, request: CompactRequest, settings: Settings
+) -> CompactOptions:
+    """Return the options with how files become new ones.
+
+    Raises: UsageError, where rows are to be sorted by merges alone.
+    """
+    method = cast("Method", settings.read(COMPACT_METHOD))  # the setting takes nothing else
+    if method == "merge" and _strategy(request) != "binpack":
+        raise UsageError("`--method merge` keeps rows in their order, and sorts none")
+    return replace(
+        options,
+        method=method,
+        merge_row_group=settings.read(COMPACT_MERGE_ROW_GROUP) or MERGE_ROW_GROUP_BYTES,
+        verifies_rows=settings.read(COMPACT_VERIFY) == "rows",
+    )
+
+
 def _check_strategy(request: CompactRequest) -> None:
     """Check the strategy and its options.
 
@@ -91,8 +113,6 @@ def _check_strategy(request: CompactRequest) -> None:
         raise UsageError("`--sort-order` is for `--strategy sort`")
     if request.zorder is not None and _strategy(request) != "zorder":
         raise UsageError("`--zorder` is for `--strategy zorder`")
-    if request.method == "merge" and _strategy(request) != "binpack":
-        raise UsageError("`--method merge` keeps rows in their order, and sorts none")
     if request.zorder is None and _strategy(request) == "zorder":
         hint = "`--zorder a,b` names two or more"
         raise UsageError("`--strategy zorder` wants columns", hint=hint)
@@ -111,8 +131,9 @@ def _check_deletes_only(request: CompactRequest) -> None:
         "--min-delete-ratio": request.min_delete_ratio,
         "--output-spec-id": request.output_spec_id,
         "--job-order": None if request.job_order == "none" else request.job_order,
-        "--method": None if request.method == "rewrite" else request.method,
+        "--method": request.method,
         "--merge-row-group": request.merge_row_group,
+        "--verify": request.verify,
     }
     present = [name for name, value in of_data.items() if value is not None]
     if request.deletes_only and present:

@@ -128,6 +128,7 @@ class CompactOptions:
     only: Reviewed | None = None
     method: Method = "rewrite"
     merge_row_group: int = MERGE_ROW_GROUP_BYTES
+    verifies_rows: bool = False
 
     @property
     def mark(self) -> str:
@@ -364,7 +365,11 @@ class _Planning:
             if self.options.method == "merge":
                 self.leave(rows, FileVerdict.NOT_MERGEABLE)
                 return []
-            return self._whole_drafts(key, rows)
+            choice = REWRITE
+            if self.options.method == "auto":
+                why = "move to another partition" if key is None else "are to be sorted"
+                choice = MethodChoice("rewrite", f"rows of it {why}")
+            return [replace(draft, choice=choice) for draft in self._whole_drafts(key, rows)]
         if not self._is_worth_it(rows):
             self.leave(rows, FileVerdict.TOO_FEW)
             return []
@@ -391,6 +396,8 @@ class _Planning:
         options = self.options
         if options.method == "rewrite":
             return REWRITE
+        if options.method == "auto" and options.every:
+            return MethodChoice("rewrite", "asked for of every file")
         return choose_method(options.method, self.mergeable, bins, options.merge_row_group)
 
     def _packed(self, drafts: Sequence[_Draft]) -> list[_Draft]:

@@ -81,6 +81,7 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "removed_delete_files": report.removed_delete_files,
         "carried_deletes": report.carried_deletes,
         "added_delete_files": added if deletes_only else 0,
+        "methods": _methods(report, done),
         "rewritten_bytes": sum(group.input_bytes for group in done),
         "added_bytes": sum(one.size_bytes for one in outputs) if report.is_run else added_bytes,
         "rows_before": sum(group.input_rows for group in done),
@@ -130,6 +131,21 @@ def _group(
     }
 
 
+def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str, Any]:
+    """Return what each way of compacting reads and writes; of a plan, an estimate."""
+    nothing = {"groups": 0, "read_bytes": 0, "written_bytes": 0}
+    found = {"merge": nothing.copy(), "rewrite": nothing.copy()}
+    for group in groups if not report.plan.options.deletes_only else ():
+        output = report.outputs.get(group.number)
+        one = found[_method(group.choice if output is None else output.choice)["method"]]
+        one["groups"] += 1
+        one["read_bytes"] += group.input_bytes
+        is_merge = one is found["merge"]
+        expected = group.input_bytes if is_merge else group.expected_bytes
+        one["written_bytes"] += expected if output is None else output.size_bytes
+    return found
+
+
 def _method(choice: MethodChoice) -> Mapping[str, str]:
     """Return how files become new ones: those to merge may turn out not to allow for it."""
     method = "rewrite" if choice.method == "rewrite" else "merge"
@@ -168,6 +184,8 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
         _print_engine(console, report)
     if whole:
         _print_files(console, report)
+    if whole or not report.is_run:
+        _print_methods(console, report)
     for reason, count in report.plan.left_alone.items() if whole or not report.is_run else ():
         console.say(f"left alone: {print_count(count, 'file')}: {reason}")
     for number, reason in sorted(report.failed.items()):
@@ -202,11 +220,28 @@ def _print_groups(console: Console, report: Compaction) -> None:
 
 def _reason(report: Compaction, group: CompactGroup) -> str:
     """Return why a group is compacted, and how, where there is a choice."""
-    if report.plan.options.method == "rewrite":
+    options = report.plan.options
+    if options.method == "rewrite" or options.order is not None or options.deletes_only:
         return group.reason
     output = report.outputs.get(group.number)
     choice = _method(group.choice if output is None else output.choice)
     return f"{group.reason}; {choice['method']}: {choice['method_reason']}"
+
+
+def _print_methods(console: Console, report: Compaction) -> None:
+    """Tell what merges copy and what rewrites read and write, where there are merges."""
+    found = compaction_result(report)["methods"]
+    if not found["merge"]["groups"]:
+        return
+    texts = {
+        "merge": "merged without decoding: {} read and {} written",
+        "rewrite": "rewritten: {} read, decoded and written again as {}",
+    }
+    for method, text in texts.items():
+        one = found[method]
+        if one["groups"]:
+            sizes = (print_size(one[name]) for name in ("read_bytes", "written_bytes"))
+            console.say(f"{print_count(one['groups'], 'group')} {text.format(*sizes)}")
 
 
 def _print_order(console: Console, report: Compaction) -> None:

@@ -17,7 +17,7 @@ from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.deletes_plan import plan_deletes
 from icectl.commands.compact.foreign_files import check_foreign_files
 from icectl.commands.compact.options import CompactRequest
-from icectl.commands.compact.parsed_options import commit_limits, options_of
+from icectl.commands.compact.parsed_options import commit_limits, options_of, with_method
 from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
 from icectl.commands.compact.report import (
     Compaction,
@@ -138,7 +138,9 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     prepared = prepare(
         context,
         request.branch,
-        lambda metadata: replace(options(metadata), only=session.reviewed),
+        lambda metadata: replace(
+            with_method(options(metadata), request, session.settings), only=session.reviewed
+        ),
     )
     _warn_of_budget(session, prepared.plan)
     if prepared.plan.has_work and not (change.dry_run or change.check):
@@ -554,9 +556,8 @@ class _Run:
         else:
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             options = self._prepared.plan.options
-            job = replace(
-                job_of(metadata, options.order), merging=MergeOptions(options.min_delete_ratio)
-            )
+            found = MergeOptions(options.min_delete_ratio, verifies_rows=options.verifies_rows)
+            job = replace(job_of(metadata, options.order), merging=found)
             results = self._engine.rewrite(rewriting, job, places)
         by_id = {one.task_id: one for one in results}
         return [(group, [by_id[task.task_id] for task in group.tasks]) for group in batch]

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.commands.compact.options import SMALLEST_ROW_GROUP_BYTES
+from icectl.cli.settings import SMALLEST_ROW_GROUP_BYTES
 from icectl.commands.compact.plan import LEFT_ALONE
 from icectl.entries.file_verdicts import FileVerdict
-from icectl.errors import Refused
-from icectl.rows import compact_job
+from icectl.errors import Refused, SelfCheckFailed
+from icectl.rows import compact_job, merge_files
 from icectl.table.mergeable import Mergeable, choose_method
 from icectl.table.output_sizes import Sizes
 from icectl.table.rewrite_tasks import Bin
@@ -282,4 +282,40 @@ def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path: Path) -> None:
     before = rows(tmp_path)
     done = compacted(tmp_path, planned(tmp_path, method="merge"), env=env)
     assert {one.choice.method for one in done.done} == {"merge"}
+    assert rows(tmp_path) == before
+
+
+def test_auto_finds_nothing_to_do_a_second_time(tmp_path: Path) -> None:
+    table = built(tmp_path, 2)
+    table.delete_rows([3, 14])
+    table.delete_rows([30], kind="equality")
+    how = {"method": "auto", "merge_row_group": 1, "min_delete_ratio": 0.5}
+    every = planned(tmp_path, **how, every=True).plan
+    assert {group.choice.why for group in every.groups} == {"asked for of every file"}
+    done = compacted(tmp_path, planned(tmp_path, **how))
+    assert [one.choice.method for one in done.done] == ["merge"]
+    assert not planned(tmp_path, **how).plan.has_work
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_of_merges_are_compared_where_that_is_asked_for(
+    tmp_path: Path, version: int, monkeypatch
+) -> None:
+    table = built(tmp_path, version, "identity")
+    table.delete_rows([3, 14])
+    before = rows(tmp_path)
+    prepared = planned(tmp_path, method="merge", verifies_rows=True, min_delete_ratio=0.5)
+    real = merge_files.MergedFile.add
+
+    def add_again(merged, source, file, copy=None) -> None:
+        """Copy the first file in the place of each: all have as many rows."""
+        first, path = vars(add_again).setdefault("source", (source, Path(file.name)))
+        with path.open("rb") as other:
+            real(merged, first, other)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(merge_files.MergedFile, "add", add_again)
+        with pytest.raises(SelfCheckFailed, match="not those of the old ones"):
+            compacted(tmp_path, prepared)
+    compacted(tmp_path, prepared)
     assert rows(tmp_path) == before
