@@ -424,7 +424,7 @@ complete -c icectl -n '__fish_seen_subcommand_from migrate-v1-v2' -l path-map -x
 complete -c icectl -n '__fish_seen_subcommand_from migrate-v1-v2' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
 
 complete -c icectl -n '__fish_seen_subcommand_from upgrade-to-v4; and test (count (commandline -opc)) -eq 2' -F
-complete -c icectl -n '__fish_seen_subcommand_from upgrade-to-v4' -l layout -x -a 'sfc-1 iceberg-1.12' -d 'sfc-1 (default), the proposal\'s, or iceberg-1.12'
+complete -c icectl -n '__fish_seen_subcommand_from upgrade-to-v4' -l layout -x -a 'sfc-1 iceberg-1.12' -d 'iceberg-1.12, for engines with that, or sfc-1, which only icectl reads'
 complete -c icectl -n '__fish_seen_subcommand_from upgrade-to-v4' -l lazy -d 'the metadata alone; no snapshot'
 complete -c icectl -n '__fish_seen_subcommand_from upgrade-to-v4' -l eager -d 'write the manifests of all branches anew'
 complete -c icectl -n '__fish_seen_subcommand_from upgrade-to-v4' -l convert-position-deletes -d 'with --eager: make deletion vectors of position delete files'

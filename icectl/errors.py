@@ -6,6 +6,7 @@ IcectlError
 ├── Incomplete              3
 ├── ProblemsFound           4
 ├── Refused                 5
+│   └── Declined            5
 ├── TableNotFound          10
 ├── CommitConflict         11
 ├── CommitUnknown          12
@@ -96,6 +97,15 @@ class Refused(IcectlError):
     exit_code = 5
     id = "refused"
     meaning = "refused for safety, with the way out in the message"
+
+
+class Declined(Refused):
+    """The answer no to a question; nothing was done."""
+
+    id = "declined"
+
+    def __init__(self) -> None:
+        super().__init__("nothing was changed", hint="`--yes` answers yes beforehand")
 
 
 class TableNotFound(IcectlError):

@@ -187,7 +187,10 @@ def upgrade_to_v4(
     access: Access = _NOWHERE,
     progress: OnProgress | None = None,
 ) -> Report:
-    """Turn a table into one of the version 4 proposal, for good. Raises: IcectlError."""
+    """Turn a table into one of version 4, in the layout that the options name.
+
+    Raises: IcectlError.
+    """
     call = Call(spark, table, access, progress)
     return _change(call, "upgrade-to-v4", options or UpgradeOptions(), dry_run=dry_run)
 

@@ -34,7 +34,7 @@ from icectl.cli.settings import (
 from icectl.cli.signals import Interrupts
 from icectl.cli.watchdog import ended_in_time
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.errors import IcectlError, UsageError
+from icectl.errors import Declined, IcectlError, UsageError
 
 COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
@@ -334,7 +334,10 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
         console.debug("".join(traceback.format_exception(raised)).rstrip())
     built = failure(error, code, run.command_name)
     _write_metrics(run, built)
-    console.error(error)
+    if isinstance(error, Declined):
+        console.note(error.message)
+    else:
+        console.error(error)
     try:
         if console.options.json:
             _print_document(console, built)

@@ -171,9 +171,14 @@ class Console:
                 hint="`--yes` confirms beforehand, `--dry-run` shows the plan",
                 id="confirmation-needed",
             )
+        return self._answer(question, "[y/N]").lower() in {"y", "yes"}
+
+    def _answer(self, question: str, choices: str = "") -> str:
+        """Ask on the terminal and return the line that is typed."""
         with self.progress.paused(), self._lock:
             painted = self._paint(self.redact(question), "bold", on=self._err_color)
-            self._err.write(f"{self._escaped(painted, inert)} [y/N] ")
+            asked = f"{self._escaped(painted, inert)} {choices}".rstrip()
+            self._err.write(f"{asked} ")
             self._err.flush()
             answer = ""
             try:
@@ -181,7 +186,24 @@ class Console:
             finally:  # Ctrl-C too leaves the line of the question
                 if not answer.endswith("\n"):
                     self._err.write("\n")
-        return answer.strip().lower() in {"y", "yes"}
+        return answer.strip()
+
+    def choose(self, question: str, choices: Mapping[str, str]) -> str | None:
+        """Ask which of some choices, by number or name; None for any other answer.
+
+        `choices` have a line of explanation each. Somebody must be there to ask.
+        """
+        names = list(choices)
+        longest = max(map(len, names))
+        self.note(question)
+        for number, (name, told) in enumerate(choices.items(), start=1):
+            self.note(f"  {number}  {name.ljust(longest)}  {told}")
+        answer = self._answer(f"1 to {len(names)}, or Enter to stop:")
+        if answer in names:
+            return answer
+        if not (answer.isascii() and answer.isdigit() and 0 < int(answer) <= len(names)):
+            return None
+        return names[int(answer) - 1]
 
     def hide(self, secret: str) -> None:
         """Hide a value: it is never written to stderr, nor into a document.

@@ -100,7 +100,7 @@ def look_at_each(common: Common, tables: Sequence[str], look: Callable[[str], T]
 
 def is_many(common: Common, targets: Sequence[str]) -> bool:
     """Return whether targets may stand for more than one table; nothing is asked for that."""
-    return len(targets) > 1 or _is_glob(common, targets[0])
+    return len(targets) > 1 or is_glob(common, targets[0])
 
 
 def parts_of(text: str) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def parts_of(text: str) -> tuple[str, ...]:
     return parse_name(text)
 
 
-def _is_glob(common: Common, target: str) -> bool:
+def is_glob(common: Common, target: str) -> bool:
     """Return whether a target is a pattern, not the location of something with such a name."""
     if not is_pattern(target):
         return False
@@ -202,7 +202,7 @@ def _called(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
 
 def _in_folders(common: Common, target: str) -> Iterator[str]:
     """Yield tables at and below locations. Raises: StorageError."""
-    if not _is_glob(common, target):
+    if not is_glob(common, target):
         base, pattern = target.rstrip("/") or "/", None
     else:
         pattern = parts_of(target)

@@ -12,7 +12,7 @@ from icectl.cli.output_files import write_deleted_list
 from icectl.cli.session import Session, identity_of, unpublished_metadata
 from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.output_journal import Leftovers
-from icectl.errors import CommitConflict, Incomplete, ProblemsFound, Refused
+from icectl.errors import CommitConflict, Declined, Incomplete, ProblemsFound, Refused
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Update
 from icectl.table.context import TableContext
@@ -134,11 +134,11 @@ def commit_metadata(
 
 
 def _confirm(console: Console, planned: PlannedChange[Report], question: str) -> None:
-    """Show the plan and ask. Raises: Refused; UsageError, where there is nobody to ask."""
+    """Show the plan and ask. Raises: Declined; UsageError, where there is nobody to ask."""
     if console.asks:
         planned.show(console, planned.report, False)  # noqa: FBT003 - a callable has no keywords
     if not console.ask(question):
-        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+        raise Declined
 
 
 def _outcome(

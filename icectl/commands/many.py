@@ -14,14 +14,18 @@ from icectl.cli.metrics import numbers_of
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common, Shell
 from icectl.cli.tables import TableColumn, print_table
-from icectl.cli.targets import FoundTables, find_tables, is_many, missing_tables
+from icectl.cli.targets import FoundTables, find_tables, is_glob, is_many, missing_tables
 from icectl.commands.maintain.schedule_plan import exit_code_of, status_of_error
-from icectl.errors import Refused, UsageError
+from icectl.errors import Declined, UsageError
 from icectl.rows.spark_classic import kept_session
 from icectl.units import print_count, print_size
 
 STATUS_NAMES: Mapping[str, str] = {"nothing-to-do": "nothing to do"}
 """Statuses that are not called in text what they are called in JSON."""
+
+
+_MOST_NAMED = 20
+"""Tables that a question names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +198,17 @@ def on_each(
     """Run a command on every table that is named; on one alone as ever.
 
     One table's failure stops no other. `asks` where the command has a question of its own: it is
-    asked once, for all.
+    asked once, for all. A change of tables that a pattern finds is asked about in any case.
     Raises: what the command on one table raises, where it is one; UsageError; TableNotFound, where
-    there is none; Refused, where the answer is no.
+    there is none; Declined.
     """
     on_one = _OnOne(run, request, change)
     if not is_many(common, tables):
         return on_one(common, tables[0])
     _check_for_many(change)
     found = find_tables(common, tables)
-    if asks:
-        on_one = replace(on_one, change=_confirmed(command, common, len(found.tables), change))
+    if asks or any(is_glob(common, target) for target in tables):
+        on_one = replace(on_one, change=_confirmed(command, common, found.tables, change))
     progress = common.shell.console.progress
     progress.phase(command)
     ends = []
@@ -236,12 +240,20 @@ def _check_for_many(change: Change | None) -> None:
             raise UsageError(f"`{option}` is about one table, and TABLE stands for several")
 
 
-def _confirmed(command: str, common: Common, count: int, change: Change | None) -> Change | None:
-    """Ask for all tables at once, as the command asks for one. Raises: Refused; UsageError."""
-    if change is None or change.yes or change.dry_run or change.check:
+def _confirmed(
+    command: str, common: Common, tables: Sequence[str], change: Change | None
+) -> Change | None:
+    """Name the tables and ask once for all of them. Raises: Declined; UsageError."""
+    if change is None or change.yes or change.dry_run or change.check or not tables:
         return change
-    if not common.shell.console.ask(f"{command} on {print_count(count, 'table')}?"):
-        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    console = common.shell.console
+    if console.asks:
+        for table in tables[:_MOST_NAMED]:
+            console.note(f"  {table}")
+        if len(tables) > _MOST_NAMED:
+            console.note(f"  and {len(tables) - _MOST_NAMED:,} more")
+    if not console.ask(f"{command} on {print_count(len(tables), 'table')}?"):
+        raise Declined
     return replace(change, yes=True)
 
 

@@ -33,7 +33,7 @@ COMMANDS = {
         "--clean-expired-metadata",
     ),
     "orphans": ("remove-orphans", "--older-than", "0s", "--allow-recent", "--max-fraction", "1"),
-    "upgrade": ("upgrade-to-v4", "--eager"),
+    "upgrade": ("upgrade-to-v4", "--layout=sfc-1", "--eager"),
 }  # fmt: skip
 _OF_BRANCHES = {"compact", "compact all", "compact deletes", "rewrite"}
 SPELLINGS = ("{}", "file:{}", "file://{}", "file://localhost{}")
@@ -244,6 +244,6 @@ def upgraded(life: Life, *words: str) -> None:
         if table.format_version < 3:
             table.refresh()
             table.upgrade()
-    life.tables[1].run("upgrade-to-v4", *words, "--yes")
+    life.tables[1].run("upgrade-to-v4", "--layout=sfc-1", *words, "--yes")
     life.alike = "--convert-position-deletes" not in words
     life.compare()

@@ -25,7 +25,13 @@ _SCHEMA = pa.schema([*PLANNING, *CARRIED])
 
 def upgrade(directory: Path, env: Env, *words: str) -> None:
     """Upgrade a table to version 4."""
-    assert app.main(["upgrade-to-v4", str(directory), *words, "--yes", "--quiet"], env=env) == 0
+    assert (
+        app.main(
+            ["upgrade-to-v4", "--layout=sfc-1", str(directory), *words, "--yes", "--quiet"],
+            env=env,
+        )
+        == 0
+    )
 
 
 def data_files(directory: Path) -> list[str]:

@@ -363,7 +363,7 @@ def twins(directory: Path, partitioning: str) -> tuple[Twin, TreeTwin]:
         made.append(table)
     old, new = made
     assert isinstance(new, TreeTwin)
-    new.run("upgrade-to-v4", "--yes")
+    new.run("upgrade-to-v4", "--layout=sfc-1", "--yes")
     old.refresh()
     return old, new
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "compact": ["compact", TABLE, "--engine", "local", "--rewrite-all"],
     "orphans": ["remove-orphans", TABLE, "--older-than", "2d", "--yes", "--max-fraction", "1"],
     "migrate": ["migrate-v1-v2", TABLE, "--yes"],
-    "upgrade": ["upgrade-to-v4", TABLE, "--yes", "--eager"],
+    "upgrade": ["upgrade-to-v4", "--layout=sfc-1", TABLE, "--yes", "--eager"],
     "tag": ["refs", TABLE, "tag", "kept", "--max-ref-age", "1s"],
     "properties": ["properties", TABLE, "set", "owner=ada"],
 }

@@ -90,7 +90,7 @@ def test_rows_stay_with_every_command_that_may_change_a_table(catalog: Catalog) 
         assert (code, document["result"]["counts"]["error"]) == (0, 0), document
         assert document["warnings"] == []
     assert data_files(catalog) == 1
-    code, document = run(["upgrade-to-v4", TABLE, "--yes", "--json"])
+    code, document = run(["upgrade-to-v4", "--layout=sfc-1", TABLE, "--yes", "--json"])
     assert (code, document["error"]["id"]) == (14, "unsupported")
 
 

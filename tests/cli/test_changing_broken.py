@@ -31,7 +31,7 @@ WORDS = {
     "rewrite-manifests": [],
     "expire-snapshots": ["--retain-last", "1", "--older-than", "0s"],
     "remove-orphans": [],
-    "upgrade-to-v4": ["--eager"],
+    "upgrade-to-v4": ["--layout=sfc-1", "--eager"],
 }
 EVERY = tuple(WORDS)
 READING_LEAVES = ("compact", "rewrite-manifests")

@@ -18,7 +18,7 @@ CHANGING = {
     "rewrite-manifests": ["--yes"],
     "expire-snapshots": ["--retain-last", "1", "--older-than", "0s", "--yes"],
     "remove-orphans": ["--yes"],
-    "upgrade-to-v4": ["--yes"],
+    "upgrade-to-v4": ["--layout=sfc-1", "--yes"],
 }
 Edit = Callable[[dict[str, Any]], None]
 

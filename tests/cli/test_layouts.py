@@ -18,7 +18,7 @@ from tests.cli.test_upgrade_to_v4 import Icectl, build, every_row, head, icectl
 __all__ = ["icectl"]
 
 LEAVE = ("--layout", "iceberg-1.12", "--yes", "--json")
-ENTER = ("--layout", "sfc-1", "--yes", "--json")
+ENTER = ("--layout=sfc-1", "--yes", "--json")
 
 
 def with_dead_rows(directory: Path) -> None:
@@ -138,7 +138,7 @@ def test_r064_what_a_snapshot_removed_is_deleted_by_it_alone(tmp_path, icectl) -
 def test_the_guard_of_a_table_without_partitions_goes_and_comes(tmp_path, icectl) -> None:
     directory = tmp_path / "t"
     TableBuilder(directory, format_version=3).append(range(4))
-    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     assert len(metadata_of(directory)["partition-specs"]) == 2
     assert icectl("upgrade-to-v4", str(directory), *LEAVE).code == 0
     assert metadata_of(directory)["partition-specs"] == [{"spec-id": 0, "fields": []}]
@@ -152,7 +152,7 @@ def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path
     directory = tmp_path / "t"
     build(directory, 3)
     words = ("--layout", "iceberg-1.12", "--eager", "--yes")
-    assert icectl("upgrade-to-v4", str(directory), *words).code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), *words).code == 0
     rows = every_row(directory)
     assert icectl("upgrade-to-v4", str(directory), *ENTER, "--lazy").code == 0
     assert "root-manifest" not in head(directory, "audit")
@@ -189,7 +189,7 @@ def test_v4_004_position_deletes_of_before_locations_had_a_scheme_keep_a_table_i
     """Engines match them by the text: the rows would come back. Branch audit stays behind."""
     directory = tmp_path / "t"
     build(directory, 2)
-    assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
     before = sorted(directory.rglob("*"))
     refused = icectl("upgrade-to-v4", str(directory), *LEAVE, eager)
     assert refused.code == 5
@@ -206,7 +206,9 @@ def test_v4_004_position_deletes_that_only_a_branch_has_keep_a_table_in_its_layo
     table.append(range(10))
     table.ref("audit", "branch")
     table.delete_rows([3], branch="audit")
-    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0  # main gets a root
+    assert (
+        icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
+    )  # main gets a root
     refused = icectl("upgrade-to-v4", str(directory), *LEAVE)
     assert refused.code == 5
     assert "(V4-004)" in refused.document["error"]["message"]
@@ -221,7 +223,7 @@ def test_v4_004_position_deletes_spelled_in_another_way_keep_a_table_in_its_layo
     table.append(range(10))
     table.delete_rows([3])
     respell_data_files(table, table.location.replace("file:", "file://"))
-    assert icectl("upgrade-to-v4", str(directory), "--lazy", "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--yes").code == 0
     refused = icectl("upgrade-to-v4", str(directory), *LEAVE, "--eager")
     assert refused.code == 5
     assert "(V4-004)" in refused.document["error"]["message"]
@@ -257,7 +259,7 @@ def test_vectors_stay_with_data_files_that_a_leaf_had(tmp_path, icectl) -> None:
     table.append(range(10))
     table.append(range(10, 14))
     table.delete_rows([3])
-    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     only_data = ("--content", "data", "--min-manifests", "1", "--yes")
     assert icectl("rewrite-manifests", str(directory), *only_data).code == 0
     assert icectl("upgrade-to-v4", str(directory), *LEAVE).code == 0
@@ -283,7 +285,7 @@ def test_columns_of_a_root_that_are_not_known_keep_a_table_in_its_layout(tmp_pat
 def test_expressions_that_no_spec_links_to_are_told_before_they_go(tmp_path, icectl) -> None:
     directory = tmp_path / "t"
     build(directory, 3)
-    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     path = current_metadata(directory)
     members = read_metadata(path)
     members["last-column-id"] += 1
@@ -317,7 +319,7 @@ def test_v4_003_a_table_with_roots_of_another_layout_is_refused_by_name(tmp_path
     """The draft's tables have no expressions; nothing in them says that they are damaged."""
     directory = tmp_path / "t"
     build(directory, 3)
-    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     path = current_metadata(directory)
     members = read_metadata(path)
     del members["expressions"]
@@ -336,7 +338,7 @@ def test_a_table_whose_expressions_iceberg_has_dropped_is_one_of_iceberg_and_is_
     table = TableBuilder(directory, format_version=3)
     table.append(range(4))
     table.append(range(4, 8))
-    assert icectl("upgrade-to-v4", str(directory), "--lazy", "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--yes").code == 0
     path = current_metadata(directory)
     members = read_metadata(path)
     del members["expressions"]

@@ -94,7 +94,12 @@ def test_a_question_is_asked_once_and_not_without_a_terminal(server: SqlServer, 
     ended = run("main.**", "--json", command="expire-snapshots")
     assert (ended.code, ended.document["error"]["id"]) == (2, "confirmation-needed")
     assert server.current("rotten") == current
-    assert run("main.**", "--json", command="rewrite-manifests").code == 0  # which asks nothing
+    words = ("--engine", "local", "--json")
+    for command, more in (("rewrite-manifests", ()), ("compact", words)):
+        assert run("main.**", *more, command=command).code == 2  # which tables it finds is open
+        named = f"{PREFIX}rotten"
+        assert run(named, named, *more, command=command).code == 0
+        assert run("main.**", *more, "--yes", command=command).code == 0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.builders.twins import TreeTwin, twins
 def table(tmp_path: Path) -> TreeTwin:
     """A table of version 4 whose root lists one leaf of its own version."""
     made = twins(tmp_path, "identity")[1]
-    made.run("upgrade-to-v4", "--eager", "--yes")
+    made.run("upgrade-to-v4", "--layout=sfc-1", "--eager", "--yes")
     return made
 
 

@@ -94,7 +94,7 @@ def test_every_snapshot_has_the_rows_that_it_had(tmp_path, icectl, version, mode
     build(directory, version)
     before = every_row(directory)
     of_main, of_audit = (before[head(directory, name)["snapshot-id"]] for name in ("main", "audit"))
-    assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
     after = every_row(directory)
     assert {key: after[key] for key in before} == before
     assert after[head(directory)["snapshot-id"]] == of_main
@@ -111,7 +111,7 @@ def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
 ) -> None:
     directory = tmp_path / "t"
     build(directory, version)
-    assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
     rows = every_row(directory)[head(directory)["snapshot-id"]]
     assert icectl("rewrite-manifests", str(directory)).code == 0
     assert every_row(directory)[head(directory)["snapshot-id"]] == rows
@@ -137,7 +137,7 @@ def test_compaction_after_it_changes_no_row_and_then_has_nothing_to_do(
 ) -> None:
     directory = tmp_path / "t"
     build(directory, version)
-    assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
     before = every_row(directory)
     rows = before[head(directory)["snapshot-id"]]
     words = ("compact", str(directory), "--min-input-files", "2", "--engine", "local")
@@ -157,7 +157,7 @@ def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, vers
     """A data file that a delete vector over a leaf has killed goes with the last snapshot of it."""
     directory = tmp_path / "t"
     build(directory, version)
-    assert icectl("upgrade-to-v4", str(directory), "--eager", "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--eager", "--yes").code == 0
     words = ("--older-than", "0s", "--retain-last", "1", "--yes")
     assert icectl("expire-snapshots", str(directory), *words).code == 0
     metadata = read_metadata(current_metadata(directory))
@@ -173,17 +173,17 @@ def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, vers
 def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, icectl) -> None:
     directory = tmp_path / "t"
     build(directory, 2)
-    assert icectl("upgrade-to-v4", str(directory), "--lazy", "--yes").code == 0
-    again = icectl("upgrade-to-v4", str(directory), "--lazy", "--check", "--json")
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--yes").code == 0
+    again = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--check", "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
-    further = icectl("upgrade-to-v4", str(directory), "--check", "--json")
+    further = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--check", "--json")
     assert (further.code, further.document["status"]) == (4, "planned")
     assert [step["step"] for step in further.document["result"]["steps"]] == ["write-root"]
-    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     for mode in ("", "--lazy"):
-        done = icectl("upgrade-to-v4", str(directory), mode, "--yes", "--json")
+        done = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes", "--json")
         assert (done.code, done.document["status"]) == (0, "nothing-to-do")
-    rest = icectl("upgrade-to-v4", str(directory), "--eager", "--yes", "--json")
+    rest = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--eager", "--yes", "--json")
     assert rest.code == 0
     assert "root-manifest" in head(directory, "audit")
 
@@ -191,7 +191,7 @@ def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, i
 def test_the_document_names_steps_and_versions(tmp_path, icectl) -> None:
     directory = tmp_path / "t"
     build(directory, 2)
-    ran = icectl("upgrade-to-v4", str(directory), "--yes", "--json")
+    ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes", "--json")
     result = ran.document["result"]
     assert (ran.code, ran.document["status"]) == (0, "done")
     assert (result["from_version"], result["to_version"]) == (2, 4)
@@ -211,7 +211,7 @@ def test_the_metadata_is_that_of_version_4(tmp_path, icectl) -> None:
     directory = tmp_path / "t"
     build(directory, 1)
     as_first_writers_did(directory)
-    assert icectl("upgrade-to-v4", str(directory), "--lazy", "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--yes").code == 0
     new = read_metadata(current_metadata(directory))
     assert new["format-version"] == 4
     assert len(new["table-uuid"]) == 36
@@ -318,7 +318,7 @@ def test_snapshots_that_embed_manifests_are_migrated_first(tmp_path, icectl) -> 
 def test_options_of_one_layout_are_not_for_the_other(tmp_path, icectl, option) -> None:
     build(tmp_path / "t", 2)
     words = ("--layout", "iceberg-1.12", "--eager", option, "--yes")
-    assert icectl("upgrade-to-v4", str(tmp_path / "t"), *words).code == 2
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), *words).code == 2
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -330,7 +330,7 @@ def test_tables_without_partition_fields_get_a_spec_that_others_refuse(
     table = TableBuilder(tmp_path / "t", format_version=3)
     if ids:
         table.append(ids)
-    assert icectl("upgrade-to-v4", str(tmp_path / "t"), mode, "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), mode, "--yes").code == 0
     metadata = read_metadata(current_metadata(tmp_path / "t"))
     assert metadata["default-spec-id"] == 0
     assert metadata["partition-specs"] == [
@@ -357,14 +357,16 @@ def test_a_layout_that_is_not_known_is_wrong_usage(tmp_path, icectl) -> None:
 
 def test_lazy_and_eager_exclude_each_other(tmp_path, icectl) -> None:
     build(tmp_path / "t", 2)
-    ran = icectl("upgrade-to-v4", str(tmp_path / "t"), "--lazy", "--eager", "--yes")
+    ran = icectl(
+        "upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "--lazy", "--eager", "--yes"
+    )
     assert ran.code == 2
     assert "cannot be used together" in ran.err
 
 
 def test_a_table_without_snapshots_is_upgraded(tmp_path, icectl) -> None:
     TableBuilder(tmp_path / "t", format_version=2).set_properties({"owner": "a"})
-    assert icectl("upgrade-to-v4", str(tmp_path / "t"), "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "--yes").code == 0
     new = read_metadata(current_metadata(tmp_path / "t"))
     assert new["format-version"] == 4
     assert "current-snapshot-id" not in new
@@ -375,7 +377,7 @@ def test_l4_a_table_that_wants_relative_locations_gets_them(tmp_path, icectl) ->
     build(directory, 3).set_properties({"icectl.v4.relative-locations": "true"})
     # Locations are shortened letter by letter, so the table's must be spelled as its files' are.
     files = _files(icectl, directory)
-    assert icectl("upgrade-to-v4", str(directory), "--eager", "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--eager", "--yes").code == 0
     new = read_metadata(current_metadata(directory))
     stored = [snapshot.get("root-manifest", "metadata/") for snapshot in new["snapshots"]]
     assert all(location.startswith("metadata/") for location in stored)
@@ -405,7 +407,7 @@ def test_a_manifest_with_columns_that_are_not_known_is_not_written_again(tmp_pat
     """Lossless or refuse: what icectl does not know it cannot carry over."""
     directory = tmp_path / "t"
     build(directory, 3)
-    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     path = Path(head(directory)["root-manifest"].removeprefix("file:"))
     file = pq.ParquetFile(path)
     rows = file.read()
@@ -428,7 +430,14 @@ def test_position_delete_files_become_vectors(tmp_path, icectl) -> None:
     build(directory, 2)
     before = every_row(directory)
     rows = before[head(directory)["snapshot-id"]]
-    words = ("upgrade-to-v4", str(directory), "--eager", "--convert-position-deletes")
+    words = (
+        "upgrade-to-v4",
+        "--layout",
+        "sfc-1",
+        str(directory),
+        "--eager",
+        "--convert-position-deletes",
+    )
     planned = icectl(*words, "--check", "--json").document["result"]
     assert planned["steps"][-1]["step"] == "convert-position-deletes"
     assert planned["steps"][-1]["detail"].startswith("6 position delete files")  # of two branches
@@ -451,9 +460,16 @@ def test_position_delete_files_become_vectors(tmp_path, icectl) -> None:
 def test_position_deletes_are_converted_later_too(tmp_path, icectl) -> None:
     directory = tmp_path / "t"
     build(directory, 2)
-    assert icectl("upgrade-to-v4", str(directory), "--eager", "--yes").code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--eager", "--yes").code == 0
     rows = every_row(directory)[head(directory)["snapshot-id"]]
-    words = ("upgrade-to-v4", str(directory), "--eager", "--convert-position-deletes")
+    words = (
+        "upgrade-to-v4",
+        "--layout",
+        "sfc-1",
+        str(directory),
+        "--eager",
+        "--convert-position-deletes",
+    )
     done = icectl(*words, "--yes", "--json")
     assert (done.code, done.document["status"]) == (0, "done")
     assert [step["step"] for step in done.document["result"]["steps"]] == [
@@ -464,7 +480,14 @@ def test_position_deletes_are_converted_later_too(tmp_path, icectl) -> None:
 
 def test_conversion_needs_eager(tmp_path, icectl) -> None:
     build(tmp_path / "t", 2)
-    ran = icectl("upgrade-to-v4", str(tmp_path / "t"), "--convert-position-deletes", "--yes")
+    ran = icectl(
+        "upgrade-to-v4",
+        "--layout",
+        "sfc-1",
+        str(tmp_path / "t"),
+        "--convert-position-deletes",
+        "--yes",
+    )
     assert ran.code == 2
     assert "needs `--eager`" in ran.err
 
@@ -480,13 +503,13 @@ def test_v4_145_counts_of_values_that_version_4_rejects_are_told_before_with_wha
             count["value"] += 1
 
     Broken(directory).edit_manifest(in_first(change))
-    ran = icectl("upgrade-to-v4", str(directory), "--dry-run", "--json")
+    ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--dry-run", "--json")
     (told,) = [one for one in ran.document["result"]["findings"] if one["rule"] == "U-14"]
     assert (told["severity"], told["subject"]) == ("warning", "branch main")
     assert told["message"].startswith("1 file of other counts of values than of rows")
     assert "`icectl compact TABLE --rewrite-all`" in told["hint"]
     assert icectl("compact", str(directory), "--rewrite-all", "--yes", "--json").code == 0
-    ran = icectl("upgrade-to-v4", str(directory), "--yes", "--json")
+    ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes", "--json")
     assert "U-14" not in {one["rule"] for one in ran.document["result"]["findings"]}
     found = icectl("validate", str(directory), "--level", "data", "--json").document
     assert found["result"]["findings"] == []

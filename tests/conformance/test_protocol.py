@@ -82,7 +82,7 @@ COMMANDS = {
     "compact": ["compact", "--engine", "local", "--rewrite-all"],
     "orphans": ["remove-orphans", "--older-than", "2d", "--yes", "--max-fraction", "1"],
     "migrate": ["migrate-v1-v2", "--yes"],
-    "upgrade": ["upgrade-to-v4", "--yes", "--eager"],
+    "upgrade": ["upgrade-to-v4", "--layout=sfc-1", "--yes", "--eager"],
     "tag": ["refs", "tag", "kept", "--max-ref-age", "1s"],
     "properties": ["properties", "set", "owner=ada"],
 }

@@ -213,15 +213,15 @@ CHANGING = {
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
         ),
-        Changing("upgrade", ("upgrade-to-v4",), _of_version_2),
-        Changing("upgrade-eagerly", ("upgrade-to-v4", "--eager"), _of_version_3),
+        Changing("upgrade", ("upgrade-to-v4", "--layout=sfc-1"), _of_version_2),
+        Changing("upgrade-eagerly", ("upgrade-to-v4", "--layout=sfc-1", "--eager"), _of_version_3),
         Changing(
             "leave-sfc-1",
             ("upgrade-to-v4", "--layout", "iceberg-1.12"),
             _of_version_4,
             takes_long=True,
         ),
-        Changing("enter-sfc-1", ("upgrade-to-v4",), _of_iceberg, takes_long=True),
+        Changing("enter-sfc-1", ("upgrade-to-v4", "--layout=sfc-1"), _of_iceberg, takes_long=True),
         Changing("expire-v4", EXPIRE, _of_version_4, deletes_old_files=True),
         Changing("rewrite-v4", ("rewrite-manifests",), _of_version_4),
         Changing("compact-v4", COMPACT, _of_version_4),

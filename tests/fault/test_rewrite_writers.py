@@ -86,7 +86,7 @@ def test_v4_033_a_table_that_gets_roots_meanwhile_gets_no_manifest_list_any_more
     codes = []
 
     def upgraded() -> None:
-        line = ["upgrade-to-v4", table.location, "--yes", "--json"]
+        line = ["upgrade-to-v4", "--layout=sfc-1", table.location, "--yes", "--json"]
         codes.append(run(line)[0])
 
     code, document = rewrite(table, MeanwhileStore(upgraded))

@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "compact-deletes": ("compact", "--engine", "local", "--deletes-only"),
     "orphans": ("remove-orphans", "--older-than", "0s", "--allow-recent", "--max-fraction", "1"),
     "migrate": ("migrate-v1-v2", "--rewrite-manifests"),
-    "upgrade": ("upgrade-to-v4", "--eager"),
+    "upgrade": ("upgrade-to-v4", "--layout=sfc-1", "--eager"),
     "maintain": ("maintain", "--policy", "POLICY"),
     "apply": ("apply",),
     "upgrade-iceberg": ("upgrade-to-v4", "--layout", "iceberg-1.12", "--eager"),

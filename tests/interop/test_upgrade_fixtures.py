@@ -34,9 +34,9 @@ def test_an_upgrade_keeps_the_rows_of_every_head(
     files = {path for path in table.rglob("*") if path.is_file()}
     of_main = rows[before["current-snapshot-id"]]
     for words in (
-        ["upgrade-to-v4"],
+        ["upgrade-to-v4", "--layout=sfc-1"],
         ["rewrite-manifests"],
-        ["upgrade-to-v4", "--eager", "--convert-position-deletes"],
+        ["upgrade-to-v4", "--layout=sfc-1", "--eager", "--convert-position-deletes"],
     ):
         code = app.main([words[0], str(table), *words[1:], "--yes", "--json"])
         document = json.loads(capsys.readouterr().out)

@@ -67,7 +67,14 @@ def test_an_upgrade_brings_no_new_fault(
 ) -> None:
     relocate(fixtures_dir / name, facts_of(fixtures_dir, name), tmp_path / "t")
     before = faults(run, tmp_path / "t")
-    code, _ = run("upgrade-to-v4", str(tmp_path / "t"), "--yes", *[mode] * (mode != "default"))
+    code, _ = run(
+        "upgrade-to-v4",
+        "--layout",
+        "sfc-1",
+        str(tmp_path / "t"),
+        "--yes",
+        *[mode] * (mode != "default"),
+    )
     if code:
         assert code == 5  # refused, and why is tested where upgrades are
         assert faults(run, tmp_path / "t") == before

@@ -23,7 +23,7 @@ def test_deleted_rows_of_a_table_without_a_scheme_stay_deleted(tmp_path: Path) -
         table.append(range(10, 14))
     before = read_rows([files, vectors])
     assert before["v2"]["main"][0] == before["v3"]["main"][0] == 12
-    assert icectl("upgrade-to-v4", str(files), "--lazy", "--yes").exit_code == 0
+    assert icectl("upgrade-to-v4", "--layout=sfc-1", str(files), "--lazy", "--yes").exit_code == 0
     refused = icectl(TO_LISTS[0], str(files), *TO_LISTS[1:], "--eager")
     assert refused.exit_code == 5
     assert icectl(TO_LISTS[0], str(vectors), *TO_LISTS[1:]).exit_code == 0

@@ -40,14 +40,14 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["rewrite-manifests", "--manifest-format", "parquet"],
     ],
     "v3_sfc_1_to_v4": [
-        ["upgrade-to-v4", "--eager", "--yes"],
+        ["upgrade-to-v4", "--layout=sfc-1", "--eager", "--yes"],
         [*COMPACT],
         ["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"],
     ],
 }
 TWO_LAYOUTS = "v3_sfc_1_to_v4"
 THERE_AND_BACK = [
-    ["upgrade-to-v4", "--layout", "sfc-1", "--yes"],
+    ["upgrade-to-v4", "--layout=sfc-1", "--yes"],
     [*COMPACT, "--rewrite-all"],
     ["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"],
 ]
@@ -83,7 +83,7 @@ def followed(spark_tables: SparkTables) -> Followed:
         name: [icectl(words[0], str(directory / name), *words[1:]) for words in lines]
         for name, lines in COMMANDS.items()
     }
-    lazy = icectl("upgrade-to-v4", str(directory / KEPT_AWAY), "--lazy", "--yes")
+    lazy = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory / KEPT_AWAY), "--lazy", "--yes")
     assert lazy.exit_code == 0, lazy.errors
     lines = peer("follow", str(directory.parent)).splitlines()
     steps = [json.loads(line) for line in lines if line.startswith("{")]

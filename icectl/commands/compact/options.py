@@ -237,6 +237,9 @@ def compact(
     sizes has made them, until enough others come to their partition: a second run has nothing to
     do. Old files stay until their snapshots expire.
 
+    No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
+    all the same. Tables that a pattern finds are asked about.
+
     With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so that its files
     overlap little. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of
     them; nulls go first where a key ascends, last where it descends. Which files are rewritten is

@@ -67,7 +67,7 @@ from icectl.commands.maintain.step import (
     options_given,
 )
 from icectl.commands.maintain.workers import StepsHere, StepsInWorkers
-from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
+from icectl.errors import Declined, Incomplete, ProblemsFound, TableNotFound, UsageError
 from icectl.format.properties import (
     GC_ENABLED,
     MAINTAIN_ENABLED,
@@ -330,7 +330,7 @@ def _left_alone(asked: _Asked, table: str) -> str | None:
 
 
 def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
-    """Ask once, for all tables. Raises: Refused; UsageError, where there is nobody to ask."""
+    """Ask once, for all tables. Raises: Declined; UsageError, where there is nobody to ask."""
     console = common.shell.console
     if not console.asks:
         raise UsageError(
@@ -342,7 +342,7 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
         steps = ", ".join(need.step for need in table.left) or reason_of(table) or "nothing to do"
         console.note(f"{table.name}: {steps}")
     if not console.ask(question(tables)):
-        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+        raise Declined
 
 
 def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:

@@ -107,6 +107,9 @@ def rewrite_manifests(
     Manifests keep their file format; where some of a group are in Parquet, so is what takes its
     place. `--manifest-format` writes those that have another one anew, whatever that gains.
 
+    No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
+    all the same. Tables that a pattern finds are asked about.
+
     The set of live files, their sequence numbers and row ids stay as they are, and are compared
     before the commit. Old manifests stay until their snapshots expire.
 

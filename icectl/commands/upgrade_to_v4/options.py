@@ -5,8 +5,18 @@ from typing import Annotated
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, TablesArgument, command, option
+from icectl.cli.patterns import is_pattern
 from icectl.commands.launch import run_on_each_table
-from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout
+from icectl.errors import UsageError
+from icectl.format.layout import LAYOUTS_OF_VERSION_4
+
+READERS = {
+    "iceberg-1.12": "engines with Iceberg 1.12 read and write it; it is experimental there",
+    "sfc-1": "only icectl reads and writes it; it is a proposal",
+}
+"""Who can use a table of each layout."""
+
+LAYOUT_READERS = "; ".join(f"`--layout {name}`: {told}" for name, told in READERS.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,14 +24,14 @@ class UpgradeRequest:
     """The options of `icectl upgrade-to-v4`, as given."""
 
     layout: Annotated[
-        str,
+        str | None,
         option(
             "--layout",
             metavar="LAYOUT",
             choices=tuple(LAYOUTS_OF_VERSION_4),
-            help="sfc-1 (default), the proposal's, or iceberg-1.12",
+            help="iceberg-1.12, for engines with that, or sfc-1, which only icectl reads",
         ),
-    ] = Layout.SFC_1.value
+    ] = None
     lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
     eager: Annotated[bool, option("--eager", help="write the manifests of all branches anew")] = (
         False
@@ -45,10 +55,10 @@ class UpgradeRequest:
 @command(
     "upgrade-to-v4",
     examples=[
-        ("icectl upgrade-to-v4 /wh/db/t --check", "exit 4 when it is possible, 5 when refused"),
-        ("icectl upgrade-to-v4 /wh/db/t", "show what changes, ask, upgrade"),
-        ("icectl upgrade-to-v4 /wh/db/t --eager --yes", "write all manifests anew, as leaves"),
+        ("icectl upgrade-to-v4 /wh/db/t", "ask which layout, show what changes, ask, upgrade"),
         ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on with"),
+        ("icectl upgrade-to-v4 /wh/db/t --layout sfc-1 --check", "exit 4: possible, 5: refused"),
+        ("icectl upgrade-to-v4 /wh/db/t --layout sfc-1 --eager", "write all manifests as leaves"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )
@@ -60,12 +70,15 @@ def upgrade_to_v4(
 ) -> Outcome:
     """Turn a table into one of version 4, or take one of version 4 to its other layout.
 
-    Version 4 has two layouts. The proposal's, sfc-1, is the default: a snapshot has one root
-    manifest, which lists data files, delete vectors and leaf manifests; a small commit writes it
-    alone. One new metadata file upgrades the table and gives the branch a root that lists its
-    manifests as they are. `--lazy` changes the metadata alone, and each branch gets its root with
-    its next commit. `--eager` writes the manifests of all branches anew, one snapshot each. No
-    data file is touched.
+    Version 4 has two layouts, and they have different readers, so that one has to be named: a
+    terminal asks where `--layout` is left out, a script ends with 2. A table of version 4 keeps the
+    layout that it has.
+
+    In sfc-1, the proposal's, a snapshot has one root manifest, which lists data files, delete
+    vectors and leaf manifests; a small commit writes it alone. One new metadata file upgrades the
+    table and gives the branch a root that lists its manifests as they are. `--lazy` changes the
+    metadata alone, and each branch gets its root with its next commit. `--eager` writes the
+    manifests of all branches again, one snapshot each. No data file is touched.
 
     This layout has no position delete files: those of version 2 go on to apply from manifests of
     version 2, which stay. `--eager --convert-position-deletes` makes deletion vectors of them, in
@@ -85,4 +98,6 @@ def upgrade_to_v4(
     long as nothing else was committed. Encrypted tables are refused, as are tables whose files,
     partitions or delete files the layout has no form for; `--check` names every condition.
     """
+    if request.layout is None and (len(tables) > 1 or is_pattern(tables[0])):
+        raise UsageError("several tables need `--layout`", hint=LAYOUT_READERS)
     return run_on_each_table("upgrade_to_v4", asks=True)(common, tables, request, change)

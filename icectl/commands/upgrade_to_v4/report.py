@@ -9,6 +9,7 @@ from icectl.checks.rule import Finding
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.upgrade_to_v4.options import READERS
 from icectl.commands.upgrade_to_v4.plan import UpgradeOptions
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout
 from icectl.table.reviewed import UpgradeStep
@@ -37,7 +38,7 @@ _WAY_BACK_BY_FILES = (
 _WAY_BACK_BY_CATALOG = (
     "until the next commit there is a way back: point the catalog at the old metadata file again",
 )
-_NO_WAY_BACK = ("this cannot be undone",)
+_NO_WAY_BACK = ("no command takes the table back to an older version",)
 _OTHER_LAYOUT = (
     "data files stay as they are; roots, leaves and their bitmaps do until they are orphans",
     "`icectl upgrade-to-v4 --layout {}` leads back",
@@ -139,7 +140,9 @@ def question(upgrade: Upgrade) -> str:
         return f"take {upgrade.table_location} to layout {upgrade.layout}?"
     if _only_rewrites(upgrade.plan):
         return f"write the manifests of {upgrade.table_location} anew?"
-    return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
+    if upgrade.layout is None:
+        return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
+    return f"make {upgrade.table_location} a table of version 4, layout {upgrade.layout}?"
 
 
 def _only_rewrites(plan: ReportedPlan) -> bool:
@@ -166,6 +169,8 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
         console.say(f"the table is of version {upgrade.to_version} now")
     else:
         console.say(f"the table is of version {plan.from_version}, and so are its manifests now")
+    if upgrade.layout is not None and not _only_rewrites(plan):
+        console.say(READERS[upgrade.layout])
     if plan.legacy_manifests:
         manifests = print_count(plan.legacy_manifests, "manifest")
         console.say(f"of older versions stay, and stay valid: {manifests}")

@@ -12,7 +12,7 @@ from icectl.checks.metrics import counts_of_other_rows
 from icectl.checks.rule import Finding
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
-from icectl.cli.session import open_session
+from icectl.cli.session import Session, open_session
 from icectl.commands.change import carry_out
 from icectl.commands.compact.plan import CompactOptions
 from icectl.commands.compact.run import execute as execute_compaction
@@ -21,7 +21,7 @@ from icectl.commands.compact.run import read_names
 from icectl.commands.rewrite_manifests import run as rewriting
 from icectl.commands.upgrade_to_v4.change import Upgraded, planned_upgrade, refused
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
-from icectl.commands.upgrade_to_v4.options import UpgradeRequest
+from icectl.commands.upgrade_to_v4.options import LAYOUT_READERS, READERS, UpgradeRequest
 from icectl.commands.upgrade_to_v4.plan import (
     TO_VERSION,
     BranchHead,
@@ -47,6 +47,7 @@ from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import (
     CommitUnknown,
     CorruptTable,
+    Declined,
     IcectlError,
     Refused,
     Unsupported,
@@ -94,21 +95,23 @@ class PreparedUpgrade:
 
 def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
     """Plan the upgrade; unless only the plan was asked for, ask, and execute it."""
-    options = _options(request)
-    if options.mode == "eager" and change.metadata_file is not None:
+    _check(request)
+    if request.eager and change.metadata_file is not None:
         raise UsageError(
             "`--eager` makes a commit per branch, and `--metadata-file` allows for one",
             hint="upgrade without, point the catalog at the new file, then go on with the next",
         )
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
+    options = _options(request, _layout(session, request, change))
     prepared = prepare(context, options)
     loaded, planned = prepared.loaded, prepared.plan
     notes = version_4_notes(options, loaded.capabilities, changes_layout=planned.changes_layout)
+    name = next(name for name, one in LAYOUTS_OF_VERSION_4.items() if one is options.layout)
     upgrade = planned_upgrade(
         COMMAND,
         loaded,
-        Upgrade(loaded.metadata.location, planned, TO_VERSION, notes, request.layout),
+        Upgrade(loaded.metadata.location, planned, TO_VERSION, notes, name),
         lambda: execute(context, prepared),
         refusal=refused(planned.forbidding, _REFUSED) if planned.forbidding else None,
         clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
@@ -116,12 +119,37 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
     return carry_out(session, change, upgrade)
 
 
-def _options(request: UpgradeRequest) -> UpgradeOptions:
+def _check(request: UpgradeRequest) -> None:
+    """Raises: UsageError, for options that make no sense together."""
     if request.lazy and request.eager:
         raise UsageError("`--lazy` and `--eager` cannot be used together")
     if request.convert_position_deletes and not request.eager:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
-    layout = LAYOUTS_OF_VERSION_4[request.layout]
+
+
+def _layout(session: Session, request: UpgradeRequest, change: Change) -> Layout:
+    """Return the layout that is asked for: by option, as the table has it, or by an answer.
+
+    Raises: UsageError, where there is nobody to ask; Declined; what loading raises.
+    """
+    if request.layout is not None:
+        return LAYOUTS_OF_VERSION_4[request.layout]
+    metadata = session.context.catalog.load().metadata
+    if metadata.format_version >= TO_VERSION:
+        return layout_of_table(metadata)
+    console = session.console
+    if not console.asks or change.yes or change.save_plan:
+        raise UsageError(
+            "version 4 has two layouts, and `--layout` must name one", hint=LAYOUT_READERS
+        )
+    answer = console.choose("version 4 has two layouts; which one?", READERS)
+    if answer is None:
+        raise Declined
+    return LAYOUTS_OF_VERSION_4[answer]
+
+
+def _options(request: UpgradeRequest, layout: Layout) -> UpgradeOptions:
+    """Return the options of the plan. Raises: UsageError, for those of the other layout."""
     for option, given in (
         ("--convert-position-deletes", request.convert_position_deletes),
         ("--allow-read-only", request.allow_read_only),

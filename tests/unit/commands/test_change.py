@@ -96,7 +96,7 @@ def test_nobody_is_asked_where_that_is_not_wanted(change: Change, more) -> None:
 
 def test_a_no_changes_nothing() -> None:
     run = Watched(answer=False)
-    with pytest.raises(Refused, match="not confirmed"):
+    with pytest.raises(Refused, match="nothing was changed"):
         run.run(Change())
     assert "execute" not in run.happened
 

@@ -282,7 +282,10 @@ def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path: Path, ki
     table.append(range(10))
     table.append(range(10, 20))
     table.delete_rows([1, 11], kind=kind)
-    assert app.main(["upgrade-to-v4", table.location, "--eager", "--yes", "--quiet"]) == 0
+    assert (
+        app.main(["upgrade-to-v4", "--layout=sfc-1", table.location, "--eager", "--yes", "--quiet"])
+        == 0
+    )
     read = leaves_of_deletion(tmp_path / "t", "id between 12 and 13")
     assert len(read) == 3
     left = [0, *range(2, 11), *range(14, 20)]
@@ -346,7 +349,7 @@ def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path: Path) -> None:
     table.append(range(40), files=2)
     table.delete_rows([1, 2, 30])
     table.delete_rows([4, 31], kind="equality")
-    words = ["upgrade-to-v4", table.location, "--yes", "--quiet"]
+    words = ["upgrade-to-v4", "--layout=sfc-1", table.location, "--yes", "--quiet"]
     assert app.main(words) == 0
     assert deleted(tmp_path / "t", "id in (2, 5, 31)").deleted_rows == 1
     gone = {1, 2, 4, 5, 30, 31}

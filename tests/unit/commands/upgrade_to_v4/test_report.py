@@ -18,7 +18,7 @@ BY_HAND = (
     "until the next commit there is a way back: remove the new metadata file by hand,",
     "and set the number in `version-hint.text` back by one",
 )
-NONE = ("this cannot be undone",)
+NONE = ("no command takes the table back to an older version",)
 
 
 @pytest.mark.parametrize(
