@@ -378,6 +378,6 @@ def grown(
         table = TreeTwin(directory, format_version=3, partitioning=partitioning)
     for at, ids in enumerate(appends):
         if isinstance(table, TreeTwin) and at == len(appends) // 2:
-            table.run("upgrade-to-v4", "--yes")
+            table.run("upgrade-to-v4", "--layout=sfc-1", "--yes")
         table.append(ids)
     return table
