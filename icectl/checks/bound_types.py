@@ -56,6 +56,7 @@ class Kind(IntEnum):
     BYTES = 5
     GEOMETRY = 6
     GEOGRAPHY = 7
+    VARIANT = 8
 
 
 _KINDS: Mapping[str, Kind] = {
@@ -64,6 +65,7 @@ _KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("float", "double"), Kind.REAL),
     **dict.fromkeys(("boolean", "binary"), Kind.BYTES),
     "string": Kind.TEXT,
+    "variant": Kind.VARIANT,
     # The reference implementation long compared halves of uuids as signed numbers: no order of
     # them can be relied on.
     "uuid": Kind.UNKNOWN,

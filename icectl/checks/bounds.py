@@ -18,6 +18,7 @@ from icectl.checks.rule import Rule
 from icectl.entries.columns.values import PackedValues, Places, not_text
 from icectl.format.bounding_box import CORNER_LENGTHS, EAST, NORTH
 from icectl.format.rule import COMPACT, COMPACT_OWN, OURS, Fault
+from icectl.format.variant_bounds import read_bounds
 
 Side = Literal["lower", "upper"]
 SIDES: tuple[Side, Side] = ("lower", "upper")
@@ -27,7 +28,8 @@ SIDES: tuple[Side, Side] = ("lower", "upper")
 class BoundFaults:
     """Entries whose bounds do not decode or are NaN, by side, or exclude every row (R-092).
 
-    `cornerless` have a bound of shapes that is no corner of a bounding box (R-093).
+    `cornerless` have a bound of shapes that is no corner of a bounding box, or one of variants that
+    is no object (R-093).
     """
 
     undecodable: Mapping[Side, Fault | None]
@@ -67,7 +69,7 @@ class _Bounds:
     pairs: MetricPairs
     places: Places
     slots: npt.NDArray[Any]
-    groups: npt.NDArray[np.uint8]
+    groups: npt.NDArray[np.uint16]
     packed: PackedValues
 
     def at(self, chosen: Places) -> "_Bounds":
@@ -101,7 +103,7 @@ class _Bounds:
 
 
 def _group(kind: Kind, length: int) -> int:
-    """Kind and length in one byte; lengths above 30 are not told apart."""
+    """Kind and length in one number; lengths above 30 are not told apart."""
     return kind << 5 | min(length, 31)
 
 
@@ -118,7 +120,9 @@ def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
         found,
         np.arange(len(found)),
         slots,
-        np.asarray(types.kinds.take(slots) << 5 | np.minimum(lengths, 31), np.uint8),
+        (types.kinds.take(slots).astype(np.uint16) << 5 | np.minimum(lengths, 31)).astype(
+            np.uint16
+        ),
         PackedValues(
             np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8),
             ends[:-1],
@@ -139,7 +143,10 @@ def _undecodable(columns: Columns, found: _Bounds, types: BoundTypes) -> Fault |
 
 
 def _cornerless(columns: Columns, found: _Bounds) -> Fault | None:
-    """Return entries with a bound of shapes that is no corner, or one beyond the globe (R-093)."""
+    """Return entries with a bound of shapes that is no corner, or one beyond the globe (R-093).
+
+    Those of variants are objects.
+    """
     wrong = []
     for kind in (Kind.GEOMETRY, Kind.GEOGRAPHY):
         chosen = found.of_kind(kind)
@@ -152,7 +159,19 @@ def _cornerless(columns: Columns, found: _Bounds) -> Fault | None:
         if kind is Kind.GEOGRAPHY:
             is_wrong |= (np.abs(corners[:, :2]) > (EAST, NORTH)).any(axis=1)
         wrong.append(chosen[is_wrong])
+    chosen = found.of_kind(Kind.VARIANT)
+    objects = [_is_object(found.packed.bytes_at(int(place))) for place in chosen]
+    wrong.append(chosen[~np.array(objects, np.bool_)])
     return _fault(columns, found, np.concatenate(wrong))
+
+
+def _is_object(bound: bytes) -> bool:
+    """Return whether a bound of variants has primitives by paths (R-093)."""
+    try:
+        read_bounds(bound)
+    except ValueError:
+        return False
+    return True
 
 
 def _corners(packed: PackedValues, places: Places) -> npt.NDArray[np.float64]:
@@ -246,11 +265,11 @@ BOUND_RULES = (
         in_entries("NaN as a upper bound", lambda one: one.once(_bounds).not_a_number["upper"]),
         in_entries("a lower bound above the upper one", lambda one: one.once(_bounds).crossed),
     )),
-    Rule("R-093", "bounds of geometry and geography are the corners of a bounding box",
+    Rule("R-093", "bounds of shapes are corners of a box, those of variants objects",
          "Bound serialization", "error", COMPACT_OWN, (
-        in_entries("a lower bound that is no corner of a bounding box",
+        in_entries("a lower bound that is no corner of a box, or no object",
                    lambda one: one.once(_bounds).cornerless["lower"]),
-        in_entries("an upper bound that is no corner of a bounding box",
+        in_entries("an upper bound that is no corner of a box, or no object",
                    lambda one: one.once(_bounds).cornerless["upper"]),
     )),
     Rule("R-096", "bounds are read by the type they were written with", "Schema Evolution",

@@ -42,6 +42,7 @@ from icectl.format.types import (
     Type,
     type_text,
 )
+from icectl.format.variant_bounds import bounds_text
 from icectl.units import print_text, print_value
 
 Value = Any
@@ -296,10 +297,20 @@ def text(type_: Type, value: Value) -> str:
             return _float_text(name, value)
         case GeometryType() | GeographyType():
             return _corner_text(bytes(value))
+        case PrimitiveType("variant"):
+            return _variant_text(bytes(value))
         case _ if isinstance(value, bytes | bytearray):
             return bytes(value).hex()
         case _:
             return str(value)
+
+
+def _variant_text(bound: bytes) -> str:
+    """Write a bound of a variant as JSON by paths; as bytes, where it is none."""
+    try:
+        return bounds_text(bound)
+    except ValueError:
+        return bound.hex()
 
 
 def _corner_text(bound: bytes) -> str:

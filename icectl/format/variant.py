@@ -78,6 +78,15 @@ def read_metadata(metadata: bytes) -> Names:
     return Names(names, {name: id_ for id_, name in reversed(list(enumerate(names)))})
 
 
+def metadata_size(content: bytes) -> int:
+    """Return the bytes of the metadata that some bytes begin with. Raises: ValueError."""
+    if not content:
+        raise ValueError("its metadata is not of version 1")
+    width = (content[0] >> 6) + 1
+    count = _number(content, 1, width)
+    return 1 + width * (count + 2) + _number(content, 1 + width * (count + 1), width)
+
+
 def write_metadata(names: Sequence[str]) -> bytes:
     """Return the metadata of some names, each once and in the order of their bytes."""
     stored = [name.encode() for name in names]

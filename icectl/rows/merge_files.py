@@ -33,7 +33,13 @@ from icectl.rows.read_data import LINEAGE, SourceFile, open_own
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, deleted_rows, stored_rows
 from icectl.rows.row_runs import runs_of
 from icectl.rows.row_totals import RowTotals, check_totals
-from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile, shaped_metrics
+from icectl.rows.write_data import (
+    FileOutputs,
+    WriteOptions,
+    WrittenFile,
+    shaped_metrics,
+    with_variant_bounds,
+)
 from icectl.storage.store import Assembly, CopyRefused
 from icectl.table.reading import naming
 
@@ -230,6 +236,9 @@ class _Merge:
         footer = read_metrics(file, schema)
         metrics = shaped_metrics(footer, schema, self.options.modes)
         new = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)
+        stated = [one.stated.metrics for one in self.group.files if one.stated is not None]
+        if len(stated) == len(self.group.files):
+            new = with_variant_bounds(new, stated, schema, self.options)
         if self.merging.verifies_rows:
             _check_rows(self.group, opened.left_out, new, self.outputs)
         values = [self.by_value.of(one.location) for one in self.group.files]

@@ -6,8 +6,8 @@ a row group may, the largest part of them is written.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
 from typing import IO
@@ -31,11 +31,13 @@ from icectl.format.properties import (
 from icectl.format.schema import Schema, schema_json
 from icectl.format.single_value import encode
 from icectl.format.types import NestedField, PrimitiveType
+from icectl.format.variant_bounds import Side, joined_bounds
 from icectl.rows.columns import ColumnFacts, inside, path_to
 from icectl.storage.store import Assembly
 from icectl.table.reading import naming
 
 _REAL = (PrimitiveType("float"), PrimitiveType("double"))
+_VARIANT = PrimitiveType("variant")
 _OF_ANY_LENGTH = (PrimitiveType("string"), PrimitiveType("binary"))
 MOST_OPEN_FILES = 64
 """When there is one more, the file ends that was not written to for longest."""
@@ -390,6 +392,42 @@ def with_bounds(
         upper_bounds=dict(sorted({**written.metrics.upper_bounds, **upper}.items())),
     )
     return replace(written, metrics=metrics)
+
+
+def with_variant_bounds(
+    written: WrittenFile, sources: Sequence[FileMetrics], schema: Schema, options: WriteOptions
+) -> WrittenFile:
+    """Return a new file with bounds of variants, joined of those of all files its rows are from.
+
+    `sources` is what entries state of these. A column of which one has no bounds gets none, unless
+    it has nothing but nulls there.
+    """
+    lower, upper = dict(written.metrics.lower_bounds), dict(written.metrics.upper_bounds)
+    for id_, item in schema.all_fields.items():
+        is_wanted = id_ in options.modes and options.modes[id_].longest_bound
+        if item.type != _VARIANT or not is_wanted:
+            continue
+        having = [one for one in sources if not _has_only_nulls(one, id_)]
+        sides: tuple[tuple[Side, dict[int, bytes]], ...] = (("lower", lower), ("upper", upper))
+        for side, joined in sides:
+            of_side = [getattr(one, f"{side}_bounds").get(id_) for one in having]
+            known = [bound for bound in of_side if bound is not None]
+            if having and len(known) == len(having):
+                with suppress(ValueError):  # level metadata reports it
+                    found = joined_bounds(known, side)
+                    if found is not None:
+                        joined[id_] = found
+    metrics = replace(
+        written.metrics,
+        lower_bounds=dict(sorted(lower.items())),
+        upper_bounds=dict(sorted(upper.items())),
+    )
+    return replace(written, metrics=metrics)
+
+
+def _has_only_nulls(found: FileMetrics, id_: int) -> bool:
+    nulls = found.null_value_counts.get(id_)
+    return nulls is not None and nulls == found.value_counts.get(id_)
 
 
 def _only(counts: Mapping[int, int], ids: set[int]) -> Mapping[int, int]:

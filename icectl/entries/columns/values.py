@@ -196,6 +196,11 @@ class PackedValues:
         numbers: npt.NDArray[Any] = everywhere(self.content, form)[self.starts[places]]
         return numbers
 
+    def bytes_at(self, place: int) -> bytes:
+        """Return the bytes of the value at a place."""
+        start = int(self.starts[place])
+        return self.content[start : start + int(self.lengths[place])].tobytes()
+
     def decimals(self, places: Places) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Upper and lower half of values of 1 to 16 bytes in big-endian two's complement."""
         lengths = self.lengths[places]

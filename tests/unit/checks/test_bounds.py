@@ -9,6 +9,7 @@ from icectl.checks.columns import Columns
 from icectl.entries.rows import RawEntries
 from icectl.format.rule import Fault
 from icectl.format.types import DecimalType, FixedType, GeographyType, GeometryType, PrimitiveType
+from icectl.format.variant_bounds import write_bounds
 from tests.builders.entry_rows import data, entries
 
 LARGE_ID = 2147483546
@@ -193,6 +194,16 @@ def test_r093_a_bound_of_shapes_is_a_corner_of_a_box(types, side) -> None:
     found = find({1: types}, *files)
     assert found.cornerless == {"lower": None, "upper": None} | {side: Fault(6, "4")}
     assert found.undecodable == found.not_a_number == {"lower": None, "upper": None}
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_r093_a_bound_of_variants_is_an_object_of_primitives(side) -> None:
+    right = [write_bounds({"$['a']": b"\x0c\x01"}), write_bounds({}), write_bounds({"$": b"\x05b"})]
+    wrong = [b"", b"\x01\x00\x00", b"\x01\x00\x00\x0c\x01", write_bounds({"$": b"\x03\x00\x00"})]
+    files = [({1: one}, {}) if side == "lower" else ({}, {1: one}) for one in right + wrong]
+    found = find({1: primitive("variant")}, *files)
+    assert found.cornerless == {"lower": None, "upper": None} | {side: Fault(4, "3")}
+    assert found.undecodable == {"lower": None, "upper": None}
 
 
 @pytest.mark.parametrize("beyond", [(-180.5, 0), (181, 0), (0, 90.5), (0, -91), (0, float("inf"))])
