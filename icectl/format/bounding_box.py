@@ -90,6 +90,11 @@ def corner_text(corner: Corner) -> str:
     return f"{_KINDS.get((is_shown[2], is_shown[3]), 'POINT ZM')} ({' '.join(shown)})"
 
 
+def box_text(box: BoundingBox) -> str:
+    """Return both corners of a box as well-known text."""
+    return f"{corner_text(box.lower)} to {corner_text(box.upper)}"
+
+
 def corner_from_text(text: str) -> Corner:
     """Return the corner that a point in well-known text is. Raises: ValueError, for other text."""
     match = _POINT.fullmatch(text)

@@ -13,7 +13,9 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import NameMapping, field_id, schema_from_arrow
+from icectl.files.wkb import Shapes
 from icectl.format import single_value
+from icectl.format.bounding_box import BoundingBox, box_text, decode_box
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionField
 from icectl.format.schema import Schema
@@ -26,6 +28,7 @@ from icectl.rows.columns import (
     differing,
     has_order,
     inside,
+    is_shape,
     not_earlier,
     path_to,
     value_of,
@@ -193,7 +196,7 @@ class _Check:
             if type_ is None or path_to(self.opened.schema, id_) is None:
                 continue
             measured = ColumnFacts(footer.value_counts.get(id_, footer.record_count), nulls)
-            if id_ in footer.lower_bounds and id_ in footer.upper_bounds:
+            if id_ in footer.lower_bounds and id_ in footer.upper_bounds and has_order(type_):
                 measured.lower = single_value.decode(type_, footer.lower_bounds[id_])
                 measured.upper = single_value.decode(type_, footer.upper_bounds[id_])
             found[id_] = measured
@@ -328,7 +331,9 @@ def check_metrics(
         told = recorded.nan_value_counts.get(id_)
         if told is not None and _is_real(type_) and known.nan_count != told:
             wrong_counts.append(f"`{name}` has {known.nan_count} NaN, not {told}")
-        if not _proves_bounds(recorded, known, id_, type_):
+        if known.shapes is not None:
+            yield from _check_shapes(recorded, known.shapes, id_, name)
+        elif not _proves_bounds(recorded, known, id_, type_):
             ends = f"{print_value(known.lower)} to {print_value(known.upper)}"
             excluded.append(f"`{name}` ranges from {ends}")
     if wrong_counts:  # R-130
@@ -338,10 +343,36 @@ def check_metrics(
         yield finding("R-092", recorded.location, message)
 
 
+def _check_shapes(recorded: RecordedFile, shapes: Shapes, id_: int, name: str) -> Iterator[Finding]:
+    """Check values that are shapes, and that the recorded box is around them (R-093, R-095)."""
+    if shapes.invalid_count:  # R-095
+        message = f"`{name}` has {shapes.invalid_count:,} values that are no shapes"
+        yield finding("R-095", recorded.location, f"{message}, one of them because {shapes.reason}")
+    if shapes.outside_count:  # R-093
+        message = f"`{name}` has {shapes.outside_count:,} points that are not on the globe"
+        yield finding("R-093", recorded.location, message, severity="warning")
+    told, box = _recorded_box(recorded, id_), shapes.box
+    if told is not None and box is not None and not told.contains(box):  # R-093
+        message = f"its bounds exclude rows: `{name}` has shapes in {box_text(box)}"
+        yield finding("R-093", recorded.location, message)
+
+
+def _recorded_box(recorded: RecordedFile, id_: int) -> BoundingBox | None:
+    """Return the box of the bounds of a column; None where they are none."""
+    if id_ not in recorded.lower_bounds or id_ not in recorded.upper_bounds:
+        return None
+    try:
+        return decode_box(recorded.lower_bounds[id_], recorded.upper_bounds[id_])
+    except ValueError:
+        return None  # level metadata reports it
+
+
 def _proves_bounds(
     recorded: RecordedFile, known: ColumnFacts, id_: int, type_: Type | None
 ) -> bool:
     """Return whether the range of a column lies inside the recorded bounds."""
+    if type_ is not None and is_shape(type_):
+        return known.shapes is not None or _recorded_box(recorded, id_) is None
     lower = _bound(recorded.lower_bounds.get(id_), type_)
     upper = _bound(recorded.upper_bounds.get(id_), type_)
     if lower is None and upper is None:
@@ -453,4 +484,6 @@ def _family(type_: Type) -> str:
         return "decimal"
     if isinstance(type_, FixedType):
         return "fixed"
+    if is_shape(type_):
+        return "bytes"
     return _FAMILIES.get(type_.name, type_.name) if isinstance(type_, PrimitiveType) else "other"

@@ -12,9 +12,18 @@ from icectl.entries.orc_seconds import may_be_earlier, second_of
 from icectl.entries.partition.transforms import transform_column
 from icectl.files.data_rows import retype_array
 from icectl.files.parquet.schema import arrow_type, field_id
+from icectl.files.wkb import Shapes
 from icectl.format.single_value import UNITS_PER_SECOND, Value
 from icectl.format.transforms import Transform, result_type
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, is_comparable
+from icectl.format.types import (
+    DecimalType,
+    FixedType,
+    GeographyType,
+    GeometryType,
+    PrimitiveType,
+    Type,
+    is_comparable,
+)
 
 _TEMPORAL = {
     "timestamp": pa.timestamp("us"),
@@ -85,6 +94,11 @@ def has_order(type_: Type) -> bool:
     return is_comparable(type_) and type_ != PrimitiveType("unknown")
 
 
+def is_shape(type_: Type) -> bool:
+    """Whether values of a type are shapes in well-known binary, whose bounds are a box."""
+    return isinstance(type_, GeometryType | GeographyType)
+
+
 def with_lost_seconds(column: pa.Array, field: pa.Field, told: Mapping[int, Value]) -> pa.Array:
     """Return a column of an ORC file with the instants that its partition tells of, at any depth.
 
@@ -126,11 +140,18 @@ class ColumnFacts:
     nan_count: int = 0
     lower: Value | None = None
     upper: Value | None = None
+    shapes: Shapes | None = None
+    """Instead of the range, where the column is one of geometry or geography."""
 
     def add(self, values: pa.Array, type_: Type) -> None:
         """Take the values of a further batch, as as_values gives them, into account."""
         self.row_count += len(values)
         self.null_count += values.null_count
+        if is_shape(type_):
+            found = Shapes(isinstance(type_, GeographyType))
+            found.add(values)
+            self.merge(ColumnFacts(shapes=found))
+            return
         if isinstance(type_, PrimitiveType) and type_.name in _REAL:
             is_nan = pc.fill_null(pc.is_nan(values), fill_value=False)
             nans = pc.sum(is_nan).as_py() or 0
@@ -147,11 +168,15 @@ class ColumnFacts:
         self.nan_count += other.nan_count
         if other.lower is not None:
             self._widen(other.lower, other.upper)
+        if self.shapes is None:
+            self.shapes = other.shapes
+        elif other.shapes is not None:
+            self.shapes.merge(other.shapes)
 
     def clear(self) -> None:
         """Begin anew, without a row."""
         self.row_count = self.null_count = self.nan_count = 0
-        self.lower = self.upper = None
+        self.lower = self.upper = self.shapes = None
 
     def _widen(self, lower: Value, upper: Value) -> None:
         self.lower = lower if self.lower is None else min(self.lower, lower)
@@ -234,6 +259,8 @@ def _may_cast(stored: pa.DataType, wanted: Type) -> bool:
             return bool(arrow_types.is_decimal(stored)) and stored.scale == scale  # R-097
         case PrimitiveType(name):
             return any(test(stored) for test in _CASTS.get(name, ()))
+        case GeometryType() | GeographyType():
+            return any(test(stored) for test in _CASTS["binary"])
         case FixedType():
             return False
         case _:

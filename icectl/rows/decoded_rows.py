@@ -15,10 +15,11 @@ from icectl.files.data_rows import FileRows, check_values, ids_of
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.shredding import check_variants
 from icectl.format import single_value
+from icectl.format.bounding_box import box_text, decode_box
 from icectl.format.manifest import FileFormat
 from icectl.format.schema import Schema
 from icectl.format.types import Type, is_nested
-from icectl.rows.columns import ColumnFacts, as_values, has_order, inside, path_to
+from icectl.rows.columns import ColumnFacts, as_values, has_order, inside, is_shape, path_to
 from icectl.units import print_value
 
 _WORTH_THREADS_BYTES = 2**20
@@ -104,7 +105,8 @@ class DecodedRows:
         for id_ in dict.fromkeys(number for item in stored for number in ids_of(item)):
             declared, path = self.schema.field(id_), path_to(stored, id_)
             if declared is not None and not is_nested(declared.type) and path is not None:
-                is_measured = id_ not in self.unlike and has_order(declared.type)
+                is_known = has_order(declared.type) or is_shape(declared.type)
+                is_measured = id_ not in self.unlike and is_known
                 type_ = declared.type if is_measured else None
                 columns.append(FlatColumn(id_, path, type_))
         return columns
@@ -157,6 +159,11 @@ def _differences(found: ColumnFacts, said: FileMetrics, column: FlatColumn) -> I
         yield f"holds {found.null_count:,} nulls, not {nulls:,}"
     if column.type is None or column.id not in said.lower_bounds:
         return
+    box = None if found.shapes is None else found.shapes.box
+    if box is not None:
+        told_box = decode_box(said.lower_bounds[column.id], said.upper_bounds[column.id])
+        if not told_box.contains(box):
+            yield f"has shapes in {box_text(box)}, not in {box_text(told_box)}"
     if found.lower is None or found.upper is None:
         return
     lower = single_value.decode(column.type, said.lower_bounds[column.id])

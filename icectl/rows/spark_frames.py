@@ -22,8 +22,6 @@ from icectl.files.parquet.schema import arrow_type, child_fields
 from icectl.format.schema import Schema
 from icectl.format.types import (
     FixedType,
-    GeographyType,
-    GeometryType,
     ListType,
     MapType,
     NestedField,
@@ -90,7 +88,7 @@ def _kind(column: NestedField, type_: Type) -> pa.DataType:
             return pa.timestamp("us")
         case PrimitiveType("timestamptz_ns"):
             return pa.timestamp("us", "UTC")
-        case PrimitiveType("variant") | GeometryType() | GeographyType():
+        case PrimitiveType("variant"):
             raise _not_given(column.name, f"is or holds {type_text(type_)}")
         case ListType():
             return pa.list_(_kind(column, type_.element))

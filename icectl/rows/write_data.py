@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metrics
 from icectl.files.parquet.schema import Shredding, arrow_schema
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
+from icectl.files.wkb import Shapes
 from icectl.format.metrics_modes import MetricsMode, lower_bound, upper_bound
 from icectl.format.properties import (
     PARQUET_COMPRESSION,
@@ -30,9 +31,9 @@ from icectl.format.properties import (
 )
 from icectl.format.schema import Schema, schema_json
 from icectl.format.single_value import encode
-from icectl.format.types import NestedField, PrimitiveType
+from icectl.format.types import GeographyType, NestedField, PrimitiveType, Type
 from icectl.format.variant_bounds import Side, joined_bounds
-from icectl.rows.columns import ColumnFacts, inside, path_to
+from icectl.rows.columns import ColumnFacts, inside, is_shape, path_to
 from icectl.storage.store import Assembly
 from icectl.table.reading import naming
 
@@ -231,6 +232,8 @@ class _NewFile:
         self._nan_counts = dict.fromkeys(_real_columns(schema, arrow), 0)
         self._with_nan: set[int] = set()
         self._paths = {id_: _path(arrow, id_) for id_ in self._nan_counts}
+        self._shape_types = _shape_types(schema, arrow)
+        self._shapes, self._all_shapes = self._no_shapes(), self._no_shapes()
         file = self._stack.enter_context(outputs.create(self.location))
         properties = {"iceberg.schema": json.dumps(schema_json(schema))}
         self._writer = ParquetWriter(file, arrow, options.parquet, properties)
@@ -251,14 +254,25 @@ class _NewFile:
             self._nan_counts[id_] += nan_count
             if nan_count:
                 self._with_nan.add(id_)
+        for id_, found in self._shapes.items():
+            place, *inner = _path(self._arrow, id_)
+            found.add(inside(batch.column(place), tuple(inner)))
+
+    def _no_shapes(self) -> dict[int, Shapes]:
+        """Begin to look at the columns of geometry and geography."""
+        types = self._shape_types.items()
+        return {id_: Shapes(isinstance(type_, GeographyType)) for id_, type_ in types}
 
     def flush(self) -> None:
         """Write what is held as a row group."""
         if self.pending_rows:
-            self._writer.write_row_group(self._pending, frozenset(self._with_nan))
+            self._writer.write_row_group(self._pending, frozenset(self._with_nan), self._shapes)
             self.row_count += self.pending_rows
         self._pending = []
         self._with_nan = set()
+        for id_, found in self._shapes.items():
+            self._all_shapes[id_].merge(found)
+        self._shapes = self._no_shapes()
         self.pending_rows = self.pending_bytes = 0
 
     def end(self) -> WrittenFile:
@@ -275,6 +289,7 @@ class _NewFile:
             # NaN is greater than all else, or nothing: what is least is so for every reader.
             lower_bounds=_also(footer.lower_bounds, whole.lower_bounds, self._nan_counts),
         )
+        counted = _with_boxes(counted, self._all_shapes)
         metrics = shaped_metrics(counted, self._schema, self._options.modes)
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
 
@@ -293,6 +308,24 @@ def _real_columns(schema: Schema, arrow: pa.Schema) -> list[int]:
     """Return the columns outside of lists and maps that may have NaN."""
     real = (id_ for id_, item in schema.all_fields.items() if item.type in _REAL)
     return [id_ for id_ in real if path_to(arrow, id_) is not None]
+
+
+def _shape_types(schema: Schema, arrow: pa.Schema) -> Mapping[int, Type]:
+    """Return the columns of geometry and geography outside of lists and maps."""
+    types = {id_: item.type for id_, item in schema.all_fields.items() if is_shape(item.type)}
+    return {id_: type_ for id_, type_ in types.items() if path_to(arrow, id_) is not None}
+
+
+def _with_boxes(metrics: FileMetrics, shapes: Mapping[int, Shapes]) -> FileMetrics:
+    """Return metrics with the boxes around shapes as bounds (R-093)."""
+    boxes = {id_: found.box for id_, found in shapes.items()}
+    bounds = {id_: box.bounds() for id_, box in boxes.items() if box is not None}
+    lower, upper = ({id_: one[at] for id_, one in bounds.items()} for at in (0, 1))
+    return replace(
+        metrics,
+        lower_bounds={**metrics.lower_bounds, **lower},
+        upper_bounds={**metrics.upper_bounds, **upper},
+    )
 
 
 def _also(

@@ -4,19 +4,26 @@ A footer is one struct of Thrift's compact protocol. Its members are copied as t
 those of column chunks that readers skip rows by, and the logical types of some columns and groups.
 """
 
-from collections.abc import Callable, Mapping
+import math
+import struct
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from icectl.files.arrow_failures import damaged_data_file
 from icectl.files.orc.tail import varint
+from icectl.files.parquet import thrift
+from icectl.format.bounding_box import BoundingBox
 
-_LIST, _STRUCT = 9, 12
+_INTEGER, _DOUBLE, _BINARY, _LIST, _STRUCT = 5, 7, 8, 9, 12
 _SIZES = {1: 0, 2: 0, 3: 1, 7: 8, 13: 16}
 """Bytes of values that all have the same size, by their kind in a struct; booleans have none."""
 
 _ELEMENTS, _CONVERTED_TYPE, _LOGICAL_TYPE = 2, 6, 10
-_ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS = 4, 1, 3, 12, 13
+_ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS, _SHAPES = 4, 1, 3, 12, 13, 17
+_COLUMN_INDEX = (6, 7)
+"""Members of a column chunk: where the bounds of its pages are, and how long they are."""
+
 _BOUNDS = (1, 2, 5, 6, 7, 8)
 """Members of statistics: the least and the greatest value, twice, and whether these are exact."""
 
@@ -34,12 +41,14 @@ class FooterChanges:
     `bounds` and `encodings` are left out, by (row group, column): positions, from 0. `encodings`
     are those of pages: with these, readers take a dictionary for all values. `logical_types` are
     those that elements of the schema get, encoded; elements are numbered from 0, the root, depth
-    first.
+    first. `shapes` are statistics of geometry and geography, by (row group, column), encoded; these
+    columns have no bounds by their bytes then, neither of chunks nor of pages.
     """
 
     bounds: frozenset[tuple[int, int]] = frozenset()
     encodings: frozenset[tuple[int, int]] = frozenset()
     logical_types: Mapping[int, bytes] = field(default_factory=dict)
+    shapes: Mapping[tuple[int, int], bytes | None] = field(default_factory=dict)
 
 
 def changed(footer: bytes, changes: FooterChanges) -> bytes:
@@ -47,7 +56,7 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
 
     Raises: CorruptTable R-099, where this is no footer.
     """
-    if not changes.bounds and not changes.encodings and not changes.logical_types:
+    if changes == FooterChanges():
         return footer
 
     def element(number: int, content: bytes, at: int) -> Copied:
@@ -68,11 +77,16 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
         of_chunk: dict[int, Change | None] = {}
         if (number, place) in changes.encodings:
             of_chunk[_ENCODING_STATS] = None
-        if (number, place) in changes.bounds:
+        is_shape = (number, place) in changes.shapes
+        if is_shape or (number, place) in changes.bounds:
             of_chunk[_STATISTICS] = partial(_struct, changes=dict.fromkeys(_BOUNDS))
         if not of_chunk:
             return _value(content, at, _STRUCT)
-        return _struct(content, at, {_META_DATA: partial(_struct, changes=of_chunk)})
+        shapes = changes.shapes.get((number, place))
+        added = None if shapes is None else (_SHAPES, shapes)
+        of_column = dict.fromkeys(_COLUMN_INDEX) if is_shape else {}
+        meta_data = partial(_struct, changes=of_chunk, added=added)
+        return _struct(content, at, {_META_DATA: meta_data, **of_column})
 
     of_file: dict[int, Change | None] = {_ROW_GROUPS: partial(_each, change=row_group)}
     if changes.logical_types:
@@ -85,11 +99,30 @@ def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:
 
     Shape: of members the number, the kind and the encoded value, in order.
     """
-    made, before = bytearray(_far(number, _STRUCT)), 0
-    for member, kind, value in members:
-        made += bytes([member - before << 4 | kind]) + value
-        before = member
-    return bytes(made) + b"\0\0"
+    return _far(number, _STRUCT) + thrift.struct(members) + b"\0"
+
+
+def shape_type(number: int, crs: str | None, algorithm: int | None = None) -> bytes:
+    """Encode the logical type of geometry or geography; None is the default of the format."""
+    members = []
+    if crs is not None:
+        members.append((1, _BINARY, thrift.text(crs.encode())))
+    if algorithm is not None:
+        members.append((2, _INTEGER, thrift.number(algorithm)))
+    return logical_type(number, *members)
+
+
+def shape_statistics(box: BoundingBox, types: Collection[int]) -> bytes:
+    """Encode statistics of shapes: the box around all of them, and their types."""
+    ends = [end for pair in zip(box.lower, box.upper, strict=True) for end in pair]
+    doubles = [
+        (number, _DOUBLE, struct.pack("<d", end))
+        for number, end in enumerate(ends, 1)
+        if not math.isnan(end)
+    ]
+    listed = thrift.header_of_list(1 << _INTEGER, len(types))
+    listed += b"".join(map(thrift.number, sorted(types)))
+    return thrift.struct([(1, _STRUCT, thrift.struct(doubles)), (2, _LIST, listed)])
 
 
 def _struct(
@@ -155,11 +188,7 @@ def _member(before: int, number: int, kind: int) -> bytes:
 
 def _far(number: int, kind: int) -> bytes:
     """Encode how a member begins whose number is far from the last one's: that number, zigzag."""
-    left, made = number << 1, bytearray([kind])
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*made, left])
+    return bytes([kind]) + thrift.number(number)
 
 
 def _end(content: bytes, at: int, kind: int) -> int:

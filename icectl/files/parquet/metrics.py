@@ -14,9 +14,17 @@ import pyarrow.parquet as pq
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.parquet.schema import METADATA, NameMapping, leaves, schema_with_ids
 from icectl.format import single_value
+from icectl.format.bounding_box import BoundingBox
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value
-from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
+from icectl.format.types import (
+    DecimalType,
+    FixedType,
+    GeographyType,
+    GeometryType,
+    PrimitiveType,
+    Type,
+)
 
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
 _DAY_NS = 86_400_000_000_000
@@ -105,6 +113,11 @@ def _metrics(
         found = schema.field(leaf.field_id)
         if found is None or leaf.is_repeated or leaf.part is not None:
             continue
+        if isinstance(found.type, GeometryType | GeographyType):
+            box = _box(chunks, is_geography=isinstance(found.type, GeographyType))
+            if box is not None:
+                bounds[leaf.field_id] = box.bounds()
+            continue
         range_ = _range(chunks, _reader(found.type, metadata.schema.column(place)))
         if range_ is not None:
             smallest, largest = (single_value.encode(found.type, bound) for bound in range_)
@@ -178,6 +191,29 @@ def _range(
     smallest, largest = min(lower), max(upper)
     # A zero in a footer may stand for either zero, so that the wider one is the safe bound.
     return -0.0 if _is_zero(smallest) else smallest, 0.0 if _is_zero(largest) else largest  # R-092
+
+
+def _box(chunks: Sequence[Any], *, is_geography: bool) -> BoundingBox | None:
+    """Return the box around the shapes of all row groups; None where one can't tell (R-093)."""
+    whole: BoundingBox | None = None
+    for chunk in chunks:
+        counts = chunk.statistics
+        if counts is not None and counts.has_null_count and counts.null_count == chunk.num_values:
+            continue
+        told = chunk.geo_statistics if chunk.is_geo_stats_set else None
+        if told is None or told.xmin is None or told.ymin is None:
+            return None
+        box = BoundingBox(
+            (told.xmin, told.ymin, *_depth(told.zmin, told.mmin)),
+            (told.xmax, told.ymax, *_depth(told.zmax, told.mmax)),
+        )
+        whole = box if whole is None else whole.joined(box, is_geography=is_geography)
+    return whole
+
+
+def _depth(z: float | None, m: float | None) -> tuple[float, float]:
+    """Return z and m; NaN without them."""
+    return math.nan if z is None else z, math.nan if m is None else m
 
 
 def _is_zero(value: Value) -> bool:

@@ -9,11 +9,13 @@ import pyarrow as pa
 from pyarrow import types as arrow_types
 
 from icectl.errors import Unsupported
-from icectl.files.parquet.footer import logical_type
+from icectl.files.parquet.footer import logical_type, shape_type
 from icectl.format.schema import Schema, children
 from icectl.format.types import (
     DecimalType,
     FixedType,
+    GeographyType,
+    GeometryType,
     ListType,
     MapType,
     NestedField,
@@ -25,6 +27,12 @@ from icectl.format.types import (
 
 FIELD_ID = b"PARQUET:field_id"
 """Arrow metadata key under which pyarrow keeps the field id of a Parquet column."""
+
+_SHAPE = b"icectl:shape"
+"""Arrow metadata key of the logical type that a column of shapes gets in Parquet."""
+
+_ALGORITHMS = ("spherical", "vincenty", "thomas", "andoyer", "karney")
+"""The algorithms of geography that Parquet knows, by their numbers."""
 
 NameMapping = Sequence[Mapping[str, Any]]
 """The JSON of `schema.name-mapping.default` (R-181)."""
@@ -98,19 +106,20 @@ class Leaf:
     """One column of a Parquet file: its field id, None without one, type, whether it repeats.
 
     A `part` of a variant has the field id of the variant; it is named by the path inside of it.
+    `is_shape` is known of schemas made by arrow_schema.
     """
 
     field_id: int | None
     is_repeated: bool
     type: pa.DataType
     part: str | None = None
+    is_shape: bool = False
 
 
 def arrow_schema(schema: Schema, shredding: Shredding = _UNSHREDDED) -> pa.Schema:
     """Return the Arrow schema to read into and to write from, with field ids.
 
     Variants of `shredding` have the types that these say.
-    Raises: Unsupported, for geometry and geography, which pyarrow can't annotate.
     Spec: Appendix A, Parquet; R-095.
     """
     return pa.schema([_arrow_field(field, shredding) for field in schema.fields])
@@ -134,6 +143,8 @@ def arrow_type(type_: Type, shredding: Shredding = _UNSHREDDED) -> pa.DataType:
             return pa.decimal128(precision, scale)
         case FixedType(length):
             return pa.binary(length)
+        case GeometryType() | GeographyType():
+            return pa.binary()
         case StructType():
             return pa.struct(inner)
         case ListType():
@@ -200,7 +211,12 @@ def logical_types(schema: pa.Schema) -> Mapping[int, bytes]:
     Elements are numbered as FooterChanges has them.
     """
     elements = enumerate((one for field in schema for one in _elements(field)), 1)
-    return {number: _VARIANT_1 for number, one in elements if one is not None and is_variant(one)}
+    types = ((number, _logical_type(one)) for number, one in elements if one is not None)
+    return {number: type_ for number, type_ in types if type_}
+
+
+def _logical_type(field: pa.Field) -> bytes | None:
+    return _VARIANT_1 if is_variant(field) else (field.metadata or {}).get(_SHAPE)
 
 
 def _elements(field: pa.Field) -> Iterator[pa.Field | None]:
@@ -309,8 +325,25 @@ def _arrow_field(field: NestedField, shredding: Shredding) -> pa.Field:
         field.name,
         shredding.get(field.id) or arrow_type(field.type, shredding),
         nullable=not field.required,
-        metadata={FIELD_ID: str(field.id)},
+        metadata={FIELD_ID: str(field.id), **_shape_metadata(field.type)},
     )
+
+
+def _shape_metadata(type_: Type) -> Mapping[bytes, bytes]:
+    """Return what the field of geometry or geography has for logical_types; of others nothing.
+
+    An algorithm that Parquet does not know leaves the column without a logical type.
+    """
+    match type_:
+        case GeometryType(crs):
+            return {_SHAPE: shape_type(17, crs)}
+        case GeographyType(crs, None):
+            return {_SHAPE: shape_type(18, crs)}
+        case GeographyType(crs, str(name)):
+            known = name.lower() in _ALGORITHMS
+            return {_SHAPE: shape_type(18, crs, _ALGORITHMS.index(name.lower())) if known else b""}
+        case _:
+            return {}
 
 
 def _field(field: pa.Field) -> NestedField | None:
@@ -364,7 +397,8 @@ def _leaves(
     kind = field.type
     stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     if not arrow_types.is_nested(stored):
-        yield Leaf(field_id(field) if variant is None else variant, is_repeated, kind, part)
+        id_ = field_id(field) if variant is None else variant
+        yield Leaf(id_, is_repeated, kind, part, _SHAPE in (field.metadata or {}))
         return
     repeats = is_repeated or not arrow_types.is_struct(stored)
     inside = field_id(field) if variant is None and is_variant(field) else variant

@@ -132,13 +132,13 @@ def replace_numbers(content: Octets, at: int, end: int, spans: Integers, values:
 
 def number(value: int) -> bytes:
     """Encode a number that is not negative."""
-    return _varint(value << 1)
+    return varint(value << 1)
 
 
 def header_of_list(kind_mask: int, count: int) -> bytes:
     """Encode how a list of one kind begins."""
     kind = kind_mask.bit_length() - 1
-    return bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + _varint(count)
+    return bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + varint(count)
 
 
 def struct(members: Sequence[tuple[int, int, bytes]]) -> bytes:
@@ -150,7 +150,13 @@ def struct(members: Sequence[tuple[int, int, bytes]]) -> bytes:
     return bytes(made) + b"\0"
 
 
-def _varint(left: int) -> bytes:
+def text(content: bytes) -> bytes:
+    """Encode bytes, or text in UTF-8."""
+    return varint(len(content)) + content
+
+
+def varint(left: int) -> bytes:
+    """Encode a number that is not negative, as lengths and counts are."""
     made = bytearray()
     while left > 0x7F:
         made.append(left & 0x7F | 0x80)

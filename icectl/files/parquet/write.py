@@ -10,14 +10,16 @@ the rows.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from types import MappingProxyType
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.files.parquet.footer import FooterChanges, changed
+from icectl.files.parquet.footer import FooterChanges, changed, shape_statistics
 from icectl.files.parquet.schema import leaves, logical_types, no_rows
+from icectl.files.wkb import Shapes
 
 _END = 8
 """Bytes behind a footer: its length, and what Parquet files end with."""
@@ -63,6 +65,7 @@ class ParquetWriter:
         self._properties = properties
         self._writer: Any = None
         self._with_nan: list[Collection[int]] = []
+        self._shapes: list[Mapping[int, Shapes]] = []
 
     @property
     def size_bytes(self) -> int:
@@ -70,15 +73,20 @@ class ParquetWriter:
         return self._file.tell()
 
     def write_row_group(
-        self, batches: Sequence[pa.RecordBatch], with_nan: Collection[int] = ()
+        self,
+        batches: Sequence[pa.RecordBatch],
+        with_nan: Collection[int] = (),
+        shapes: Mapping[int, Shapes] = MappingProxyType({}),
     ) -> None:
-        """Write batches of the schema as one row group; `with_nan` are the columns that have NaN.
+        """Write batches of the schema as one row group.
 
+        `with_nan` are the columns that have NaN, `shapes` those of geometry and geography.
         Shape: field ids.
         """
         table = pa.Table.from_batches(batches, self._schema)
         self._begun(table).write_table(table, row_group_size=max(1, table.num_rows))
         self._with_nan.append(with_nan)
+        self._shapes.append(shapes)
 
     def close(self) -> Any:
         """Write the footer; what pyarrow would have had it say, as its FileMetaData."""
@@ -90,6 +98,7 @@ class ParquetWriter:
 
     def _changes(self) -> FooterChanges:
         bounds, encodings = set(), set()
+        shapes: dict[tuple[int, int], bytes | None] = {}
         for at, leaf in enumerate(leaves(self._schema)):
             is_uuid = leaf.type == pa.uuid()
             is_real = pa.types.is_floating(leaf.type)
@@ -99,7 +108,10 @@ class ParquetWriter:
                     bounds.add((number, at))
                 if is_uuid or is_real:
                     encodings.add((number, at))
-        return FooterChanges(frozenset(bounds), frozenset(encodings), logical_types(self._schema))
+                if leaf.is_shape:
+                    shapes[number, at] = _told(self._shapes[number].get(leaf.field_id or 0))
+        types = logical_types(self._schema)
+        return FooterChanges(frozenset(bounds), frozenset(encodings), types, shapes)
 
     def _begun(self, rows: pa.Table) -> Any:
         """Return the writer of the file, begun with its first rows."""
@@ -159,6 +171,17 @@ def _mended(ending: bytes, changes: FooterChanges) -> bytes:
     start = len(ending) - _END - length
     footer = changed(ending[start:-_END], changes)
     return ending[:start] + footer + len(footer).to_bytes(4, "little") + ending[-_END // 2 :]
+
+
+def _told(shapes: Shapes | None) -> bytes | None:
+    """Return what a footer says of shapes; None where nothing is known of them.
+
+    Of geography it says nothing: some readers take it for shapes on a plane, where a box across the
+    line at 180 degrees has nothing in it.
+    """
+    if shapes is None or shapes.is_geography or shapes.box is None:
+        return None
+    return shape_statistics(shapes.box, shapes.types)
 
 
 def _values_at_a_time(rows: pa.Table, page_size_bytes: int) -> int:

@@ -1,13 +1,16 @@
 """Footers without some of their members, and with other types: made by hand, and of pyarrow."""
 
 import io
+import math
+import struct
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.parquet.footer import FooterChanges, changed
+from icectl.files.parquet.footer import FooterChanges, changed, shape_statistics
+from icectl.format.bounding_box import BoundingBox
 
 NOTHING: frozenset[tuple[int, int]] = frozenset()
 FIRST = frozenset({(0, 0)})
@@ -96,6 +99,24 @@ def test_all_else_that_pyarrow_tells_stays() -> None:
     one |= {"min": None, "max": None, "has_min_max": False}
     assert told == expected
     assert after.metadata.metadata == before.metadata.metadata
+
+
+def test_shapes_get_statistics_of_their_own() -> None:
+    """Member 17 comes behind the others; bounds by bytes and the index of pages go."""
+    box = BoundingBox((1.0, 2.0, math.nan, 7.0), (3.0, 4.0, math.nan, 8.0))
+    told = shape_statistics(box, {2001, 1})
+    ends = [b"\x17" + struct.pack("<d", value) for value in (1, 3, 2, 4)]
+    # Members 1 to 4 of the box, then 7 and 8; a list (9) of two i32 (5), 1 and 2001, zigzag.
+    measured = b"\x37" + struct.pack("<d", 7) + b"\x17" + struct.pack("<d", 8)
+    assert told == b"\x1c" + b"".join(ends) + measured + b"\x00\x19\x25\x02\xa2\x1f\x00"
+    column = b"\x26\x08\x1c\x15\x02\xbc" + STATISTICS + b"\x00\x15\x08\x15\x06\x16\x20\x15\x10\x00"
+    # Of the members 4 to 7 of the chunk the last two go.
+    left = b"\x26\x08\x1c\x15\x02\xbc" + COUNTED + b"\x5c" + told + b"\x00\x15\x08\x15\x06\x00"
+    whole, mended = (b"\x49\x1c\x19\x1c" + one + b"\x00\x00" for one in (column, left))
+    assert changed(whole, FooterChanges(shapes={(0, 0): told})) == mended
+    without_box = left.replace(b"\x5c" + told, b"")
+    expected = b"\x49\x1c\x19\x1c" + without_box + b"\x00\x00"
+    assert changed(whole, FooterChanges(shapes={(0, 0): None})) == expected
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,55 @@ def test_r095_every_type_has_its_arrow_type_and_comes_back(iceberg, arrow) -> No
     assert parquet_schema.schema_from_arrow(found) == schema
 
 
-@pytest.mark.parametrize("iceberg", ["geometry", "geography"])
-def test_types_that_pyarrow_does_not_annotate_are_refused(iceberg) -> None:
-    with pytest.raises(Unsupported, match=iceberg):
-        parquet_schema.arrow_schema(one_field(iceberg))
+SHAPES = [
+    # The union's member, its kind, a struct of text (8) and an enum (5), and two ends: by hand.
+    ("geometry", "0c22 00 00"),
+    ("geometry(srid:0)", "0c22 18 06 737269643a30 00 00"),
+    ("geography", "0c24 00 00"),
+    ("geography(OGC:CRS84)", "0c24 18 09 4f47433a4352533834 00 00"),
+    ("geography(srid:1, Karney)", "0c24 18 06 737269643a31 15 08 00 00"),
+    ("geography(srid:1, spherical)", "0c24 18 06 737269643a31 15 00 00 00"),
+]
+
+
+@pytest.mark.parametrize(("iceberg", "logical"), SHAPES)
+def test_r095_shapes_are_bytes_with_a_logical_type(iceberg, logical) -> None:
+    arrow = parquet_schema.arrow_schema(one_field(iceberg))
+    assert arrow.field("a").type == pa.binary()
+    assert parquet_schema.logical_types(arrow) == {1: bytes.fromhex(logical)}
+    (leaf,) = parquet_schema.leaves(arrow)
+    assert (leaf.field_id, leaf.is_shape) == (1, True)
+
+
+def test_an_algorithm_that_parquet_lacks_leaves_plain_bytes() -> None:
+    arrow = parquet_schema.arrow_schema(one_field("geography(srid:1, euclid)"))
+    assert parquet_schema.logical_types(arrow) == {}
+    assert parquet_schema.leaves(arrow)[0].is_shape
+
+
+def test_elements_are_numbered_depth_first_groups_of_lists_and_maps_among_them() -> None:
+    shape = {"id": 9, "name": "g", "required": False, "type": "geometry"}
+    number = shape | {"id": 8, "name": "n", "type": "int"}
+    struct = {"type": "struct", "fields": [number, shape]}
+    array = {"type": "list", "element-id": 7, "element": struct, "element-required": False}
+    map_ = {"type": "map", "key-id": 5, "key": "string", "value-id": 6, "value": "geography"}
+    map_["value-required"] = False
+    fields = [
+        {"id": 1, "name": "a", "required": False, "type": array},
+        {"id": 2, "name": "b", "required": False, "type": map_},
+        {"id": 3, "name": "c", "required": True, "type": "geometry"},
+    ]
+    schema = schema_from_json({"schema-id": 0, "type": "struct", "fields": fields})
+    arrow = parquet_schema.arrow_schema(schema)
+    # a 1, list 2, element 3, n 4, g 5; b 6, key_value 7, key 8, value 9; c 10
+    assert sorted(parquet_schema.logical_types(arrow)) == [5, 9, 10]
+    assert [leaf.is_shape for leaf in parquet_schema.leaves(arrow)] == [
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_nested_fields_keep_ids_and_nullability_through_a_file() -> None:

@@ -426,12 +426,9 @@ def test_written_columns_are_those_of_the_table_without_unknown_ones() -> None:
 @pytest.mark.parametrize(
     "type_",
     [
-        "geometry",
-        "geography",
         {"type": "struct", "fields": []},
         {"type": "list", "element-id": 3, "element": "unknown", "element-required": False},
         {"type": "struct", "fields": [optional(3, "x", "unknown")]},
-        {"type": "list", "element-id": 3, "element": "geometry", "element-required": False},
     ],
 )
 def test_columns_that_cannot_be_carried_over_are_refused_by_the_schema_alone(type_) -> None:
