@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties apply doctor migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -107,6 +107,14 @@ _icectl() {
                 --concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             second="set unset"
+            ;;
+        relocate)
+            options="--from --to --new-uuid --copy-list --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --format) words="text json github junit sarif" ;;
+                --color) words="auto always never" ;;
+                --from|--to|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+            esac
             ;;
         apply)
             options="--allow-newer --dry-run -n --deleted-list --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"

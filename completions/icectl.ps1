@@ -7,7 +7,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
     $previous = $words[-1]
     $found = @()
     if ($words.Count -le 1) {
-        $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4') + @('--help', '--version')
+        $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4') + @('--help', '--version')
     } else {
         $options = @(); $values = @{}; $second = @()
         switch ($words[1]) {
@@ -79,6 +79,11 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $second = @('set', 'unset')
+            }
+            'relocate' {
+                $options = @('--from', '--to', '--new-uuid', '--copy-list', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
+                $values['--color'] = @('auto', 'always', 'never')
             }
             'apply' {
                 $options = @('--allow-newer', '--dry-run', '-n', '--deleted-list', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')

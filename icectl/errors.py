@@ -184,6 +184,7 @@ class MissingFile(CorruptTable):
             rule="R-034",
             hint="`--path-map FROM=TO` reads a table that was moved or copied",
         )
+        self.location = location
 
 
 class OtherFile(CorruptTable):

@@ -157,10 +157,10 @@ class FileSystemCatalog:
         if under_way:
             return busy(under_way[0])
         assert base.version is not None
-        name = _next_version_name(base, base.version + 1)
+        name = next_version_name(base, base.version + 1)
         outcome = commit_file(self.store, self.env, base, requirements, updates, name)
         if isinstance(outcome, Committed):
-            self._refresh_hint(outcome.table.metadata_location)
+            refresh_hint(self.store, outcome.table.metadata_location)
         return outcome
 
     def _survey(self, loaded: LoadedTable) -> tuple[int | None, tuple[MetadataVersion, ...]]:
@@ -178,6 +178,23 @@ class FileSystemCatalog:
         self, loaded: LoadedTable, hint: int | None, versions: tuple[MetadataVersion, ...]
     ) -> None:
         check_place(self.store, self.table_location, loaded)
+        self._check_current(loaded, hint, versions)
+
+    def check_current(self, loaded: LoadedTable) -> None:
+        """Do nothing where the loaded file is current, wherever it says that the table lies.
+
+        Raises: as check_writable.
+        """
+        hint, versions = self._survey(loaded)
+        self._check_current(loaded, hint, versions)
+        under_way, _ = uncommitted_files(versions, self.store, self.env)
+        if under_way:
+            found = busy(under_way[0])
+            raise CommitConflict(found.reason, hint=found.hint)
+
+    def _check_current(
+        self, loaded: LoadedTable, hint: int | None, versions: tuple[MetadataVersion, ...]
+    ) -> None:
         if not is_file_system_table(versions):
             raise _catalog_owned(without_uncommitted(versions))
         if doubled := doubled_versions(versions):
@@ -247,19 +264,20 @@ class FileSystemCatalog:
             )
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
 
-    def _refresh_hint(self, target: str) -> None:
-        """Point readers that trust the hint at the new file; nothing depends on it."""
-        directory = locations.parent(target)
-        hint, number = locations.join(directory, VERSION_HINT), metadata_version(target).version
-        stale = [locations.check_sum(file) for file in (hint, target)]
-        try:
-            self.store.remove(stale)  # Hadoop refuses files that do not match their check sum
-            self.store.replace(hint, str(number).encode())
-        except Exception:  # the commit has landed
-            _LOGGER.debug("cannot refresh the hint in %s", directory, exc_info=True)
+
+def refresh_hint(store: Store, target: str) -> None:
+    """Point readers that trust the hint at a new metadata file; nothing depends on it."""
+    directory = locations.parent(target)
+    hint, number = locations.join(directory, VERSION_HINT), metadata_version(target).version
+    stale = [locations.check_sum(file) for file in (hint, target)]
+    try:
+        store.remove(stale)  # Hadoop refuses files that do not match their check sum
+        store.replace(hint, str(number).encode())
+    except Exception:  # the commit has landed
+        _LOGGER.debug("cannot refresh the hint in %s", directory, exc_info=True)
 
 
-def _next_version_name(base: LoadedTable, version: int) -> str:
+def next_version_name(base: LoadedTable, version: int) -> str:
     """Name the next version of a file-system table, as other writers would (R-162).
 
     Where the table does not say how it is compressed, it has the form of the last one.
@@ -333,14 +351,21 @@ class NamedFileCatalog:
         Raises: Refused, with the way out.
         """
         check_place(self.store, self.table_location, loaded)
-        name = locations.name(loaded.metadata_location)
         if loaded.version is None:
+            name = locations.name(loaded.metadata_location)
             raise Refused(
                 f"the name {name} carries no version number, so that of the next file is unknown",
                 hint="commit through the catalog that keeps the table",
             )
+        self.check_current(loaded)
+
+    def check_current(self, loaded: LoadedTable) -> None:
+        """Do nothing where no newer file lies beside the given one. Raises: Refused."""
+        if loaded.version is None:
+            return
         ahead = newer_than(loaded, list_versions(self.store, loaded.metadata_folder))
         if ahead:
+            name = locations.name(loaded.metadata_location)
             raise Refused(
                 f"{ahead[-1].name} lies beside {name} and is newer",
                 hint="ask the catalog which file is current; move files of failed commits away",

@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 from icectl.catalog.protocol import (
     Capabilities,
@@ -100,12 +101,13 @@ def check_place(store: Store, table_location: str, loaded: LoadedTable) -> None:
     if isinstance(store, PathMapStore):  # it refuses to write
         return
     check_creatable(table_location)
-    if _place(table_location) != _place(loaded.metadata.location):
+    if not is_same_place(table_location, loaded.metadata.location):
         raise Refused(
             f"the table in {locations.redacted(table_location)} says that it lies in "
             f"{locations.redacted(loaded.metadata.location)}: it is a copy, or was moved, and the "
             "files it names are those of the original",
-            hint="name the table by the location in its metadata",
+            hint=relocation_hint(table_location, loaded),
+            id="moved-table",
         )
     add_root(store, table_location)
     add_root(store, loaded.metadata.location)
@@ -156,9 +158,26 @@ def check_original(store: Store, loaded: LoadedTable) -> None:
             f"the catalog's metadata file lies in {locations.redacted(folder)}, and says that the "
             f"table lies in {locations.redacted(own)}: it is a copy, or was moved, and the files "
             "it names are those of the original",
-            hint="register the metadata file that lies with the table; a copy needs metadata that "
-            "name its own files",
+            hint=relocation_hint(locations.parent(folder), loaded),
+            id="moved-table",
         )
+
+
+def relocation_hint(place: str, loaded: LoadedTable) -> str:
+    """Return the hint for a table that says that it lies elsewhere than its metadata do."""
+    shown = quote(locations.redacted(place))
+    named = ""
+    if not loaded.capabilities.numbers_versions:
+        named = f" --metadata-file {quote(locations.name(loaded.metadata_location))}"
+    return (
+        f"`icectl relocate {shown}{named}` writes metadata for the files that lie there, with "
+        "`--new-uuid` for a copy beside the original"
+    )
+
+
+def is_same_place(table_location: str, other: str) -> bool:
+    """Return whether two locations of tables are spellings of one directory."""
+    return _place(table_location) == _place(other)
 
 
 def _place(location: str) -> str:
@@ -263,12 +282,24 @@ def commit_file(
     if problem is not None:
         return Conflict(problem)
     updated = next_metadata(base, updates, env.now_ms())
+    return create_file(
+        store, base, updated, name, gzip=wants_gzip(base, otherwise=is_gzip(content))
+    )
+
+
+def create_file(
+    store: Store, base: LoadedTable, metadata: TableMetadata, name: str, *, gzip: bool
+) -> CommitOutcome:
+    """Write a metadata file into the folder of `base`, under a name that nobody else may take.
+
+    Raises: StorageError, only where nothing was written.
+    """
     target = locations.join(base.metadata_folder, name)
     version = metadata_version(target).version
     committed = Committed(
-        LoadedTable(updated, target, version, base.metadata_folder, base.capabilities)
+        LoadedTable(metadata, target, version, base.metadata_folder, base.capabilities)
     )
-    written = write_metadata(updated, compressed=wants_gzip(base, otherwise=is_gzip(content)))
+    written = write_metadata(metadata, compressed=gzip)
     try:
         store.create(target, written)  # R-150
     except Exception as error:  # whatever it is, the file may be there

@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, str] = {
     "remove-orphans": "delete or move files that the table does not refer to",
     "refs": "list, make, move and drop branches and tags",
     "properties": "show, set and unset table properties",
+    "relocate": "write metadata of a moved table for its new place",
     "apply": "carry out a plan that was saved with --save-plan",
     "doctor": "look at this machine, try catalogs and stores",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",

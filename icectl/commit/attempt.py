@@ -98,7 +98,7 @@ class _Attempts:
                     _forget(self.context, base, outcome.table)  # R-024
                 return outcome.table
             if isinstance(outcome, Unknown):
-                raise _unknown(outcome)  # R-156
+                raise unknown_outcome(outcome)  # R-156
             if attempt == retries or self._seconds() >= ends_at:
                 raise CommitConflict(outcome.reason, hint=outcome.hint)
             self._wait(base.metadata, attempt, outcome)
@@ -176,7 +176,8 @@ def _forget(context: TableContext, base: LoadedTable, now: LoadedTable) -> None:
         _LOGGER.debug("cannot delete metadata files that left the log", exc_info=True)
 
 
-def _unknown(outcome: Unknown) -> CommitUnknown:
+def unknown_outcome(outcome: Unknown) -> CommitUnknown:
+    """Return the error for a commit of which nobody knows whether it has landed (R-156)."""
     return CommitUnknown(
         outcome.message
         or f"whether {outcome.metadata_location} was written is not known: {outcome.reason}",

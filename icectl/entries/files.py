@@ -186,6 +186,12 @@ def total_bytes(found: Files) -> int:
     return int(pc.sum(found.table["size_bytes"]).as_py() or 0)
 
 
+def of_other_kinds(found: Files, kinds: Collection[FileKind]) -> Files:
+    """Return the files of none of these kinds. Order: kept."""
+    left_out = pa.array([int(kind) for kind in kinds], pa.int8())
+    return Files(found.table.filter(pc.invert(pc.is_in(found.table["kind"], left_out))))
+
+
 def rows(found: Files) -> list[tuple[str, FileKind, int | None]]:
     """List (location, kind, size in bytes) of every file. Order: kept."""
     columns = (found.table[name].to_pylist() for name in ("location", "kind", "size_bytes"))

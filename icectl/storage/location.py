@@ -6,6 +6,7 @@ to which file, `loosest_key` tells whether a file may be deleted (any match keep
 
 import posixpath
 import re
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ _DOTS = r"/\.\.?(?:/|$)"
 _LOCAL_AUTHORITY = re.compile(r"^//(localhost)?(?=/)")
 _LOCAL_SPELLING = r"^(?i:file):(?://(?:localhost)?)?(/(?:[^/]|$))"
 """How local paths are spelled; RE2 copies the first group whole."""
+_WITHOUT_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/(?!/).*)", re.DOTALL)
 _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
 
 
@@ -184,6 +186,43 @@ def is_within(location: str, base: str) -> bool:
         return True
     remainder = key.removeprefix(base_key + "/")
     return remainder != key and ".." not in remainder.split("/")
+
+
+def moved(location: str, path_map: Iterable[tuple[str, str]]) -> str | None:
+    """Return the location with FROM replaced by TO; of several FROM the longest counts.
+
+    None, where it is below no FROM. The spellings of a local path count as one; a FROM ends where a
+    name ends.
+    """
+    keys = _map_keys(location)
+    best: tuple[int, str] | None = None
+    for start, to in path_map:
+        start_key = _map_key(start)
+        for key in keys:
+            is_below = f"{key}/".startswith(f"{start_key.rstrip('/')}/")
+            if is_below and (best is None or len(start_key) > best[0]):
+                rest = key[len(start_key) :]
+                best = len(start_key), join(to, rest) if rest.strip("/") else to
+    return None if best is None else best[1]
+
+
+def _map_keys(location: str) -> tuple[str, ...]:
+    """Make the keys that FROM is compared with.
+
+    `hdfs:/p` also is a `/p` whose scheme was completed (R-164).
+    """
+    completed = _WITHOUT_AUTHORITY.fullmatch(location)
+    bare = (_map_key(completed[1]),) if completed else ()
+    return (_map_key(location), *bare)
+
+
+def _map_key(location: str) -> str:
+    """Return the comparison key of a location; `./t/f` and `t/f` are one relative path."""
+    key = comparison_key(location)
+    relative = key.removeprefix("file:")
+    if relative == key or relative.startswith("/"):
+        return key
+    return f"file:{posixpath.normpath(relative)}"
 
 
 def join(base: str, *parts: str) -> str:

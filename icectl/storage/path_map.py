@@ -1,7 +1,5 @@
 """Reading a table that was moved or copied: locations that begin with FROM are read at TO."""
 
-import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -20,8 +18,6 @@ from icectl.storage.store import (
     Store,
 )
 
-_WITHOUT_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/(?!/).*)", re.DOTALL)
-
 
 @dataclass(frozen=True, slots=True)
 class PathMapStore:
@@ -36,14 +32,8 @@ class PathMapStore:
 
     def mapped(self, location: str) -> str:
         """Return where a location is read."""
-        keys = _keys(location)
-        best: tuple[int, str] | None = None
-        for start, to in self.path_map:
-            start_key = _key(start)
-            for key in keys:
-                if _below(key, start_key) and (best is None or len(start_key) > best[0]):
-                    best = len(start_key), _moved(key[len(start_key) :], to)
-        return location if best is None else best[1]
+        found = locations.moved(location, self.path_map)
+        return location if found is None else found
 
     def read(self, location: str) -> bytes:
         return self.store.read(self.mapped(location))
@@ -113,34 +103,6 @@ class PathMapStore:
         for location in removed:
             raise _refused(location)
         return ()
-
-
-def _keys(location: str) -> tuple[str, ...]:
-    """Make the keys that FROM is compared with.
-
-    `hdfs:/p` also is a `/p` whose scheme was completed (R-164).
-    """
-    completed = _WITHOUT_AUTHORITY.fullmatch(location)
-    bare = (_key(completed[1]),) if completed else ()
-    return (_key(location), *bare)
-
-
-def _key(location: str) -> str:
-    """Return the comparison key of a location; `./t/f` and `t/f` are one relative path."""
-    key = locations.comparison_key(location)
-    relative = key.removeprefix("file:")
-    if relative == key or relative.startswith("/"):
-        return key
-    return f"file:{posixpath.normpath(relative)}"
-
-
-def _below(key: str, start: str) -> bool:
-    """Return whether `start` is a prefix that ends where a name ends."""
-    return f"{key}/".startswith(f"{start.rstrip('/')}/")
-
-
-def _moved(remainder: str, to: str) -> str:
-    return locations.join(to, remainder) if remainder.strip("/") else to
 
 
 def _respelled_rows(batch: pa.RecordBatch, mapped: str, location: str) -> pa.RecordBatch:

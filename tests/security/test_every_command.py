@@ -34,6 +34,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "remove-orphans": ("--older-than", "2d", "--max-fraction", "1", "--yes"),
     "refs": ("branch", "main", "--at", "main", "--max-ref-age", "9d", "--replace", "--yes"),
     "properties": ("set", "owner=icectl", "--yes"),
+    "relocate": ("--to", "{folder}/relocated", "--new-uuid", "--yes"),
     "doctor": (),
     "apply": (),
     "migrate-v1-v2": ("--rewrite-manifests", "--yes"),
@@ -102,6 +103,10 @@ def plan_of(folder: Path, command: str, *target: str) -> Path:
     return place
 
 
+def words_of(scene: Scene, command: str) -> list[str]:
+    return [word.format(folder=scene.folder) for word in WORDS[command]]
+
+
 def outputs(scene: Scene, turn: int) -> list[str]:
     return [word.format(folder=scene.folder) for word in OUTPUTS[turn % len(OUTPUTS)]]
 
@@ -127,7 +132,7 @@ def test_hostile_tables(scene: Scene, name: str, command: str) -> None:
     TABLES[name](scene, built)
     before = own_files(scene)
     with in_time():
-        ended = run_line([command, target, *WORDS[command], *outputs(scene, turn)])
+        ended = run_line([command, target, *words_of(scene, command), *outputs(scene, turn)])
     check_outputs(scene, ended)
     if ended.code in (2, 5, 10, 14, 15):
         assert before.items() <= own_files(scene).items(), ended
@@ -154,7 +159,7 @@ def test_hostile_catalogs(scene: Scene, name: str, command: str) -> None:
             planned = PLANNED[turn % 2]
             target = str(plan_of(scene.folder, planned, TABLE, *options))
         CATALOGS[name](scene, served)
-        words = [command, target, *WORDS[command], *options, *outputs(scene, turn)]
+        words = [command, target, *words_of(scene, command), *options, *outputs(scene, turn)]
         with in_time():
             ended = run_line(words, Quick())
     check_outputs(scene, ended)
@@ -178,7 +183,7 @@ def test_hostile_stores(scene: Scene, name: str, command: str) -> None:
             ("endpoint_url", server.uri),
         ):
             options += ["--storage-option", f"{key}={value}"]
-        words = [command, target, *WORDS[command], *options, *outputs(scene, turn)]
+        words = [command, target, *words_of(scene, command), *options, *outputs(scene, turn)]
         with in_time():
             ended = run_line([*words, "--time-limit", "20s"], Quick())
         assert command == "apply" or server.seen

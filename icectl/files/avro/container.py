@@ -173,6 +173,32 @@ def decode_fields(
     return [[record[name] for record in records] for name in names]
 
 
+def decode_as_stored(schema: AvroType, blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """Decode whole records, by fastavro; logical types stay as stored.
+
+    Shape: dicts of field position, at any depth.
+    Raises: CorruptTable R-008.
+    """
+    stored = list(blocks)
+    count = sum(block.record_count for block in stored)
+    content = b"".join([write_long(count), *(block.content for block in stored), b"\0"])
+    return _decode(BytesIO(content), _fastavro_array(schema), count)
+
+
+def encode_as_stored(schema: AvroType, records: Iterable[Mapping[str, Any]]) -> bytes:
+    """Encode records that `decode_as_stored` has decoded, one after the other."""
+    parsed = _fastavro_record(schema)
+    stream = BytesIO()
+    for record in records:
+        _fastavro().schemaless_writer(stream, parsed, record)
+    return stream.getvalue()
+
+
+@lru_cache(SCHEMAS)
+def _fastavro_record(schema: AvroType) -> Any:
+    return _fastavro().parse_schema(_fastavro_schema(schema, [0]))
+
+
 _FAILURES = (
     EOFError,
     ValueError,

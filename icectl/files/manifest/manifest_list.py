@@ -38,6 +38,11 @@ _IDS: Mapping[str, int] = {
     "key_metadata": 519,
     "first_row_id": 520,
 }
+LOCATION_IDS: Mapping[str, int] = {
+    name: _IDS[name] for name in ("manifest_path", "manifest_length")
+}
+"""Field ids of what a row says of a manifest's place and size."""
+
 _OLD_NAMES: Mapping[str, int] = {
     "added_data_files_count": 504,
     "existing_data_files_count": 505,

@@ -5,7 +5,7 @@ spans, and reads each blob by its own range; whole files go through `read_puffin
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,6 +150,25 @@ def write_puffin(blobs: Iterable[NewBlob], properties: Mapping[str, str]) -> byt
     payload = json.dumps(footer, separators=(",", ":")).encode()
     size = len(payload).to_bytes(4, "little")
     return b"".join([*parts, MAGIC, payload, size, bytes(4), MAGIC])
+
+
+def with_properties(content: bytes, change: Callable[[dict[str, str]], None]) -> bytes:
+    """Return a Puffin file with the properties of each blob changed in place by `change`.
+
+    Blobs keep their bytes and offsets; the footer keeps members that nobody here knows, and is not
+    compressed.
+    Raises: as read_footer; what `change` raises.
+    """
+    read_puffin(content)
+    size = footer_size(content)
+    start = len(content) - size
+    payload = _footer_payload(content[start + 4 : -FOOTER_END], content[-8:-4])
+    footer = parse_json(payload)
+    for blob in footer["blobs"]:
+        change(blob.get("properties") or {})
+    changed = json.dumps(footer, ensure_ascii=False, separators=(",", ":")).encode()
+    length = len(changed).to_bytes(4, "little")
+    return b"".join([content[:start], MAGIC, changed, length, bytes(4), MAGIC])
 
 
 def _footer_payload(payload: bytes, flags: bytes) -> bytes:

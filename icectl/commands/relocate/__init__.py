@@ -1,0 +1,1 @@
+"""`icectl relocate`: the metadata of a moved or copied table, for its new place."""

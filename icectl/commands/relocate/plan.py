@@ -1,0 +1,235 @@
+"""From where to where a table is relocated, and what becomes of its metadata: pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from icectl.errors import Refused, UsageError
+from icectl.format import properties
+from icectl.format.locations import with_locations
+from icectl.format.metadata import TableMetadata
+from icectl.storage import location as locations
+
+_PATHS = (
+    properties.METADATA_PATH.name,
+    properties.DATA_PATH.name,
+    properties.OBJECT_STORAGE_PATH.name,
+    properties.FOLDER_STORAGE_PATH.name,
+)
+_S3 = ("s3://", "s3a://", "s3n://")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change of place: locations below one of `sources` become those below `target`.
+
+    `location` and `new_location` are the table's. With `is_done` there is nothing to do.
+    """
+
+    sources: tuple[str, ...]
+    target: str
+    location: str
+    new_location: str
+    is_done: bool = False
+
+    @property
+    def path_map(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of FROM and TO; S3 has three schemes for one store."""
+        return tuple((each, self.target) for source in self.sources for each in _spellings(source))
+
+    def of(self, location: str) -> str:
+        """Return the new location of a file. Raises: Refused, where it is below no source."""
+        found = locations.moved(location, self.path_map)
+        if found is None or "/../" in found:
+            raise outside(self, location)
+        return found
+
+
+def _spellings(source: str) -> tuple[str, ...]:
+    scheme = next((each for each in _S3 if source.lower().startswith(each)), None)
+    if scheme is None:
+        return (source,)
+    return tuple(each + source[len(scheme) :] for each in _S3)
+
+
+def outside(move: Move, location: str) -> Refused:
+    """Return the error for a location that is not to be moved."""
+    told = " or ".join(map(locations.redacted, move.sources))
+    return Refused(
+        f"`{locations.redacted(location)}` is not below {told}: the table would still use it",
+        hint="give `--from` once for each prefix that locations of the table have, or a shorter "
+        "one; one `--to` stands for all",
+        id="location-outside",
+    )
+
+
+def spelled_like(recorded: str, target: str, format_version: int) -> str:
+    """Return a path of this machine with the scheme that a table's locations have.
+
+    From version 4 on every location has one.
+    """
+    if locations.scheme(target) or not target.startswith("/"):
+        return target
+    return f"file://{target}" if locations.scheme(recorded) or format_version >= 4 else target
+
+
+def decide_move(
+    recorded: str, place: str, *, is_home: bool, sources: Sequence[str], target: str | None
+) -> Move:
+    """Decide from where to where, by what the metadata say (`recorded`) and where they lie.
+
+    `is_home`: both are one place.
+    Raises: UsageError; Refused, where the places overlap.
+    """
+    target = None if target is None else target.rstrip("/") or target
+    if is_home and _is_done(recorded, sources, target):
+        return Move((recorded,), target or place, recorded, recorded, is_done=True)
+    sources = tuple(each.rstrip("/") or each for each in sources) or (recorded,)
+    rest = _rest(recorded, sources)
+    if rest is None:
+        raise UsageError(
+            f"the table says that it lies in {locations.redacted(recorded)}, which is not below "
+            f"`--from` {' or '.join(map(locations.redacted, sources))}",
+            hint="`--from` is what the locations in the table's metadata begin with; repeat it "
+            "where they have several",
+        )
+    if target is None:
+        target = _target(recorded, place, rest, is_home=is_home)
+    new_location = locations.join(target, rest) if rest else target
+    if locations.is_within(new_location, recorded) or locations.is_within(recorded, new_location):
+        raise Refused(
+            f"the new place, {locations.redacted(new_location)}, and the old one, "
+            f"{locations.redacted(recorded)}, lie in each other",
+            hint="a table needs a folder of its own",
+        )
+    return Move(sources, target, recorded, new_location)
+
+
+def _target(recorded: str, place: str, rest: str, *, is_home: bool) -> str:
+    """Return `--to` where it is not given: where the table was found, without what stays."""
+    if is_home:
+        raise UsageError(
+            "`--to` is missing",
+            hint="it is where the table will lie, or a prefix of that, as `--from` is one",
+        )
+    if not rest:
+        return place
+    if not place.endswith(f"/{rest}"):
+        raise UsageError(
+            f"`--to` is missing: {locations.redacted(place)} does not end with `{rest}`, as "
+            f"{locations.redacted(recorded)} does",
+        )
+    return place.removesuffix(rest).rstrip("/")
+
+
+def _is_done(recorded: str, sources: Sequence[str], target: str | None) -> bool:
+    """Return whether a table that is at home has been relocated so before."""
+    is_below = _rest(recorded, sources) is not None
+    if target is None:
+        return not is_below
+    if not sources:
+        return locations.comparison_key(recorded) == locations.comparison_key(target)
+    is_there = locations.is_within(recorded, target)
+    return is_there and (not is_below or any(locations.is_within(target, one) for one in sources))
+
+
+def _rest(location: str, sources: Sequence[str]) -> str | None:
+    """Return the path of a location below one of the sources; None where it does not lie there."""
+    rest = locations.moved(location, Move(tuple(sources), "/", location, "/").path_map)
+    return None if rest is None else rest.strip("/")
+
+
+def new_metadata(
+    metadata: TableMetadata,
+    move: Move,
+    written: Mapping[str, str],
+    *,
+    uuid: str | None,
+    now_ms: int,
+) -> TableMetadata:
+    """Return the metadata for the new place; `written` are new names of lists and manifests.
+
+    The metadata log begins anew. `uuid` is the table's from now on, None to keep it.
+    Raises: Refused, for a location that is not to be moved.
+    """
+
+    def of(location: str) -> str:
+        """Return the new location."""
+        return written.get(location) or move.of(location)
+
+    moved = with_locations(replace(metadata, metadata_log=()), of)
+    return replace(
+        moved,
+        location=move.new_location,
+        table_uuid=uuid or metadata.table_uuid,
+        properties={key: _property(key, value, move) for key, value in metadata.properties.items()},
+        last_updated_ms=max(now_ms, metadata.last_updated_ms),  # R-017
+    )
+
+
+def _property(key: str, value: str, move: Move) -> str:
+    """Return the value of a property, moved where it is a location below `--from`."""
+    found = locations.moved(value, move.path_map) if value else None
+    if found is not None:
+        return found
+    if key in _PATHS and value and not locations.is_relative(value):
+        refused = outside(move, value)
+        refused.hint = f"unset `{key}` at the old place, or give a `--from` that holds it, too"
+        raise refused
+    return value
+
+
+def is_same_table(moved: TableMetadata, other: TableMetadata, *, new_uuid: bool) -> bool:
+    """Return whether `other` is the state that a relocation would write again.
+
+    Names of files that relocations choose are not compared; nor is the uuid, where it is new.
+    """
+
+    def plain(metadata: TableMetadata) -> TableMetadata:
+        """Leave out what differs from run to run."""
+        nameless = with_locations(replace(metadata, metadata_log=()), lambda _: "")
+        return replace(
+            nameless,
+            last_updated_ms=0,
+            table_uuid=None if new_uuid else metadata.table_uuid,
+        )
+
+    return plain(moved) == plain(other)
+
+
+@dataclass(frozen=True, slots=True)
+class FileToCopy:
+    """A file that is not at the new place as the table says; `found_bytes` None is not there."""
+
+    source: str
+    target: str
+    size_bytes: int | None
+    found_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RelocatePlan:
+    """The plan of a relocation.
+
+    `metadata` is as it will be; None where nothing is to do. `written` counts new files by kind,
+    `written_bytes` their bytes; `data_files` are those that the table keeps, `missing` those that
+    are not at the new place. `set_aside` are metadata files of the original that are renamed.
+    """
+
+    move: Move
+    metadata: TableMetadata | None = None
+    snapshot_count: int = 0
+    written: Mapping[str, int] | None = None
+    written_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
+    missing: tuple[FileToCopy, ...] = ()
+    copy_list: str | None = None
+    needs_registering: bool = False
+    set_aside: tuple[str, ...] = ()
+    metadata_file: str | None = None
+    done: bool = False
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of the files that are to be copied, as far as they are known."""
+        return sum(file.size_bytes or 0 for file in self.missing)

@@ -1,0 +1,254 @@
+"""Everything that a relocation writes, made beforehand: new files wait in a temporary folder.
+
+So a dry run has done all that could fail but the writing, and the plan is what is written.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from icectl.commands.relocate import rewrite
+from icectl.commands.relocate.names import Names, NewFile
+from icectl.commands.relocate.plan import Move
+from icectl.entries.files import FileKind, Files, distinct, of_other_kinds, rows, together
+from icectl.errors import MissingFile, SelfCheckFailed
+from icectl.format.manifest import Content, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.storage import location as locations
+from icectl.table.context import TableContext
+from icectl.table.manifest_lists import manifests_by_snapshot
+from icectl.table.reachable import all_manifests, every_statistics_file, files_of_live_entries
+from icectl.table.reading import in_threads, naming, read_file
+
+DELETES = (FileKind.POSITION_DELETE_FILES, FileKind.DELETION_VECTOR_FILES)
+_LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
+_SIZE_UNKNOWN = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFile:
+    """A new file that is not written yet: where it goes, and where its bytes wait."""
+
+    location: str
+    waiting: Path
+    size_bytes: int
+    kind: FileKind
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All new files but the metadata file, and the files that the table keeps.
+
+    `lists` are new locations of manifest lists, roots and embedded manifests by the old ones.
+    `kept` have their old locations. `folders` are those of new delete files.
+    """
+
+    files: Sequence[WaitingFile]
+    lists: dict[str, str]
+    kept: Files
+    folders: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count the new files by kind."""
+        found = Counter(file.kind for file in self.files)
+        return {kind.name.lower(): found[kind] for kind in FileKind if found[kind]}
+
+
+@dataclass(slots=True)
+class Preparation:
+    """Makes the new files of one relocation.
+
+    `context` reads files of the table by the locations in its metadata; `folder` is where new
+    metadata go, `uuid` is in each new name, `temporary` is where bytes wait.
+    """
+
+    context: TableContext
+    move: Move
+    metadata: TableMetadata
+    folder: str
+    uuid: str
+    temporary: Path
+    names: Names = field(init=False)
+    _made: list[WaitingFile] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.move, self.metadata)
+
+    def run(self) -> Prepared:
+        """Make all new files.
+
+        Raises: Refused, for a location that is not to be moved; MissingFile; CorruptTable;
+        Unsupported; StorageError; Incomplete.
+        Cost: each manifest list, manifest and delete file is read and written once; the disk holds
+        the new ones.
+        """
+        metadata = self.metadata
+        statistics = every_statistics_file(metadata)
+        self._check_moved(location for location, _, _ in rows(statistics))
+        self._check_moved(place for place, _, _ in self._lists())
+        lists = manifests_by_snapshot(self.context, metadata, metadata.snapshots)
+        manifests = all_manifests(lists, metadata.snapshots)
+        self._check_moved(item.manifest_path for item in manifests)
+        live = distinct(files_of_live_entries(self.context, metadata, manifests))
+        self._check_moved(location for location, _, _ in rows(live))
+        if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
+            self.names.data_files = frozenset(
+                locations.name(place)
+                for place, kind, _ in rows(live)
+                if kind == FileKind.DATA_FILES
+            )
+        deletes = [row for row in rows(live) if FileKind(row[1]) in DELETES]
+        self._write("rewriting delete files", deletes, self._delete_file)
+        found = self._manifests(manifests)
+        self._write("rewriting manifests", found, self._manifest)
+        self._write("rewriting vectors of manifests", self._bitmaps(), self._bitmap)
+        self._write("rewriting manifest lists", self._lists(), self._list)
+        kept = of_other_kinds(together([live, statistics]), DELETES)
+        folders = {locations.parent(file.location) for file in self._made if file.kind in DELETES}
+        return Prepared(self._made, self._new_lists(), kept, tuple(sorted(folders)))
+
+    def _check_moved(self, found: Iterator[str] | Sequence[str]) -> None:
+        for location in found:
+            self.names.of(location)
+
+    def _write(
+        self,
+        phase: str,
+        items: Sequence[tuple[str, int, int | None]],
+        make: Callable[[str, int, int], NewFile | None],
+    ) -> None:
+        """Make the new files of old ones; `make` gets location, kind and a number of its own."""
+        self.context.progress.phase(phase, total=len(items))
+        start = len(self._made)
+
+        def work(numbered: tuple[int, tuple[str, int, int | None]]) -> NewFile | None:
+            """Make one."""
+            self.context.deadline.check()
+            number, (location, kind, _) = numbered
+            with naming(location):
+                return make(location, kind, start + number)
+
+        sizes = [size or _SIZE_UNKNOWN for _, _, size in items]
+        made = in_threads(work, enumerate(items), sizes, threads=self.context.concurrency)
+        with closing(made):
+            for (location, kind, _), new in zip(items, made, strict=True):
+                self.context.progress.advance(1)
+                if new is not None:
+                    self.names.add(location, new)
+                    self._made.append(
+                        WaitingFile(
+                            new.location,
+                            self._waiting(new.location),
+                            new.size_bytes,
+                            FileKind(kind),
+                        )
+                    )
+
+    def _waiting(self, location: str) -> Path:
+        return self.temporary / locations.name(location)
+
+    def _wait(self, location: str, content: bytes, **told: object) -> NewFile:
+        path = self._waiting(location)
+        if path.exists():
+            raise SelfCheckFailed(f"two new files have the name {path.name}")
+        path.write_bytes(content)
+        return NewFile(location, len(content), **told)  # type: ignore[arg-type]
+
+    # -- delete files -----------------------------------------------------------------------------
+
+    def _delete_file(self, location: str, kind: int, number: int) -> NewFile:
+        content = read_file(self.context.store, location)
+        moved = self.move.of(self.names.whole(location))
+        stem = locations.name(moved).rpartition(".")[0] or locations.name(moved)
+        name = f"{stem}-{number}-{self.uuid}"
+        folder = locations.parent(moved)
+        if FileKind(kind) is FileKind.DELETION_VECTOR_FILES:
+            written = rewrite.vectors(content, self.names)
+            return self._wait(locations.join(folder, f"{name}.puffin"), written)
+        written, paths = rewrite.position_deletes(content, self.names)
+        place = locations.join(folder, f"{name}.parquet")
+        return self._wait(place, written, file_format="parquet", paths=paths)
+
+    # -- manifests and leaves ---------------------------------------------------------------------
+
+    def _manifests(
+        self, manifests: Sequence[ManifestFile]
+    ) -> Sequence[tuple[str, int, int | None]]:
+        """List the manifests of all snapshots and leaves of all roots, each once."""
+        found = {
+            self.names.key(item.manifest_path): (item.manifest_path, item.manifest_length)
+            for item in manifests
+            if not item.in_root
+        }
+        for location, size in self._of_roots(_LEAVES):
+            found.setdefault(self.names.key(location), (location, size))
+        return [(location, int(FileKind.MANIFESTS), size) for location, size in found.values()]
+
+    def _of_roots(self, contents: Collection[Content]) -> Iterator[tuple[str, int]]:
+        """Yield location and size of what all roots list of some contents (R-192)."""
+        for snapshot in self.metadata.snapshots:
+            if snapshot.root_manifest is not None:
+                content = read_file(self.context.store, snapshot.root_manifest)
+                with naming(snapshot.root_manifest):
+                    found = rewrite.listed_in_root(content, contents)
+                for location, size in found:
+                    yield self.names.whole(location), size
+
+    def _manifest(self, location: str, _: int, number: int) -> NewFile:
+        content = read_file(self.context.store, location)
+        ending = "parquet" if rewrite.is_parquet(content) else "avro"
+        place = locations.join(self.folder, f"{self.uuid}-m{number}.{ending}")
+        return self._wait(place, rewrite.manifest(content, self.names))
+
+    # -- vectors of leaves ------------------------------------------------------------------------
+
+    def _bitmaps(self) -> Sequence[tuple[str, int, int | None]]:
+        """List the Puffin files of vectors of leaves."""
+        found = {
+            self.names.key(location): location
+            for location, _ in self._of_roots((Content.MANIFEST_DV,))
+        }
+        kind = int(FileKind.MANIFESTS)
+        return [(location, kind, None) for location in found.values()]
+
+    def _bitmap(self, location: str, _: int, number: int) -> NewFile | None:
+        place = locations.join(self.folder, f"{self.uuid}-{number}-mdv.puffin")
+        with suppress(MissingFile):  # of a vector that is no more
+            written = rewrite.vectors(read_file(self.context.store, location), self.names)
+            return self._wait(place, written)
+        return None
+
+    # -- manifest lists and roots -----------------------------------------------------------------
+
+    def _lists(self) -> Sequence[tuple[str, int, int | None]]:
+        """List the manifest lists and roots, each once."""
+        found = [
+            snapshot.root_manifest or snapshot.manifest_list for snapshot in self.metadata.snapshots
+        ]
+        kind = int(FileKind.MANIFEST_LISTS)
+        return [(place, kind, None) for place in dict.fromkeys(found) if place is not None]
+
+    def _list(self, location: str, _: int, number: int) -> NewFile:
+        snapshot = next(
+            one
+            for one in self.metadata.snapshots
+            if location in (one.root_manifest, one.manifest_list)
+        )
+        content = read_file(self.context.store, location)
+        if snapshot.root_manifest is not None:
+            written = rewrite.manifest(content, self.names)
+            name = f"root-{snapshot.snapshot_id}-{number}-{self.uuid}.parquet"
+        else:
+            written = rewrite.manifest_list(content, self.names)
+            name = f"snap-{snapshot.snapshot_id}-{number}-{self.uuid}.avro"
+        return self._wait(locations.join(self.folder, name), written)
+
+    def _new_lists(self) -> dict[str, str]:
+        """Return the new locations of lists, roots and embedded manifests by the old ones."""
+        named = [place for place, _, _ in self._lists()]
+        for snapshot in self.metadata.snapshots:
+            named += snapshot.manifests or ()
+        return {place: self.names.of(place) for place in named}

@@ -1,0 +1,471 @@
+"""The run of `icectl relocate`: read and prepare everything, then write it, the metadata last."""
+
+import csv
+import io
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from icectl.catalog.files import (
+    FILE_SYSTEM,
+    NAMED_FILE,
+    FileSystemCatalog,
+    NamedFileCatalog,
+    next_version_name,
+    refresh_hint,
+)
+from icectl.catalog.metadata_files import (
+    METADATA_FOLDER,
+    create_file,
+    is_same_place,
+    wants_gzip,
+)
+from icectl.catalog.pinned import unpinned_catalog
+from icectl.catalog.protocol import Committed, Conflict, LoadedTable
+from icectl.catalog.resolve import located
+from icectl.catalog.versions import list_versions
+from icectl.cli.document import Outcome
+from icectl.cli.naming import name_in_catalog
+from icectl.cli.options import Change, Common
+from icectl.cli.output_files import put_in_place
+from icectl.cli.session import Session, open_session
+from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.relocate.options import RelocateRequest
+from icectl.commands.relocate.plan import (
+    FileToCopy,
+    Move,
+    RelocatePlan,
+    decide_move,
+    is_same_table,
+    new_metadata,
+    spelled_like,
+)
+from icectl.commands.relocate.prepare import Preparation, Prepared, WaitingFile
+from icectl.commands.relocate.report import print_relocation, relocate_result
+from icectl.commit.attempt import CommitAsked, unknown_outcome
+from icectl.commit.output_journal import DataPlaces, Leftovers, OutputJournal, new_journal
+from icectl.commit.outputs import Outputs
+from icectl.entries.files import rows
+from icectl.errors import (
+    CommitConflict,
+    CorruptTable,
+    MissingFile,
+    Refused,
+    StorageError,
+    TableNotFound,
+    UsageError,
+)
+from icectl.files.metadata_file import is_gzip, read_metadata_json
+from icectl.format.metadata import TableMetadata
+from icectl.format.names import catalog_metadata_file_name, metadata_file_name
+from icectl.storage import location as locations
+from icectl.storage.open import add_root, open_store
+from icectl.storage.path_map import PathMapStore
+from icectl.storage.store import Store, check_creatable
+from icectl.table.context import TableContext, open_table
+from icectl.table.row_safety import require_safe_base
+from icectl.table.stored import compare_with_store
+from icectl.units import print_count
+
+COMMAND = "relocate"
+
+_ASIDE = ".original"
+"""What names of the original's metadata files end with from then on: no reader takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The new place: its store and context, what the next metadata file follows, its name.
+
+    `base` has the new location, and the metadata as they were.
+    """
+
+    context: TableContext
+    base: LoadedTable
+    file_name: str
+    gzip: bool
+
+    @property
+    def store(self) -> Store:
+        """The store of the new place."""
+        return self.context.store
+
+
+def run(common: Common, table: str, request: RelocateRequest, change: Change) -> Outcome:
+    """Plan the relocation; unless only the plan was asked for, execute it."""
+    if change.save_plan is not None:
+        raise UsageError(
+            "`--save-plan` does not go with `relocate`: a plan says nothing of other places",
+            hint="`--copy-list FILE --dry-run` keeps what is to be copied",
+        )
+    session = open_session(common, table, read_only=False, change=change)
+    loaded = open_table(session.context.catalog)
+    require_safe_base(loaded.metadata)
+    place = _place_of(common, table, loaded)
+    recorded, version = loaded.metadata.location, loaded.metadata.format_version
+    place = spelled_like(recorded, place, version)
+    wanted = request.target
+    if wanted is not None:
+        wanted = spelled_like(recorded, located(wanted), version)
+    is_home = is_same_place(place, recorded)
+    move = decide_move(
+        recorded, place, is_home=is_home, sources=request.sources or (), target=wanted
+    )
+    if move.is_done:
+        return _carry_out(session, change, loaded, RelocatePlan(move))
+    is_there = is_same_place(move.new_location, place)
+    if not is_there and not is_same_place(recorded, place):
+        raise UsageError(
+            f"the table lies in {locations.redacted(place)}, and says that it lies in "
+            f"{locations.redacted(recorded)}; `--to` leads to neither, but to "
+            f"{locations.redacted(move.new_location)}",
+            hint=f"`icectl relocate {locations.redacted(place)}` makes it a table of that place",
+        )
+    target = _target(session, common, loaded, move, is_there=is_there)
+    return _relocate(session, request, change, loaded, move, target, is_there=is_there)
+
+
+def _place_of(common: Common, table: str, loaded: LoadedTable) -> str:
+    """Return where a table was found: TABLE, or the place of a catalog's metadata file."""
+    if name_in_catalog(common, table) is None:
+        return located(table)
+    folder = locations.parent(loaded.metadata_location)
+    if locations.name(folder) != METADATA_FOLDER:
+        return loaded.metadata.location
+    return locations.parent(folder)
+
+
+def _target(
+    session: Session, common: Common, loaded: LoadedTable, move: Move, *, is_there: bool
+) -> _Target:
+    """Look at the new place.
+
+    Raises: Refused, where another table lies there, or which metadata file is current is not known;
+    Unsupported; StorageError.
+    """
+    context, shell = session.context, common.shell
+    check_creatable(move.new_location)
+    numbers_versions = loaded.capabilities.numbers_versions
+    capabilities = FILE_SYSTEM if numbers_versions else NAMED_FILE
+    uuid = context.env.new_uuid()
+    gzip = wants_gzip(loaded, otherwise=is_gzip(context.store.read(loaded.metadata_location)))
+    if is_there:
+        catalog = unpinned_catalog(context.catalog)
+        if not loaded.capabilities.is_certain:
+            raise Refused(
+                "a catalog kept this table, and which of its metadata files is current is not "
+                "known here",
+                hint=f"`--metadata-file {locations.name(loaded.metadata_location)}` says that the "
+                "newest is",
+                id="current-unknown",
+            )
+        if isinstance(catalog, FileSystemCatalog | NamedFileCatalog):
+            catalog.check_current(loaded)
+        add_root(context.store, move.new_location)
+        usual = locations.join(move.new_location, METADATA_FOLDER)
+        folder = usual if is_same_place(usual, loaded.metadata_folder) else loaded.metadata_folder
+        base = replace(loaded, metadata_folder=folder, capabilities=capabilities)
+        number = (loaded.version or 0) + 1
+        name = (
+            next_version_name(loaded, number)
+            if numbers_versions
+            else catalog_metadata_file_name(number, uuid, gzip=gzip)
+        )
+        return _Target(context, base, name, gzip)
+    options = replace(session.storage(), home=move.new_location, path_map=())
+    options = replace(options, user_locations=(*options.user_locations, move.new_location))
+    store = open_store(options, shell.env, shell.deadline)
+    catalog = FileSystemCatalog(store, move.new_location, shell.env)
+    moved = replace(context, store=store, catalog=catalog, catalog_tables=None)
+    old_folder = loaded.metadata_folder
+    usual = locations.join(move.new_location, METADATA_FOLDER)
+    folder = locations.moved(old_folder, move.path_map) or usual
+    base = replace(loaded, metadata_folder=folder, capabilities=capabilities)
+    name = (
+        metadata_file_name(1, gzip=gzip)
+        if numbers_versions
+        else catalog_metadata_file_name(0, uuid, gzip=gzip)
+    )
+    return _Target(moved, base, name, gzip)
+
+
+def _relocate(
+    session: Session,
+    request: RelocateRequest,
+    change: Change,
+    loaded: LoadedTable,
+    move: Move,
+    target: _Target,
+    *,
+    is_there: bool,
+) -> Outcome:
+    """Prepare, plan, and execute."""
+    env = session.context.env
+    journal = new_journal(env, target.base, COMMAND, DataPlaces())
+    uuid = env.new_uuid() if request.new_uuid else None
+    reading = session.context
+    there = PathMapStore(target.store, move.path_map)
+    if is_there:
+        reading = replace(reading, store=there)
+    elif _stands_there(target, loaded.metadata, move, new_uuid=request.new_uuid):
+        return _carry_out(session, change, loaded, RelocatePlan(replace(move, is_done=True)))
+    with tempfile.TemporaryDirectory(prefix="icectl-relocate-") as temporary:
+        preparation = Preparation(
+            reading,
+            move,
+            loaded.metadata,
+            target.base.metadata_folder,
+            journal.uuid,
+            Path(temporary),
+        )
+        try:
+            prepared = preparation.run()
+        except MissingFile as error:
+            if not is_there:
+                raise
+            raise _not_copied(error, move) from error
+        journal = replace(journal, data=DataPlaces(prepared.folders))
+        metadata = new_metadata(
+            loaded.metadata, move, prepared.lists, uuid=uuid, now_ms=env.now_ms()
+        )
+        missing = _missing(replace(reading, store=there), prepared, loaded, move)
+        plan = RelocatePlan(
+            move,
+            metadata,
+            len(metadata.snapshots),
+            prepared.counts,
+            sum(file.size_bytes for file in prepared.files),
+            len(prepared.kept),
+            sum(size or 0 for _, _, size in rows(prepared.kept)),
+            missing,
+            request.copy_list,
+            needs_registering=not target.base.capabilities.publishes,
+            set_aside=_of_the_original(target, loaded) if is_there and uuid is not None else (),
+        )
+        if request.copy_list is not None:
+            _write_copy_list(session, request.copy_list, plan)
+        writing = _Writing(target, prepared, journal, metadata, plan.set_aside)
+
+        def execute() -> Finished[RelocatePlan]:
+            """Write everything."""
+            landed = writing.execute()
+            done = replace(plan, done=True, metadata_file=landed.metadata_location)
+            return Finished(done, landed.metadata_location)
+
+        return _carry_out(session, change, loaded, plan, execute)
+
+
+def _carry_out(
+    session: Session,
+    change: Change,
+    loaded: LoadedTable,
+    plan: RelocatePlan,
+    execute: Callable[[], Finished[RelocatePlan]] | None = None,
+) -> Outcome:
+    def nothing() -> Finished[RelocatePlan]:
+        """Do nothing: there is no work."""
+        return Finished(plan, loaded.metadata_location)
+
+    refusal = None if plan.copy_list is not None or not plan.missing else _not_there(plan)
+    return carry_out(
+        session,
+        change,
+        PlannedChange(
+            command=COMMAND,
+            loaded=loaded,
+            report=plan,
+            result=relocate_result,
+            show=lambda console, relocation, _: print_relocation(console, relocation),
+            has_work=plan.metadata is not None,
+            execute=execute or nothing,
+            superseded=lambda: RelocatePlan(plan.move),
+            refusal=refusal,
+        ),
+    )
+
+
+def _of_the_original(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
+    """List metadata files beside the current one that have the old uuid, that one included.
+
+    A table of another uuid would find another table's metadata in its folder, and delete nothing.
+    """
+    found = []
+    for version in list_versions(target.store, target.base.metadata_folder):
+        try:
+            members = read_metadata_json(target.store.read(version.location))
+        except (CorruptTable, FileNotFoundError):
+            continue
+        if members.get("table-uuid") == loaded.metadata.table_uuid:
+            found.append(version.location)
+    return tuple(found)
+
+
+def _stands_there(target: _Target, metadata: TableMetadata, move: Move, *, new_uuid: bool) -> bool:
+    """Return whether the new place has just this table. Raises: Refused, where it has another."""
+    try:
+        found = target.context.catalog.load()
+    except TableNotFound:
+        folder = target.base.metadata_folder
+        if list_versions(target.store, folder):
+            raise _taken(move) from None
+        return False
+    expected = new_metadata(metadata, move, {}, uuid=None, now_ms=0)
+    if is_same_table(expected, found.metadata, new_uuid=new_uuid):
+        return True
+    raise _taken(move)
+
+
+def _taken(move: Move) -> Refused:
+    return Refused(
+        f"a table lies in {locations.redacted(move.new_location)} already",
+        hint="if it is a copy of this one, name it as TABLE; else give another `--to`",
+        id="place-taken",
+    )
+
+
+def _missing(
+    there: TableContext, prepared: Prepared, loaded: LoadedTable, move: Move
+) -> tuple[FileToCopy, ...]:
+    """List the files that the table keeps and that are not at the new place with their size."""
+    found = compare_with_store(there, prepared.kept, loaded.metadata.location)
+    return tuple(
+        FileToCopy(each.location, move.of(each.location), each.expected, each.found)
+        for each in found.discrepancies
+    )
+
+
+def _not_there(plan: RelocatePlan) -> Refused:
+    first = plan.missing[0]
+    count = len(plan.missing)
+    more = "" if count == 1 else f"; so with {print_count(count - 1, 'other file')}"
+    what = (
+        "is not there"
+        if first.found_bytes is None
+        else f"has {first.found_bytes:,} bytes where the table says {first.size_bytes or 0:,}"
+    )
+    return Refused(
+        f"{locations.redacted(first.target)} {what}{more}",
+        hint="copy the files first: `--copy-list FILE --dry-run` lists them as source,target; "
+        "without `--dry-run` it goes on without them",
+        id="files-missing",
+    )
+
+
+def _not_copied(error: MissingFile, move: Move) -> Refused:
+    location = error.location
+    place = locations.moved(location, move.path_map) or location
+    return Refused(
+        f"`{locations.redacted(place)}` is not there, and the table's metadata names it, as "
+        f"`{locations.redacted(location)}`",
+        hint="copy the folder `metadata` and the delete files whole; if the file is gone at the "
+        "old place, too, expire the snapshots that name it there",
+        id="files-missing",
+    )
+
+
+def _write_copy_list(session: Session, path: str, plan: RelocatePlan) -> None:
+    """Write the files to copy as CSV lines. Raises: StorageError."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        (file.source, file.target) for file in plan.missing
+    )
+    try:
+        put_in_place(Path(path), text.getvalue(), session.context.env)
+    except OSError as error:
+        raise StorageError(f"cannot write the copy list to {path}: {error.strerror}") from error
+
+
+@dataclass(slots=True)
+class _Writing:
+    """Writes what was prepared, and removes it where it does not land."""
+
+    target: _Target
+    prepared: Prepared
+    journal: OutputJournal
+    metadata: TableMetadata
+    set_aside: Sequence[str] = ()
+
+    def execute(self) -> LoadedTable:
+        """Write the new files, then the metadata file that names them.
+
+        Raises: CommitConflict, where another file has its name; CommitUnknown; StorageError.
+        """
+        target = self.target
+        with Leftovers(target.context, (COMMAND,)).removed_after(target.base):
+            is_journalled = target.base.capabilities.rules_out_commits
+            outputs = Outputs(
+                target.store, target.base.metadata_folder, self.journal, is_journalled
+            )
+            asked = CommitAsked()
+            try:
+                self._write(outputs)
+                outputs.check()
+                landed = self._publish(asked)
+            except BaseException:
+                if not asked.sent:
+                    outputs.keep(())
+                raise
+            if target.base.capabilities.publishes:
+                refresh_hint(target.store, landed.metadata_location)
+            outputs.keep(outputs.locations)
+            self._set_aside()
+            return landed
+
+    def _set_aside(self) -> None:
+        """Rename copies of the original's metadata files, once a table of another uuid is there."""
+        context = self.target.context
+        for location in self.set_aside:
+            try:
+                context.store.copy(location, location + _ASIDE)
+                failed = [item.error for item in context.store.remove([location])]
+            except StorageError as error:
+                failed = [error.message]
+            if failed:
+                context.progress.warn(
+                    f"{locations.name(location)} is of the original and stays: {failed[0]}"
+                )
+
+    def _publish(self, asked: CommitAsked) -> LoadedTable:
+        """Write the metadata file; `asked` says from then on whether it may be there.
+
+        Raises: CommitConflict; CommitUnknown; StorageError.
+        """
+        target = self.target
+        asked.sent = True
+        try:
+            with target.context.shield():
+                outcome = create_file(
+                    target.store, target.base, self.metadata, target.file_name, gzip=target.gzip
+                )
+        except Exception:  # then nothing was written; what ends the program comes at any moment
+            asked.sent = False
+            raise
+        if isinstance(outcome, Conflict):
+            asked.sent = False
+            raise CommitConflict(outcome.reason, hint=outcome.hint)
+        if not isinstance(outcome, Committed):
+            raise unknown_outcome(outcome)
+        return outcome.table
+
+    def _write(self, outputs: Outputs) -> None:
+        """Write the files that wait. Raises: StorageError; Incomplete."""
+        context = self.target.context
+        files: Sequence[WaitingFile] = self.prepared.files
+        context.progress.phase("writing files", total=len(files))
+        outputs.begin()
+
+        def write(file: WaitingFile) -> None:
+            """Write one."""
+            context.deadline.check()
+            content = file.waiting.read_bytes()
+            try:
+                self.target.store.create(outputs.add(file.location), content)
+            except FileExistsError as error:
+                raise CommitConflict(f"{file.location} is there already") from error
+            context.progress.advance(1)
+
+        with ThreadPoolExecutor(context.concurrency, thread_name_prefix="icectl-write") as pool:
+            for _ in pool.map(write, files):
+                pass
