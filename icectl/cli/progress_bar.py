@@ -34,11 +34,13 @@ class _Phase:
             return shown(self.done) if self.done else ""
         return f"{shown(self.done)} of {shown(self.total)}"
 
-    def time_left(self, now_seconds: float) -> str:
-        """Print the estimate, once there is something to go by."""
+    def time(self, now_seconds: float) -> str:
+        """Print the estimate, once there is something to go by; before that the time taken."""
         elapsed = now_seconds - self.started_seconds
-        if not self.total or not 0 < self.done < self.total or elapsed < _BAR_AFTER_SECONDS:
+        if elapsed < _BAR_AFTER_SECONDS:
             return ""
+        if not self.total or not 0 < self.done < self.total:
+            return print_duration(1000 * int(elapsed))
         seconds = round(elapsed * (self.total - self.done) / self.done)
         return f"{print_duration(1000 * seconds)} left" if seconds else ""
 
@@ -155,12 +157,12 @@ class ConsoleProgress:
                 return
             self._display = _open_display(self._err)
             self._display.start()
-        parts = (phase.name, phase.bar(), phase.amount(), phase.time_left(now))
+        parts = (phase.name, phase.bar(), phase.amount(), phase.time(now))
         self._display.show(printable(" ".join(part for part in parts if part)))
 
     def _line(self, phase: _Phase) -> str:
         now = self._env.monotonic_seconds()
-        parts = (phase.amount(), phase.time_left(now))
+        parts = (phase.amount(), phase.time(now))
         return "progress: " + ", ".join((phase.name, *(part for part in parts if part)))
 
 

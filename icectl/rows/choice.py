@@ -5,10 +5,15 @@ from typing import Literal
 
 from icectl.errors import EngineError
 from icectl.rows.spark_classic import check_installed, missing_prerequisite, runs_already
+from icectl.units import print_size
 
 EngineName = Literal["spark", "local"]
 AUTO = "auto"
 _THERE = "PySpark and Java are there"
+
+SPARK_PAYS_BYTES = 1 << 30
+"""Work from which AUTO takes Spark: below, its start and its passing on of tasks cost more than it
+can win (tests/benchmarks/bench_compact_spark.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class EngineChoice:
 def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
     """The engine that was asked for; of AUTO Spark, where PySpark and Java are there, else local.
 
+    What AUTO chooses by that look is weighed once it is known how much work there is.
+
     It takes no more than a look, so that plans and checks need not wait for it.
     `for_spark` tells that there are settings which only Spark can make use of.
     """
@@ -38,6 +45,14 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
     if prerequisite is None:
         return EngineChoice("spark", _THERE)
     return EngineChoice("local", prerequisite)
+
+
+def weigh_engine(choice: EngineChoice, work_bytes: int) -> EngineChoice:
+    """Return the choice for a known amount of work: small work is done here unless Spark runs."""
+    if choice.why != _THERE or work_bytes >= SPARK_PAYS_BYTES:
+        return choice
+    why = f"{print_size(work_bytes)} to rewrite; Spark from {print_size(SPARK_PAYS_BYTES)}"
+    return EngineChoice("local", why)
 
 
 def confirm_engine(choice: EngineChoice) -> EngineChoice:

@@ -7,6 +7,7 @@ storage options above all, travels inside the pickled kernel, which Spark never 
 """
 
 import re
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ _HINTS = {
     "file, which `icectl validate --level data` names",
 }
 POLL_SECONDS = 0.2
+_ANSWERS_WITHIN_SECONDS = 5.0
 SQL_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
@@ -243,6 +245,16 @@ def _on_rows(
     """Run a kernel on the rows of a partition, on a worker."""
     payload = result_of(partial(kernel, batches))
     yield pa.RecordBatch.from_arrays([pa.array([payload], pa.binary())], names=["payload"])
+
+
+def no_answer(host: str, port: int) -> str | None:
+    """Return why nothing answers at an address within some seconds; None where something does."""
+    try:
+        with socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_SECONDS):
+            return None
+    except (OSError, UnicodeError) as error:
+        told = error.strerror if isinstance(error, OSError) else None
+        return (told or str(error)).lower()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, TypeVar
+from urllib.parse import urlsplit
 
 from icectl.env import Deadline, find_program, program_folders
 from icectl.errors import EngineError
@@ -30,6 +31,7 @@ from icectl.rows.spark import (
     SQL_SETTINGS,
     Spark,
     dealt_of,
+    no_answer,
     result_of,
     spark_failures,
 )
@@ -49,6 +51,11 @@ _INSTALL_JAVA = (
     "`--engine local` does without"
 )
 _MOST_SETTLING_SECONDS = 30.0
+_MASTER_HINT = (
+    "`--master` takes the address of a running cluster, as in spark://HOST:7077; "
+    "`--engine local` does without Spark"
+)
+_MASTER_PORT, _KUBERNETES_PORT = 7077, 443
 _SAFE_PATH = "PYTHONSAFEPATH"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where spark-submit tells the program that it runs how to reach the driver's Java process."""
@@ -360,10 +367,12 @@ def _start(
     """Start a context of our own. Raises: EngineError; Incomplete."""
     _check_java()
     progress.phase("starting Spark")
+    check_master(options.own_master)
     log = tempfile.TemporaryFile()  # noqa: SIM115 - Java writes to it as long as it runs
     starting = pool.submit(_started, options, log)
     try:
-        return _Own(_context(starting, deadline, log), _settings(options), log)
+        context = _context(starting, deadline, log, options.own_master)
+        return _Own(context, _settings(options), log)
     except BaseException:
         with suppress(EngineError), spark_failures():
             if starting.done() and starting.exception() is None:
@@ -398,10 +407,41 @@ def _awaited(starting: Future[Any], deadline: Deadline) -> Any:
         return starting.result()
 
 
-def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
+def check_master(master: str) -> None:
+    """Look whether one of the addresses of a master answers: Spark would try for a minute.
+
+    Raises: EngineError.
+    """
+    scheme, _, rest = master.partition("://")
+    if scheme not in ("spark", "k8s") or not rest:
+        return
+    problems = {}
+    for one in rest.rpartition("://")[2].split(","):
+        try:
+            place = urlsplit(f"//{one}")
+            port = place.port or (_MASTER_PORT if scheme == "spark" else _KUBERNETES_PORT)
+        except ValueError as error:
+            raise EngineError(f"`{master}` names no Spark master", hint=_MASTER_HINT) from error
+        problem = no_answer(place.hostname or "", port)
+        if problem is None:
+            return
+        problems[f"{place.hostname}:{port}"] = problem
+    address, problem = next(iter(problems.items()))
+    raise EngineError(
+        f"no Spark master at {address}: {problem}",
+        hint=_MASTER_HINT,
+    )
+
+
+def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes], master: str) -> Any:
     try:
         return _awaited(starting, deadline)
     except EngineError as error:
+        if "stopped SparkContext" in error.message:
+            raise EngineError(
+                f"the Spark master {master} takes no application",
+                hint="the log of the master tells why; its Spark has to be of PySpark's version",
+            ) from error
         said = [line for line in _lines(log) if "rror" in line or "xception" in line]
         if not said:
             raise

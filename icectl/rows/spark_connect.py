@@ -5,7 +5,6 @@ answer comes back as rows. icectl is sent along, an artifact of the session, so 
 the server's workers needs only what icectl needs.
 """
 
-import socket
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,6 +29,7 @@ from icectl.rows.spark import (
     SQL_SETTINGS,
     Spark,
     dealt_of,
+    no_answer,
     result_of,
     spark_failures,
 )
@@ -274,16 +274,13 @@ def _check_server(remote: str) -> None:
     place = urlsplit(remote)
     if place.scheme != "sc" or not place.hostname:
         raise UsageError(f"`--remote`: `{remote}` is no sc://HOST:PORT")
-    try:
-        address = (place.hostname, place.port or _PORT)
-        with socket.create_connection(address, timeout=_ANSWERS_WITHIN_SECONDS):
-            pass
-    except OSError as error:
+    port = place.port or _PORT
+    problem = no_answer(place.hostname, port)
+    if problem is not None:
         raise EngineError(
-            f"no Spark Connect server at {place.hostname}:{place.port or _PORT}: "
-            f"{(error.strerror or str(error)).lower()}",
+            f"no Spark Connect server at {place.hostname}:{port}: {problem}",
             hint="Spark's `sbin/start-connect-server.sh` starts one",
-        ) from error
+        )
 
 
 def _collected(frame: Any) -> list[bytes]:

@@ -278,11 +278,12 @@ def compact(
     drops the groups that it touched, and always those of which it took half of the rows (exit 3, or
     11 where nothing is left).
 
-    Rows are rewritten on Spark where PySpark (`icectl[spark]`) and Java 17 or newer are there, on
-    the cores of this machine without `--master`, else in processes of icectl's own; a line says so
-    before work begins. The workers of a cluster need icectl in their Python, by an
-    image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
-    `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. To a server of Spark Connect
-    (`--remote`) icectl goes along. `--engine local` needs none of this.
+    With `--engine auto` 1 GiB and more is rewritten on Spark, if PySpark (`icectl[spark]`) and Java
+    17 or newer are installed, on the cores of this machine without `--master`. Less is rewritten in
+    processes of icectl's own; a line says so before work begins. The workers of a cluster need
+    icectl in their Python, by an image or an archive (`--spark-conf
+    spark.archives=icectl.tar.gz#env`, and `PYSPARK_PYTHON=env/bin/python`), and the storage in
+    reach. With `--remote`, icectl uploads itself to the Spark Connect server. `--engine local`
+    needs none of this.
     """
     return run_on_each_table("compact")(common, tables, request, change)

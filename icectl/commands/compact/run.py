@@ -55,7 +55,7 @@ from icectl.format.metrics_modes import metrics_modes
 from icectl.format.properties import FORMAT_DEFAULT, LOCATION_PROVIDER, read
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
-from icectl.rows.choice import AUTO, EngineChoice, choose_engine, confirm_engine
+from icectl.rows.choice import AUTO, EngineChoice, choose_engine, confirm_engine, weigh_engine
 from icectl.rows.compact_job import (
     CompactJob,
     Engine,
@@ -143,6 +143,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         ),
     )
     _warn_of_budget(session, prepared.plan)
+    choice = weigh_engine(choice, sum(group.input_bytes for group in prepared.plan.groups))
     if prepared.plan.has_work and not (change.dry_run or change.check):
         choice = confirm_engine(choice)
     with _engine(session, request, choice) as engine:

@@ -200,11 +200,12 @@ def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.Monkey
     console.progress.stop()
 
 
-def test_the_time_left_goes_by_the_share_done() -> None:
+def test_the_time_left_goes_by_the_share_done_and_before_that_the_time_taken_is_shown() -> None:
     phase = live._Phase("reading", total=100, unit="count", started_seconds=10.0, done=25)
-    assert phase.time_left(20.0) == "30s left"
-    assert phase.time_left(10.5) == ""
-    assert live._Phase("reading", None, "count", 0.0, 5).time_left(9.0) == ""
+    assert phase.time(20.0) == "30s left"
+    assert phase.time(10.5) == ""
+    assert live._Phase("starting Spark", None, "count", 0.0).time(9.4) == "9s"
+    assert live._Phase("reading", 3, "count", 0.0).time(61.0) == "1m 1s"
 
 
 def test_a_message_fits_a_terminal_and_stays_whole_in_a_pipe(
@@ -233,7 +234,7 @@ def test_a_name_with_a_line_end_begins_no_line_of_a_message(
 
 def test_a_total_that_was_too_low_is_not_shown() -> None:
     phase = live._Phase("reading manifests", 325, "count", 0.0, done=2190)
-    assert (phase.bar(), phase.amount(), phase.time_left(9.0)) == ("", "2190", "")
+    assert (phase.bar(), phase.amount(), phase.time(9.0)) == ("", "2190", "9s")
 
 
 def test_sentences_fit_a_terminal_and_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:

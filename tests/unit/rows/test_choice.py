@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.rows.choice import choose_engine, confirm_engine
+from icectl.rows.choice import choose_engine, confirm_engine, weigh_engine
 
 
 @pytest.fixture
@@ -32,6 +32,16 @@ def test_spark_is_chosen_where_pyspark_and_java_are_there(machine: Path) -> None
     assert (chosen.name, str(chosen)) == ("spark", "engine: spark (PySpark and Java are there)")
     assert confirm_engine(chosen) == chosen
     sys.modules.pop("pyspark")
+
+
+def test_small_work_is_done_here_unless_spark_was_asked_for(machine: Path) -> None:
+    looked_at = choose_engine("auto")
+    small = weigh_engine(looked_at, 5_000_000)
+    assert str(small) == "engine: local (4.8 MiB to rewrite; Spark from 1.0 GiB)"
+    assert weigh_engine(looked_at, 1 << 30) == looked_at
+    asked_for = choose_engine("spark")
+    assert weigh_engine(asked_for, 1) == asked_for
+    assert weigh_engine(choose_engine("auto", for_spark=True), 1).name == "spark"
 
 
 def test_the_choice_takes_a_look_alone(machine: Path) -> None:

@@ -1,5 +1,6 @@
 """What is missing for Spark, told before it is started."""
 
+import socket
 import sys
 import types
 
@@ -9,7 +10,7 @@ from icectl.env import Deadline
 from icectl.errors import EngineError
 from icectl.progress import SilentProgress
 from icectl.rows.spark import _reason
-from icectl.rows.spark_classic import SparkOptions, classic_session
+from icectl.rows.spark_classic import SparkOptions, check_master, classic_session
 from tests.stores.fixed_env import FixedEnv
 
 
@@ -139,3 +140,30 @@ JAVA = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
 )
 def test_of_what_spark_says_one_line_is_told(message, reason):
     assert _reason(message) == reason
+
+
+@pytest.mark.parametrize(
+    ("master", "told"),
+    [
+        ("spark://127.0.0.1:{}", "no Spark master at 127.0.0.1:{}: connection refused"),
+        (
+            "spark://127.0.0.1:{0},127.0.0.1:1",
+            "no Spark master at 127.0.0.1:{}: connection refused",
+        ),
+        ("k8s://https://127.0.0.1:{}", "no Spark master at 127.0.0.1:{}: connection refused"),
+        ("spark://[", "`spark://[` names no Spark master"),
+    ],
+)
+def test_a_master_that_does_not_answer_is_named_before_java_starts(master: str, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")  # one that answers is enough
+    with pytest.raises(EngineError) as caught:
+        check_master(master.format(port))
+    assert caught.value.message == told.format(port)
+    assert "spark://HOST:7077" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("master", ["local[*]", "local-cluster[1,1,512]", "yarn"])
+def test_masters_without_an_address_are_left_to_spark(master: str) -> None:
+    check_master(master)
