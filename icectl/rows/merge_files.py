@@ -1,6 +1,5 @@
 """Data files put together without decoding their rows, and what a manifest says of the new one."""
 
-import io
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,22 +13,21 @@ import pyarrow as pa
 
 from icectl.errors import SelfCheckFailed
 from icectl.files.data_file import open_data_file
-from icectl.files.parquet.merge import (
-    MergedFile,
+from icectl.files.parquet.merge import MergedFile, check_alike, check_page, written_columns
+from icectl.files.parquet.merge_footer import Layout
+from icectl.files.parquet.merge_source import (
+    FileColumn,
     MergeSource,
     NotMergeable,
-    check_alike,
-    check_page,
     read_source,
-    written_numbers,
 )
 from icectl.files.parquet.metrics import read_metrics
-from icectl.files.parquet.schema import arrow_schema, leaves
+from icectl.files.parquet.schema import arrow_schema, field_id, leaves
 from icectl.files.parquet.thrift import Integers
 from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
 from icectl.rows.deleted_positions import DeletedPositions, Flags
-from icectl.rows.read_data import LINEAGE, SourceFile, open_own
+from icectl.rows.read_data import LINEAGE, SourceFile, open_own, open_source
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, deleted_rows, stored_rows
 from icectl.rows.row_runs import runs_of
 from icectl.rows.row_totals import RowTotals, check_totals
@@ -112,6 +110,9 @@ class _Opened:
 
     sources: Sequence[tuple[SourceFile, MergeSource]]
     left_out: Sequence[Flags | None]
+    layout: Layout
+    schema: pa.Schema
+    """The columns that any of the files has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class _Merge:
                 whole.append(self._source(file, handle))
         opened = self._opened(whole)
         with self.outputs.create(self.location) as new:
-            merged = MergedFile(new)
+            merged = MergedFile(new, opened.layout)
             for file, source in opened.sources:
                 with self.outputs.reading(file.location) as handle:
                     merged.add(source, handle)
@@ -154,7 +155,7 @@ class _Merge:
         Raises: as merge_files; CopyRefused.
         """
 
-        def read(file: SourceFile) -> tuple[IO[bytes], MergeSource]:
+        def read(file: SourceFile) -> tuple[IO[bytes], tuple[MergeSource, pa.Schema]]:
             """Open a file, and read its footer."""
             with naming(file.location):
                 handle = assembly.open(file.location)
@@ -169,7 +170,7 @@ class _Merge:
                     file.location: stack.enter_context(handle)
                     for file, (handle, _) in zip(self.group.files, found, strict=True)
                 }
-                merged = MergedFile(assembly)
+                merged = MergedFile(assembly, opened.layout)
                 for file, source in opened.sources:
                     with naming(file.location):
                         copy = partial(assembly.copy, file.location)
@@ -188,8 +189,11 @@ class _Merge:
                     )
                 return self._result(new, merged, opened)
 
-    def _source(self, file: SourceFile, handle: IO[bytes]) -> MergeSource:
-        """Return the footer of a file that its entry is of. Raises: as merge_files."""
+    def _source(self, file: SourceFile, handle: IO[bytes]) -> tuple[MergeSource, pa.Schema]:
+        """Return the footer of a file that its entry is of, and its columns.
+
+        Raises: as merge_files.
+        """
         if file.file_format.lower() != "parquet" or file.split is not None:
             raise NotMergeable("it is no whole Parquet file")
         schema = self.group.columns.written
@@ -198,32 +202,91 @@ class _Merge:
         ids = [leaf.field_id for leaf in columns]
         if None in ids or len({(leaf.field_id, leaf.part) for leaf in columns}) != len(ids):
             raise NotMergeable("a column has no field id, or the one of another column")
+        source = read_source(handle)
         if schema.field(ROW_ID) is not None:
             if file.first_row_id is None:
                 raise NotMergeable("its rows have no ids yet")
-            if _LINEAGE_IDS & set(ids):
-                raise NotMergeable("it has rows of other files, with their ids")
-        return read_source(handle)
+            source = source.without_columns(_LINEAGE_IDS)
+        return source, opened.schema
 
-    def _opened(self, whole: Sequence[MergeSource]) -> _Opened:
+    def _opened(self, whole: Sequence[tuple[MergeSource, pa.Schema]]) -> _Opened:
         """Leave out what is deleted as a whole. Raises: NotMergeable."""
         sources: list[tuple[SourceFile, MergeSource]] = []
         left_out: list[Flags | None] = []
-        for file, one in zip(self.group.files, whole, strict=True):
+        columns: dict[int | None, pa.Field] = {}
+        for file, (one, stored) in zip(self.group.files, whole, strict=True):
+            columns = {field_id(item): item for item in stored} | columns
             flags = self.by_position.of(file.location), self.by_value.of(file.location)
             source = _with_live_groups(one, flags, self.merging)
             left_out.append(_left_out(one, source))
             if len(source.groups):
                 sources.append((file, source))
-        check_alike([source for _, source in sources])
-        return _Opened(sources, left_out)
+        layout = check_alike([source for _, source in sources])
+        return _Opened(sources, left_out, layout, pa.schema(columns.values()))
 
     def _finish(self, merged: MergedFile, opened: _Opened) -> None:
-        """Add the lineage of rows where the version has that, and the footer."""
-        if self.group.columns.written.field(ROW_ID) is not None:
-            with closing(_lineage(opened.sources)) as columns:
+        """Add columns that files lack, and the footer. Raises: NotMergeable."""
+        missing = opened.layout.missing_in([source for _, source in opened.sources])
+        fields = [self._nulls_of(column, opened) for column in missing]
+        with_lineage = self.group.columns.written.field(ROW_ID) is not None
+        lineage = arrow_schema(Schema(0, LINEAGE if with_lineage else ()))
+        if with_lineage or fields:
+            schema = pa.schema([*fields, *lineage])
+            row_groups = self._further(opened, fields, schema, with_lineage=with_lineage)
+            with closing(written_columns(schema, row_groups, lineage.names[:1])) as columns:
                 merged.add_columns(read_source(columns), columns)
         merged.finish()
+
+    def _nulls_of(self, column: FileColumn, opened: _Opened) -> pa.Field:
+        """Return a column that some files lack, and that is null in all of their rows.
+
+        Raises: NotMergeable, where readers take it for another value.
+        """
+        id_ = int(column.key)
+        known = self.group.columns.ever.field(id_)
+        default = None if known is None else known.initial_default
+        for file, source in opened.sources:
+            is_there = any(one.key == column.key for one in source.columns)
+            if not is_there and (default is not None or id_ in file.constants):
+                raise NotMergeable(f"one of its files lacks `{column.shown}`, which has a default")
+        return next(item for item in opened.schema if field_id(item) == id_)
+
+    def _further(
+        self,
+        opened: _Opened,
+        fields: Sequence[pa.Field],
+        schema: pa.Schema,
+        *,
+        with_lineage: bool,
+    ) -> Iterator[pa.Table]:
+        """Yield the columns to add to each row group: nulls, then ids of rows and last updates."""
+        for file, source in opened.sources:
+            lineage = self._lineage(file, source) if with_lineage else iter(())
+            for number in source.groups.tolist():
+                count = int(source.group_rows[number])
+                nulls = [pa.nulls(count, item.type) for item in fields]
+                yield pa.table([*nulls, *next(lineage, ())], schema=schema)
+
+    def _lineage(self, file: SourceFile, source: MergeSource) -> Iterator[Sequence[pa.Array]]:
+        """Yield ids of rows and their last updates, of each row group to copy (R-100)."""
+        stops = np.cumsum(source.group_rows)
+        starts = stops - source.group_rows
+        with self.outputs.reading(file.location) as handle:
+            rows = open_source(handle, file, Schema(0, LINEAGE), ())
+            if not any(field_id(item) in _LINEAGE_IDS for item in rows.opened.schema):
+                assert file.first_row_id is not None
+                for number in source.groups.tolist():
+                    ids = np.arange(starts[number], stops[number]) + file.first_row_id  # R-100
+                    yield pa.array(ids), pa.array(np.full(len(ids), file.sequence_number))  # R-100
+                return
+            parts = []
+            for one in rows.stored():
+                positions = np.arange(one.first_row, one.first_row + one.batch.num_rows)
+                parts.append(rows.project(one.batch, positions))
+        whole = pa.Table.from_batches(parts)
+        for number in source.groups.tolist():
+            taken = whole.slice(starts[number], source.group_rows[number])
+            yield [column.combine_chunks() for column in taken.columns]
 
     def _result(self, file: IO[bytes], merged: MergedFile, opened: _Opened) -> MergedGroup:
         """Return the result, once the new file has the rows it should. Raises: as merge_files."""
@@ -304,21 +367,3 @@ def _left_out(whole: MergeSource, source: MergeSource) -> Flags | None:
     if source.row_count == whole.row_count:
         return None
     return np.repeat(~np.isin(np.arange(len(whole.group_rows)), source.groups), whole.group_rows)
-
-
-def _lineage(opened: Sequence[tuple[SourceFile, MergeSource]]) -> io.BytesIO:
-    """Return a file with the ids of rows and their last updates, a row group for each to copy."""
-
-    def row_groups() -> Iterator[pa.Table]:
-        """Yield the values of each row group with rows."""
-        for file, source in opened:
-            assert file.first_row_id is not None
-            starts = np.cumsum(source.group_rows) - source.group_rows + file.first_row_id
-            for number in source.groups.tolist():
-                count = int(source.group_rows[number])
-                row_ids = np.arange(starts[number], starts[number] + count)  # R-100
-                updated = np.full(count, file.sequence_number)  # R-100
-                yield pa.table([row_ids, updated], schema=columns)
-
-    columns = arrow_schema(Schema(0, LINEAGE))
-    return written_numbers(columns, row_groups())

@@ -257,11 +257,12 @@ def compact(
     about as long as copying the files. Rows keep their order; pages, statistics, page indexes and
     Bloom filters stay as they are. Deletes by position go on as deletes of the new file, and so do
     rows that equality deletes delete. Row groups without a live row are left out. Files are merged
-    whose columns, writer and partition spec are the same, with fewer deletes than
-    `--min-delete-ratio` and `--min-delete-files`, in version 3 those that are not themselves made
-    of others. `--method merge` leaves all others alone, `--method rewrite` merges none. Every page
-    is looked at on the way, with its checksum where it has one, and the bytes of the new file are
-    compared with those that were read; with `--verify rows` all rows are decoded and compared too.
+    whose writer and partition spec are the same, and whose columns are stored in the same way, with
+    fewer deletes than `--min-delete-ratio` and `--min-delete-files`; columns that some of them lack
+    are null there. `--method merge` leaves all others alone, `--method rewrite` merges none. Every
+    page is looked at on the way, with its checksum where it has one, and the bytes of the new file
+    are compared with those that were read; with `--verify rows` all rows are decoded and compared
+    too.
 
     With `--deletes-only` data files stay as they are, and only their deletes by position are
     rewritten. Up to version 2 those of a data file that are in two delete files or more

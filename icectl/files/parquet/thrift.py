@@ -18,6 +18,7 @@ NUMBER, BINARY, LIST, STRUCT, ANY = 1 << 4 | 1 << 5 | 1 << 6, 1 << 8, 1 << 9, 1 
 
 _FULL = -2
 _LONGEST_NUMBER = 10
+_LIMITS = np.array([1 << shift for shift in range(7, 63, 7)], np.int64)
 Integers = npt.NDArray[np.int64]
 Octets = npt.NDArray[np.uint8]
 
@@ -116,6 +117,11 @@ def find_pages(content: Octets, at: int, most: int = 4096) -> Integers:
         *(address(content, np.uint8), len(content), at), address(pages, np.int64), most
     )
     return pages[:count]
+
+
+def number_sizes(values: Integers) -> Integers:
+    """Return how many bytes numbers take that are not negative."""
+    return np.searchsorted(_LIMITS, values << 1, "right") + 1
 
 
 def replace_numbers(content: Octets, at: int, end: int, spans: Integers, values: Integers) -> bytes:

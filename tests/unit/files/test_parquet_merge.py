@@ -11,7 +11,8 @@ import pytest
 
 from icectl.errors import CorruptTable
 from icectl.files.parquet import merge
-from icectl.files.parquet.merge import MergedFile, NotMergeable, check_alike, read_source
+from icectl.files.parquet.merge import MergedFile, check_alike
+from icectl.files.parquet.merge_source import FILTER_AT, FILTER_SIZE, NotMergeable, read_source
 
 
 def rows(start: int, count: int) -> pa.Table:
@@ -37,9 +38,8 @@ def written(table: pa.Table, **options) -> bytes:
 def merged(contents, columns=None) -> bytes:
     files = [io.BytesIO(content) for content in contents]
     sources = [read_source(file) for file in files]
-    check_alike(sources)
     output = io.BytesIO()
-    made = MergedFile(output)
+    made = MergedFile(output, check_alike(sources))
     for source, file in zip(sources, files, strict=True):
         made.add(source, file)
     if columns is not None:
@@ -128,7 +128,7 @@ def test_bloom_filters_come_along() -> None:
 
     def filters(content: bytes) -> list[bytes]:
         source = read_source(io.BytesIO(content))
-        at, sizes = source.of_chunks(merge.FILTER_AT), source.of_chunks(merge.FILTER_SIZE)
+        at, sizes = source.of_chunks(FILTER_AT), source.of_chunks(FILTER_SIZE)
         return [
             content[start : start + size]
             for start, size in zip(at.tolist(), sizes.tolist(), strict=True)

@@ -1,17 +1,21 @@
 """Data files put together without decoding: rows, lineage and metrics, and what is refused."""
 
 import io
+import tempfile
 from dataclasses import replace
+from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import OtherFile, SelfCheckFailed
-from icectl.files.parquet.merge import NotMergeable
+from icectl.files.parquet.merge_source import NotMergeable
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
+from icectl.format.schema import Schema
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
@@ -108,13 +112,45 @@ def test_what_would_need_decoding_is_refused() -> None:
     for whole, why in refused:
         with pytest.raises(NotMergeable, match=why):
             merge(whole, store)
-    again = merge(group(store, files, 3), store)
-    made = replace(files[0], location=again.location, record_count=100)
-    with pytest.raises(NotMergeable, match="with their ids"):
-        merge(group(store, [made, made], 3), store)
     without_ids = store.add("bare", pa.table({"id": [1]}))
     with pytest.raises(NotMergeable, match="field id"):
         merge(group(store, [without_ids]), store)
+
+
+def test_rows_of_files_that_have_ids_keep_them() -> None:
+    """Of three files one has both columns, and nulls in them; one was merged of others before."""
+    store = MemoryFiles()
+    files = [
+        replace(file, first_row_id=first, sequence_number=number)
+        for file, first, number in zip(three(store), (500, 700, 1000), (3, 9, 4), strict=True)
+    ]
+    before = merge(group(store, files[:2], 3), store)
+    merged = SourceFile(before.location, "parquet", 41, 12, first_row_id=2000)
+    lineage = (
+        identified("_row_id", pa.int64(), 2147483540),
+        identified("_last_updated_sequence_number", pa.int64(), 2147483539),
+    )
+    moved = [
+        (*row, 40 + at if at % 2 else None, 5 if at % 3 else None)
+        for at, row in enumerate(some(100, 110))
+    ]
+    mixed = store.add(
+        "m",
+        table((*lineage, *FIELDS), [(*row[3:], *row[:3]) for row in moved]),
+        first_row_id=3000,
+        sequence_number=8,
+    )
+    whole = group(store, [merged, files[2], mixed], 3)
+    found = store.rows(merge(whole, store).location)
+    (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
+    assert found == store.rows(rewritten.location)
+    ids = [*range(500, 540), 700, *range(1000, 1059)]
+    ids += [40 + at if at % 2 else 3000 + at for at in range(10)]
+    assert [row["_row_id"] for row in found] == ids
+    updated = [3] * 40 + [9] + [4] * 59 + [5 if at % 3 else 8 for at in range(10)]
+    assert [row["_last_updated_sequence_number"] for row in found] == updated
+    footer = pq.ParquetFile(io.BytesIO(store.content[list(store.content)[-2]])).metadata
+    assert footer.num_columns == 5
 
 
 def by_value(store: MemoryFiles, ids, applies_to) -> EqualityDeletes:
@@ -202,3 +238,103 @@ def test_a_damaged_page_undoes_what_was_begun() -> None:
     with pytest.raises(NotMergeable, match="checksum"):
         merge(group(store, files), store)
     assert len(store.left) == 1
+
+
+NESTED = pa.struct(
+    [
+        identified("x", pa.int64(), 12),
+        identified("y", pa.list_(identified("element", pa.string(), 14)), 13),
+    ]
+)
+MORE = (
+    identified("price", pa.decimal128(9, 2), 10),
+    identified("place", NESTED, 11),
+    identified("uid", pa.uuid(), 15),
+)
+
+
+def evolved(store: MemoryFiles):
+    """Files of a table whose columns were renamed, moved and added, each in another state."""
+    first = store.add("f0", table(FIELDS, some(0, 40)), first_row_id=0)
+    renamed = (FIELDS[2], FIELDS[0], identified("title", pa.string(), 2))
+    second = store.add(
+        "f1", table(renamed, [(c, a, b) for a, b, c in some(40, 60)]), first_row_id=100
+    )
+    values = [
+        (*row, Decimal(at), {"x": at, "y": ["a"] * at}, bytes([at] * 16))
+        for at, row in enumerate(some(60, 80))
+    ]
+    third = store.add("f2", table((*FIELDS, *MORE), values), first_row_id=200)
+    content = io.BytesIO()
+    rows = table((*FIELDS, *MORE), values)
+    pq.write_table(rows, content, store_decimal_as_integer=True)  # R-095
+    store.content["f2"] = content.getvalue()
+    return [first, second, third]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_of_a_schema_that_has_evolved(version) -> None:
+    store = MemoryFiles()
+    wider = schema(
+        (1, "id", "long"), (2, "title", "string"), (3, "part", "double"),
+        (10, "price", "decimal(9, 2)"),
+        (11, "place", {"type": "struct", "fields": [
+            {"id": 12, "name": "x", "type": "long", "required": False},
+            {"id": 13, "name": "y", "required": False, "type": {
+                "type": "list", "element-id": 14, "element": "string", "element-required": False}},
+        ]}),
+        (15, "uid", "uuid"),
+    )  # fmt: skip
+    columns = TableColumns(written_schema(wider, version), wider)
+    whole = group(store, evolved(store), version, columns=columns)
+    merged = merge_files(whole, OPTIONS, store.outputs(), MergeOptions(verifies_rows=True)).file
+    (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
+
+    def named(location: str) -> list[dict]:
+        return [
+            {"title" if name == "name" else name: value for name, value in row.items()}
+            for row in store.rows(location)
+        ]
+
+    assert named(merged.location) == named(rewritten.location)
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        file.write(store.content[merged.location])
+        file.flush()
+        found = duckdb.sql(
+            f"select id, name, part, price, place.x, len(place.y) from '{file.name}'"
+        ).fetchall()
+    assert found == [
+        (
+            row["id"], row["title"], row["part"], row["price"],
+            *((row["place"]["x"], len(row["place"]["y"])) if row["place"] else (None, None)),
+        )
+        for row in named(rewritten.location)
+    ]  # fmt: skip
+    assert merged.metrics.null_value_counts == rewritten.metrics.null_value_counts
+
+
+def test_columns_that_are_stored_in_other_ways_are_not_merged() -> None:
+    store = MemoryFiles()
+    plain = three(store)[0]
+    refused = {
+        "`id` in other ways": (identified("id", pa.int32(), 1), *FIELDS[1:]),
+        "`part` in other ways": (*FIELDS[:2], identified("part", pa.float64(), 3, required=True)),
+        "have one name": (*FIELDS[:2], identified("part", pa.float64(), 7)),
+        "lacks the column `key`": (*FIELDS, identified("key", pa.int64(), 8, required=True)),
+    }
+    for why, fields in refused.items():
+        values = [(*row, 1)[: len(fields)] for row in some(0, 3)]
+        other = store.add(why, table(fields, values))
+        with pytest.raises(NotMergeable, match=why):
+            merge(group(store, [plain, other]), store)
+    added = identified("level", pa.int64(), 9)
+    other = store.add("new", table((*FIELDS, added), [(*row, 1) for row in some(0, 3)]))
+    default = schema((9, "level", "long", {"initial-default": 4}))
+    whole = group(store, [plain, other])
+    columns = replace(whole.columns, ever=Schema(0, (*COLUMNS.fields, *default.fields)))
+    with pytest.raises(NotMergeable, match="lacks `level`, which has a default"):
+        merge(replace(whole, columns=columns), store)
+    with pytest.raises(NotMergeable, match="lacks `level`, which has a default"):
+        merge(group(store, [replace(plain, constants={9: 7}), other]), store)
+    rows = store.rows(merge(whole, store).location)
+    assert [row["level"] for row in rows] == [None] * 40 + [1] * 3
