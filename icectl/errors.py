@@ -96,7 +96,7 @@ class Refused(IcectlError):
 
     exit_code = 5
     id = "refused"
-    meaning = "refused for safety, with the way out in the message"
+    meaning = "refused for safety; the message says what to do instead"
 
 
 class Declined(Refused):
@@ -130,7 +130,7 @@ class CommitUnknown(IcectlError):
 
     exit_code = 12
     id = "commit-unknown"
-    meaning = "commit outcome unknown; nothing was deleted; the message says how to tell"
+    meaning = "commit outcome unknown; nothing was deleted; the message says how to find out"
 
 
 class StorageError(IcectlError):

@@ -44,7 +44,7 @@ def parse_size(text: str) -> int:
     match = _NUMBER_AND_UNIT.fullmatch(text.strip())
     unit_bytes = SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or unit_bytes is None:
-        raise UsageError(f"`{text}` is no size", hint="give a number with a unit: 64MB or 64MiB")
+        raise UsageError(f"`{text}` is not a size", hint="give a number with a unit: 64MB or 64MiB")
     from fractions import Fraction  # few runs parse a size
 
     return int(Fraction(match[1]) * unit_bytes)
@@ -98,7 +98,7 @@ def parse_duration(text: str) -> int:
     parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text.strip()) else []
     if not parts or any(unit not in DURATION_UNITS_MS for _, unit in parts):
         raise UsageError(
-            f"`{text}` is no duration", hint="give a number with a unit: 90s 15m 24h 7d 2w"
+            f"`{text}` is not a duration", hint="give a number with a unit: 90s 15m 24h 7d 2w"
         )
     return sum(int(number) * DURATION_UNITS_MS[unit] for number, unit in parts)
 
@@ -179,5 +179,5 @@ def parse_ratio(text: str) -> float:
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 1:
-        raise UsageError(f"`{text}` is no ratio", hint="give a number from 0 to 1, or 5%")
+        raise UsageError(f"`{text}` is not a ratio", hint="give a number from 0 to 1, or 5%")
     return ratio

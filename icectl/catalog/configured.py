@@ -298,7 +298,7 @@ def _kind(name: str, properties: Mapping[str, str]) -> str:
         raise Unsupported(f"catalog `{name}` is a class of Python's, and icectl runs none")
     if named and named not in _KINDS:
         raise Unsupported(
-            f"catalog `{name}` is of type `{named}`, which icectl does not know",
+            f"catalog `{name}` has type `{named}`, which icectl does not know",
             hint=f"it knows {', '.join(f'`{kind}`' for kind in sorted(set(_KINDS)))}"
             + ("; name tables of a Hadoop catalog by location" if named == "hadoop" else ""),
         )
@@ -306,7 +306,7 @@ def _kind(name: str, properties: Mapping[str, str]) -> str:
         (kind for starts, kind in _KIND_OF_URI if uri.lower().startswith(starts)), None
     )
     if kind is None or (kind in _NEEDS_URI and not uri):
-        what = "`uri`" if not uri else "`type`, which its `uri` does not tell"
+        what = "`uri`" if not uri else "`type`, which its `uri` does not say"
         raise UsageError(
             f"catalog `{name}` has no {what}",
             hint="set it in icectl.toml, with `--catalog-option`, or in the environment as "

@@ -201,7 +201,7 @@ class FileSystemCatalog:
             names = [version.name for version in versions if version.version == doubled[0]]
             raise Refused(
                 f"{' and '.join(names)} in {locations.redacted(self.table_location)} are one "
-                "version, so which of them is current cannot be told",
+                "version, so it is unknown which is current",
                 hint="move the one that is not current out of the directory",
             )
         if self._relocated_directory(loaded.metadata) is not None:

@@ -277,7 +277,7 @@ def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
     try:
         answer = service.send("BatchGetTableOptimizer", request)
     except (GlueAnswerLost, GlueRejection, StorageError):
-        _LOGGER.debug("Glue does not tell which optimizers are enabled", exc_info=True)
+        _LOGGER.debug("Glue does not say which optimizers are enabled", exc_info=True)
         return None
     enabled = sorted(_enabled(answer))
     if not enabled:
@@ -439,11 +439,11 @@ class GluePointer:
         )
 
     def check_writable(self, pointed: PointerState) -> None:
-        """Raises: Refused, where Glue tells no version of the entry."""
+        """Raises: Refused, where Glue sends no version of the entry."""
         assert isinstance(pointed.token, dict)
         if not pointed.token.get("VersionId"):
             raise Refused(
-                f"what answers at {self.warehouse.service.endpoint} tells no version of "
+                f"what answers at {self.warehouse.service.endpoint} sends no version of "
                 f"`{self.name}`, so commits of others could be overwritten",
                 hint="commit with an engine, through AWS Glue itself",
             )

@@ -237,7 +237,7 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
     digits = text.isascii() and text.isdigit() and len(text) <= len(str(_LONGEST_MS))
     if not digits or not 0 < int(text) <= _LONGEST_MS:
         raise UsageError(
-            f"catalog property `{name}`: `{text}` is no number of milliseconds up to a day"
+            f"catalog property `{name}`: `{text}` is not a number of milliseconds up to a day"
         )
     return int(text)
 

@@ -67,7 +67,7 @@ def _unquoted(part: str) -> str:
 
 def _odd(text: str) -> UsageError:
     return UsageError(
-        f"`{text}` is no name of a table: between two dots stands a name, or a name in quotes",
+        f"`{text}` is not a table name: each part between dots is a name, or a name in quotes",
         hint='a name looks like catalog.namespace.table; one with a dot in it like "my.table"',
     )
 

@@ -327,7 +327,7 @@ def why_changed(base: LoadedTable, content: bytes) -> str | None:
     found = read_metadata(content)
     check_same_table(base, found)
     if found != base.metadata:
-        return f"{locations.name(base.metadata_location)} was written anew meanwhile"
+        return f"{locations.name(base.metadata_location)} was rewritten meanwhile"
     return None
 
 
@@ -359,6 +359,6 @@ def _landed_or_not(
 def _reason(error: Exception) -> str:
     """Tell why a write is not known to have happened."""
     if isinstance(error, FileExistsError):
-        return "the file came and went"
+        return "the file appeared and disappeared"
     _LOGGER.debug("the write failed", exc_info=error)
     return error.message if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"

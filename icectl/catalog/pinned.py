@@ -26,13 +26,13 @@ class PinnedCatalog:
         loaded = self.catalog.load(to_show=to_show)
         if self._uuid is not None and loaded.metadata.table_uuid != self._uuid:
             raise CommitConflict(
-                f"another table is at {redacted(loaded.metadata_location)} than the plan is of: "
+                f"another table is at {redacted(loaded.metadata_location)} than in the plan: "
                 f"its table-uuid is {loaded.metadata.table_uuid}, the plan says {self._uuid}",
                 hint="nothing was changed; make a new plan",
             )
         if self._location not in (None, loaded.metadata_location):
             raise CommitConflict(
-                f"the table has moved on since the plan was made, from {redacted(self._location)} "
+                f"the table changed since the plan was made, from {redacted(self._location)} "
                 f"to {redacted(loaded.metadata_location)}",
                 hint="nothing was changed; make a new plan, or do what of this one still holds "
                 "with `--allow-newer`",

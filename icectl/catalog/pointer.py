@@ -137,7 +137,7 @@ class PointerCatalog:
             f"the catalog says that {locations.redacted(pointed.metadata_location)} is the current "
             f"metadata file of {self.name}, and that file is missing",
             rule="R-034",
-            hint="bring it back, or register the table anew with the newest metadata file there is",
+            hint="bring it back, or register the table again with its newest metadata file",
         )
 
     def check_writable(self, loaded: LoadedTable) -> None:

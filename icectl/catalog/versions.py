@@ -166,7 +166,7 @@ def busy(version: MetadataVersion) -> Conflict:
     """Return the conflict with the commit that a file belongs to."""
     return Conflict(
         f"another writer is in the middle of a commit, as {version.name} shows",
-        "nothing was changed; run the command again. If no writer is at work, that file is left "
+        "nothing was changed; run the command again. If no writer is active, that file is left "
         f"over: it is ignored once it is {print_duration(COMMIT_TAKES_MS)} old",
     )
 

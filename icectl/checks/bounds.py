@@ -259,7 +259,7 @@ BOUND_RULES = (
         in_entries("a upper bound that does not decode",
                    lambda one: one.once(_bounds).undecodable["upper"]),
     )),
-    Rule("R-092", "a lower bound is not above the upper one, and NaN is no bound", "Manifests",
+    Rule("R-092", "a lower bound is not above the upper one, and NaN is not a bound", "Manifests",
          "error", COMPACT_OWN, (
         in_entries("NaN as a lower bound", lambda one: one.once(_bounds).not_a_number["lower"]),
         in_entries("NaN as a upper bound", lambda one: one.once(_bounds).not_a_number["upper"]),

@@ -116,7 +116,7 @@ DELETE_RULES = (
     )),
     Rule("R-115", "a new deletion vector contains the deletes it replaces", "Delete Formats",
          "error", OURS),
-    Rule("R-116", "a deletion vector goes with its data file", "Delete Formats", "warning",
+    Rule("R-116", "a deletion vector is removed with its data file", "Delete Formats", "warning",
          WRITE_DELETES_AGAIN, (
         in_live("has a deletion vector, but is not live",
                 lambda one: one.faults.vectors.lost(one.chosen)),

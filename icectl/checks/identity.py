@@ -47,7 +47,7 @@ def check_own_list(
     if put_back is None and number not in (None, str(snapshot.sequence_number)):
         told.append(f"its header says `sequence-number` {number}, not {snapshot.sequence_number}")
     if named is None and _lacks_own(snapshot, manifests):
-        told.append("the snapshot added files, and none of its manifests is of it")
+        told.append("the snapshot added files, and none of its manifests belongs to it")
     told += _other_totals(snapshot, manifests)
     if is_known or len(told) > 1:
         message = f"it is not the list of snapshot {own}: {'; '.join(told)}"
@@ -152,7 +152,7 @@ def check_own_manifest(
     stored = StoredManifest(metadata, [row], header, size_bytes, columns)
     found = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
     if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
-        found.append(("R-061", "its entries are of another content than the list says"))
+        found.append(("R-061", "its entries have another content than the list says"))
     of_other = _of_another_snapshot(columns, row)
     # A header and the entries tell of the content each for itself; several ranges tell the same.
     told = {rule if rule != "R-061" else message: (rule, message) for rule, message in found}

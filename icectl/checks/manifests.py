@@ -301,10 +301,10 @@ MANIFEST_RULES = (
         in_entries("a negative record count", lambda one: one.numbers("record_count") < 0),
         in_entries("a file size that no file has",
                    lambda one: one.numbers("file_size_in_bytes") < 1),
-        in_entries("equality ids of what is no equality delete",
+        in_entries("equality ids on a file that is not an equality delete",
                    lambda one: has_equality_ids(one)
                    & ~one.of("content", Content.EQUALITY_DELETES), "warning"),
-        in_entries("a content offset of what is no deletion vector",
+        in_entries("a content offset on a file that is not a deletion vector",
                    lambda one: one.present("content_offset") & ~one.vectors(), "warning"),
     )),
     Rule("R-064", "the status of an entry is added, existing or deleted",

@@ -181,7 +181,7 @@ def _early_types(file: MetadataFile) -> Iterator[Breach]:
             needed = 1 if is_nested(column.type) else min_version(column.type)
             if needed > file.version:
                 message = (
-                    f"column `{schema.name_of(id_)}` is of a type of version {needed}: "
+                    f"column `{schema.name_of(id_)}` has a type of version {needed}: "
                     f"{type_text(column.type)}"
                 )
                 yield Breach(message, f"schema {schema.schema_id}")
@@ -197,7 +197,7 @@ def _early_row_ids(file: MetadataFile) -> Iterator[Breach]:
 def _early_manifest(stored: StoredManifest) -> Iterator[Breach]:
     version, of_table = stored.header.format_version, stored.metadata.format_version
     if version > of_table:
-        yield Breach(f"it is of version {version}, the table {of_table}")
+        yield Breach(f"it has version {version}, the table {of_table}")
 
 
 def _early_vectors(entries: ManifestEntries) -> Mask | None:
@@ -254,7 +254,7 @@ METADATA_RULES = (
          "`icectl expire-snapshots TABLE` cuts the log behind the gap", (
         Check(MetadataFile, gaps_in_snapshot_log),
     )),
-    Rule("R-034", "every file that a snapshot reads is there", "Table Metadata Fields", "error",
+    Rule("R-034", "every file that a snapshot reads exists", "Table Metadata Fields", "error",
          ROLL_BACK),
     Rule("R-140", "entries of statistics files are complete", "Table Statistics", "warning",
          "let the engine compute the statistics again", (
@@ -305,7 +305,7 @@ METADATA_RULES = (
          "info", OURS, not_enforced="a choice between sources; R-011 enforces it"),
     Rule("R-206", "the snapshot id of a statistics file may be a string", "Table Statistics",
          "info", NEXT_COMMIT),
-    Rule("R-209", "a rename is no safe commit", "File System Tables", "info", OURS,
+    Rule("R-209", "a rename is not a safe commit", "File System Tables", "info", OURS,
          not_enforced="a choice between sources; R-162 enforces it"),
 )
 # fmt: on

@@ -93,7 +93,7 @@ def _unfit(schema: Schema, field_id: int) -> str | None:
     """Tell why a field cannot identify rows; None where it can."""
     field = schema.field(field_id)
     if field is None:
-        return "is no column of the schema"
+        return "is not a column of the schema"
     if not field.required:
         return "is optional"
     if is_nested(field.type):
@@ -229,7 +229,7 @@ def _name_mapping(file: MetadataFile) -> Iterator[Breach]:
     try:
         problem = mapping_problem(parse_json(text))
     except (ValueError, RecursionError):
-        problem = "it is no JSON"
+        problem = "it is not JSON"
     if problem is not None:
         yield Breach(problem, f"property {NAME_MAPPING.name}")
 
@@ -237,7 +237,7 @@ def _name_mapping(file: MetadataFile) -> Iterator[Breach]:
 def mapping_problem(mapping: Any) -> str | None:
     """Tell why some JSON is no name mapping; None where it is one (R-181)."""
     if not isinstance(mapping, list):
-        return "it is no list"
+        return "it is not a list"
     ids: Counter[int] = Counter()
     names: Counter[str] = Counter()
     for item in mapping:
@@ -247,7 +247,7 @@ def mapping_problem(mapping: Any) -> str | None:
         number = item.get("field-id")
         if number is not None:
             if type(number) is not int:
-                return f"`{number}` is no field id"
+                return f"`{number}` is not a field id"
             ids[number] += 1
         problem = mapping_problem(item["fields"]) if item.get("fields") else None
         if problem is not None:

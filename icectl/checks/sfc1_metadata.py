@@ -67,7 +67,7 @@ def _no_uuid(file: MetadataFile) -> Iterator[Breach]:
 def _dropped_members(file: MetadataFile) -> Iterator[Breach]:
     for name in ("schema", "partition-spec"):
         if name in file.members:
-            yield Breach(f"`{name}` is there, which version 4 has no more")
+            yield Breach(f"`{name}` is present, which version 4 has dropped")
 
 
 def _long_metadata_log(file: MetadataFile) -> Iterator[Breach]:

@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, str] = {
     "properties": "show, set and unset table properties",
     "relocate": "write metadata of a moved table for its new place",
     "apply": "carry out a plan that was saved with --save-plan",
-    "doctor": "look at this machine, try catalogs and stores",
+    "doctor": "check this machine, catalogs and stores",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
     "upgrade-to-v4": "upgrade a table to format version 4",
 }

@@ -45,7 +45,7 @@ def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
         shown = ", ".join(("text", "json", *CI_FORMATS))
         raise UsageError(f"`--format` is one of {shown}, not `{wanted}`")
     if not is_check:
-        raise UsageError(f"`--format {wanted}` goes with `--check`")
+        raise UsageError(f"`--format {wanted}` needs `--check`")
 
 
 def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:

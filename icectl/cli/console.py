@@ -167,7 +167,7 @@ class Console:
         """Ask on the terminal, default no; UsageError where there is nobody to ask."""
         if not self.asks:
             raise UsageError(
-                "this needs a confirmation, and there is no terminal to ask on",
+                "confirmation needed, and there is no terminal to ask on",
                 hint="`--yes` confirms beforehand, `--dry-run` shows the plan",
                 id="confirmation-needed",
             )

@@ -52,7 +52,7 @@ def _schema(words: Sequence[str], commands: Mapping[str, str]) -> str:
     name = _one_of("schema", names, commands)
     if name == "apply":
         raise UsageError(
-            "`apply` prints the document of the command that its plan is of",
+            "`apply` prints the document of the command in its plan",
             hint="`icectl schema COMMAND` prints that command's schema",
         )
     if of_plan and name not in {*PLANNED, "maintain"}:

@@ -55,7 +55,7 @@ def recovery_hint(
 def _system_error(raised: OSError) -> StorageError:
     where = f" `{raised.filename}`" if raised.filename else ""
     if isinstance(raised, FileNotFoundError):
-        hint = "`icectl validate TABLE` tells every file that is missing"
+        hint = "`icectl validate TABLE` lists every missing file"
         return StorageError(f"the file{where} is missing" if where else f"{raised}", hint=hint)
     if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StorageError(

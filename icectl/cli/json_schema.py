@@ -30,7 +30,7 @@ def _breaches(value: Any, schema: Any, definitions: Mapping[str, Any], at: str) 
     if "anyOf" in schema:
         found = [next(_breaches(value, one, definitions, at), None) for one in schema["anyOf"]]
         if None not in found:
-            yield f"{at} is of none of its types"
+            yield f"{at} has none of its types"
     yield from _of_value(value, schema, at)
     if isinstance(value, dict):
         yield from _of_members(value, schema, definitions, at)

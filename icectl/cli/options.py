@@ -200,7 +200,7 @@ class RunLimits:
             raise Refused(
                 f"{print_count(count, 'file')} would be deleted, and the budget allows for "
                 f"{self.deleted_files:,}",
-                hint="look at them with `--dry-run`; a larger `budget.delete-files` lets them go",
+                hint="check them with `--dry-run`, or raise `budget.delete-files`",
                 id="over-budget",
             )
 
@@ -241,7 +241,7 @@ class Common:
     verbose: Annotated[
         int,
         Option(
-            ("--verbose", "-v"), "tell more; twice: each store call too", OUTPUT, is_counted=True
+            ("--verbose", "-v"), "print more; twice: each store call too", OUTPUT, is_counted=True
         ),
     ] = 0
     color: Annotated[Color | None, option_of(COLOR, group=OUTPUT)] = None

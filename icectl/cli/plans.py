@@ -101,10 +101,10 @@ def open_saved_plan(text: str, name: str) -> dict[str, Any]:
     try:
         built = parse_json(text)
         if not isinstance(built, dict) or "plan" not in built or "hash" not in built:
-            raise UsageError(f"{name} is no saved plan", hint=_HINT)
+            raise UsageError(f"{name} is not a saved plan", hint=_HINT)
         computed = _hash({key: value for key, value in built.items() if key != "hash"})
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name} is no saved plan: it is not JSON", hint=_HINT) from error
+        raise UsageError(f"{name} is not a saved plan: it is not JSON", hint=_HINT) from error
     if built["plan"] != PLAN_FORMAT:
         raise Unsupported(
             f"{name} is a plan of format {built['plan']}, and this icectl knows {PLAN_FORMAT}",
@@ -114,7 +114,7 @@ def open_saved_plan(text: str, name: str) -> dict[str, Any]:
         raise not_as_written(name)
     command = built.get("command")
     if not isinstance(command, str):
-        raise UsageError(f"{name} is no saved plan: it names no command", hint=_HINT)
+        raise UsageError(f"{name} is not a saved plan: it names no command", hint=_HINT)
     if command not in {*PLANNED, _MAINTAIN}:
         raise Unsupported(f"{name} is a plan of `{command}`, which this icectl does not apply")
     _check_schema(built, plan_schema(command), name)
@@ -125,7 +125,7 @@ def _check_schema(built: Mapping[str, Any], schema: Mapping[str, Any], name: str
     """Raises: UsageError, for what no icectl writes, which has a good hash nevertheless."""
     breach = first_breach(built, schema)
     if breach is not None:
-        raise UsageError(f"{name} is no plan as icectl writes it: {breach}", hint=_HINT)
+        raise UsageError(f"{name} is not a plan that icectl wrote: {breach}", hint=_HINT)
 
 
 def check_step_result(result: Mapping[str, Any], command: str, name: str) -> None:
@@ -275,8 +275,8 @@ def not_for_plans(name: str, given_anew: str) -> Refused:
 
 def _never_planned(command: Command, name: str) -> Refused:
     return Refused(
-        f"`{_option(name)}` goes into no plan: files outside the table would be deleted on the "
-        "word of a file",
+        f"`{_option(name)}` cannot be saved in a plan: files outside the table "
+        "would be deleted on the word of a file",
         hint=f"run `icectl {command.name}` itself with it",
         id="plan-option",
     )
@@ -315,7 +315,7 @@ def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
     left_out = sorted(_option(name) for name in SPARK_OPTIONS if invocation.value(name))
     if left_out:
         shell.console.note(
-            f"not in the plan: {', '.join(left_out)}; `icectl apply` is given them anew"
+            f"not in the plan: {', '.join(left_out)}; give them to `icectl apply` again"
         )
     check_no_password([invocation.table or "", *_texts(options)])
     metadata_file = invocation.value("metadata_file")

@@ -587,15 +587,15 @@ def _without_secret(file: Path, name: str, value: str) -> str:
 
 
 ENV_VARS: Mapping[str, str] = {
-    "ICECTL_CONFIG": "the configuration file, where `--config` names none",
+    "ICECTL_CONFIG": "the configuration file, if `--config` names none",
     **{setting.variable: f"`{setting.key}`: {setting.help}" for setting in SETTINGS},
     "PYICEBERG_HOME": "the folder of PyIceberg's `.pyiceberg.yaml`, whose catalogs are known",
     "PYICEBERG_CATALOG__NAME__KEY": "property KEY of catalog NAME; `__` in it is a dot, `_` a dash",
-    "NO_COLOR": "no colour where `--color` and `ICECTL_COLOR` say nothing",
-    "FORCE_COLOR": "colour even where the output is no terminal; `NO_COLOR` wins",
+    "NO_COLOR": "no colour if `--color` and `ICECTL_COLOR` say nothing",
+    "FORCE_COLOR": "colour even if the output is not a terminal; `NO_COLOR` wins",
     "TERM": "`dumb` means neither colour nor a progress bar",
-    "COLUMNS": "columns of the terminal, where it does not tell",
-    "XDG_CONFIG_HOME": "the folder of `icectl/icectl.toml`, where it is not `~/.config`",
+    "COLUMNS": "columns of the terminal, if it does not say",
+    "XDG_CONFIG_HOME": "the folder of `icectl/icectl.toml`, if not `~/.config`",
 }
 """In the order in which the manual lists them."""
 

@@ -40,7 +40,7 @@ def check_no_spark_options(
     master: str | None, spark_conf: Sequence[str], remote: str | None = None
 ) -> None:
     """Refuse what only Spark could make use of. Raises: UsageError."""
-    _check_not_given(master, spark_conf, "goes with `--engine spark`", remote)
+    _check_not_given(master, spark_conf, "needs `--engine spark`", remote)
 
 
 def _why_not() -> str:

@@ -133,7 +133,7 @@ class _Attempts:
         shortest = read(metadata.properties, COMMIT_MIN_WAIT_MS)
         longest = read(metadata.properties, COMMIT_MAX_WAIT_MS)
         wait_ms = min(shortest * 2**attempt, longest)
-        self.context.progress.warn(f"{conflict.reason}; the plan is made anew on it")
+        self.context.progress.warn(f"{conflict.reason}; planning again")
         self.context.env.sleep(wait_ms / 1000)
 
 

@@ -159,7 +159,7 @@ def moved_positions(
         kept += file.record_count - len(old)
     ends = np.cumsum([count for _, count in made], dtype=np.int64)
     if kept != sum(count for _, count in made):
-        raise NotCarried("other rows were left out than deletes by position tell")
+        raise NotCarried("the rows left out are not those deleted by position")
     places = np.concatenate(ranks)
     at = np.searchsorted(ends, places, "right")
     return {

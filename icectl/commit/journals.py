@@ -71,7 +71,7 @@ def read_each(
         except FileNotFoundError:  # its run has ended since
             continue
         except (StorageError, *UNREADABLE) as error:
-            progress.warn(f"the journal {file_name} cannot be read and is left alone: {error}")
+            progress.warn(f"the journal {file_name} cannot be read and is ignored: {error}")
     return found
 
 
@@ -87,8 +87,8 @@ def of_table(found: Sequence[J], loaded: LoadedTable, progress: Progress) -> lis
             own.append(journal)
             continue
         is_open = journal.table_uuid in (None, NOT_SAID)
-        whose = "does not name its" if is_open else "is of another"
-        progress.warn(f"the journal {name(journal.location)} {whose} table, and is left alone")
+        whose = "does not name its" if is_open else "belongs to another"
+        progress.warn(f"the journal {name(journal.location)} {whose} table, and is ignored")
     return own
 
 

@@ -408,7 +408,7 @@ def _is_data_output(file_name: str, uuid: str) -> bool:
 
 def _process_id(found: object) -> int:
     if not isinstance(found, int) or not 0 < found < 2**31:
-        raise ValueError(f"{found!r:.40} is no process id")
+        raise ValueError(f"{found!r:.40} is not a process id")
     return found
 
 

@@ -175,7 +175,7 @@ def _places(names: Sequence[str]) -> Mapping[str, int]:
     named = ["location"] if "location" in places else ["bucket", "key"]
     missing = [name for name in (*named, "size", "modification time") if name not in places]
     if missing:
-        raise UsageError(f"no column tells the {missing[0]} of objects", hint=_HINT)
+        raise UsageError(f"no column holds the {missing[0]} of objects", hint=_HINT)
     return places
 
 

@@ -39,12 +39,12 @@ def read_metadata_json(content: bytes) -> Mapping[str, Any]:
         text = _inflated(content) if is_gzip(content) else content
     except (OSError, EOFError, zlib.error) as error:
         raise CorruptTable(
-            f"the metadata file is no whole gzip file: {error}", rule="R-006"
+            f"the metadata file is not a complete gzip file: {error}", rule="R-006"
         ) from error
     try:
         members = parse_json(text)
     except ValueError as error:
-        raise CorruptTable(f"the metadata file is no JSON: {error}", rule="R-005") from error
+        raise CorruptTable(f"the metadata file is not JSON: {error}", rule="R-005") from error
     if not isinstance(members, dict):
         raise CorruptTable("the metadata file holds no JSON object", rule="R-005")
     if _SURROGATE.search(text):
@@ -71,7 +71,7 @@ def check_texts(members: Mapping[str, Any]) -> None:
     try:
         json.dumps(members, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        message = "the metadata file has a text that is no Unicode"
+        message = "the metadata file has a text that is not Unicode"
         raise CorruptTable(message, rule="R-005") from error
 
 

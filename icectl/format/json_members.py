@@ -44,7 +44,7 @@ def whole_number(value: Any) -> int:
     """
     found = int(value) if isinstance(value, str) else value  # R-206
     if not isinstance(found, int) or isinstance(found, bool):
-        raise TypeError(f"{print_value(value)} is no whole number")
+        raise TypeError(f"{print_value(value)} is not a whole number")
     if not -(2**63) <= found < 2**63:
         raise ValueError(f"{print_value(value)} does not fit 64 bits")
     return found
@@ -65,7 +65,7 @@ def each(
     """Parse the items of a list, none where it is absent. Raises: CorruptTable by the rule."""
     items = members.get(name) or []
     if not isinstance(items, list):
-        raise CorruptTable(f"`{name}` is no list", rule=rule)
+        raise CorruptTable(f"`{name}` is not a list", rule=rule)
     for position, item in enumerate(items):
         yield parsed(rule, f"`{name}` entry {position}", parse, item)
 
@@ -73,7 +73,7 @@ def each(
 def json_object(value: Any) -> Mapping[str, Any]:
     """Return the value of a JSON object. Raises: TypeError."""
     if not isinstance(value, dict):
-        raise TypeError(f"{print_value(value)} is no object")
+        raise TypeError(f"{print_value(value)} is not an object")
     return value
 
 
@@ -109,7 +109,7 @@ def optional_text(value: Mapping[str, Any], name: str) -> str | None:
 def text(value: Any) -> str:
     """Return a text. Raises: TypeError."""
     if not isinstance(value, str):
-        raise TypeError(f"{print_value(value)} is no text")
+        raise TypeError(f"{print_value(value)} is not text")
     return value
 
 

@@ -166,7 +166,7 @@ def _schemas(members: Mapping[str, Any], version: int) -> tuple[Schema, ...]:
 
 def _struct_schema(value: Mapping[str, Any]) -> Schema:
     if value.get("type") != "struct":
-        raise ValueError("cannot parse a type that is no struct")
+        raise ValueError("cannot parse a type that is not a struct")
     return schema_from_json(value)
 
 
@@ -191,7 +191,7 @@ def _expressions(members: Mapping[str, Any], version: int) -> tuple[Expression, 
         return ()
     if members.get("expressions") is None:  # V4-003
         raise Unsupported(
-            "the table is of version 4 in a layout that icectl does not know: its snapshots have"
+            "the table has version 4 in a layout that icectl does not know: its snapshots have"
             " roots, but it has no `expressions`",
             hint="maintain it with the engine that wrote it; icectl knows the layouts sfc-1 and"
             " iceberg-1.12",

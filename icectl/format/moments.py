@@ -42,7 +42,7 @@ def parse_date(text: str) -> int:
     """Return the days of an ISO 8601 date. Raises: ValueError."""
     match = _DATE.fullmatch(text)
     if match is None:
-        raise ValueError(f"`{text}` is no date")
+        raise ValueError(f"`{text}` is not a date")
     cycles, year = divmod(int(match[1]) - _ANCHOR.year, _CYCLE_YEARS)
     date = dt.date(_ANCHOR.year + year, int(match[2]), int(match[3]))
     return (date - _ANCHOR).days + cycles * _CYCLE_DAYS + _ANCHOR_DAYS
@@ -65,10 +65,10 @@ def parse_clock(text: str, units_per_second: int) -> int:
     """
     match = _CLOCK.fullmatch(text)
     if match is None:
-        raise ValueError(f"`{text}` is no time")
+        raise ValueError(f"`{text}` is not a time")
     hours, minutes, seconds = (int(part or 0) for part in match.group(1, 2, 3))
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise ValueError(f"`{text}` is no time")
+        raise ValueError(f"`{text}` is not a time")
     nanos = int((match[4] or "").ljust(9, "0"))
     whole = (hours * 60 + minutes) * 60 + seconds
     return whole * units_per_second + nanos * units_per_second // NANOS_PER_SECOND
@@ -87,7 +87,7 @@ def parse_timestamp(text: str, units_per_second: int) -> int:
     """
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
-        raise ValueError(f"`{text}` is no timestamp")
+        raise ValueError(f"`{text}` is not a timestamp")
     days = parse_date(match[1])
     clock = parse_clock(match[2], units_per_second)
     offset_seconds = _zone_seconds(match[3]) if match[3] else 0
@@ -97,7 +97,7 @@ def parse_timestamp(text: str, units_per_second: int) -> int:
 def _zone_seconds(text: str) -> int:
     match = _ZONE.fullmatch(text)
     if match is None:
-        raise ValueError(f"`{text}` is no time zone")
+        raise ValueError(f"`{text}` is not a time zone")
     if match[1] is None:
         return 0
     seconds = (int(match[2]) * 60 + int(match[3])) * 60

@@ -18,7 +18,7 @@ def lost_versions(hint: int, newest: int, table: str) -> tuple[str, str]:
     Metadata was lost then, or never finished: what is newest need not be what was committed last.
     """
     message = (
-        f"{VERSION_HINT} says version {hint}, the newest metadata file is of version {newest}: "
+        f"{VERSION_HINT} says version {hint}, the newest metadata file has version {newest}: "
         "newer ones are missing"
     )
     advice = (

@@ -28,7 +28,7 @@ class TableProperty(Generic[T]):
 def read(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
     """Return the value of a property, or its default.
 
-    Raises: Refused, when the table holds a text that is no value of the property.
+    Raises: Refused, when the table holds a text that is not a value of the property.
     """
     text = properties.get(wanted.name)
     if text is None:
@@ -164,7 +164,7 @@ PARQUET_DICTIONARY_SIZE_BYTES = TableProperty(
 )
 MAX_INFERRED_METRICS = TableProperty(
     "write.metadata.metrics.max-inferred-column-defaults", _number(0), 100,
-    "columns that have metrics where the table does not say which",
+    "columns that have metrics if the table does not say which",
 )  # fmt: skip
 OBJECT_STORAGE = TableProperty(
     "write.object-storage.enabled", _boolean, False,  # noqa: FBT003

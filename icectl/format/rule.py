@@ -11,15 +11,15 @@ WRITER = "upgrade the engine that wrote it; `icectl inspect TABLE snapshots` sho
 OLDER_METADATA = "go back to a metadata file that `icectl inspect TABLE metadata-log` lists"
 ROLL_BACK = "roll back to an older snapshot with the engine, or write the rows again"
 NEXT_COMMIT = "the next commit of a correct writer sets it right"
-REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` writes the manifests anew"
-REPAIR_LIST = "`icectl repair TABLE --dry-run` tells whether the list can be set right"
+REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` rewrites the manifests"
+REPAIR_LIST = "`icectl repair TABLE --dry-run` says whether the list can be repaired"
 COMPACT_OWN = (
     "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all` "
-    "writes it anew, and where it is another's, restore it"
+    "rewrites it; if it is another's, restore it"
 )
-COMPACT = "`icectl compact TABLE --rewrite-all` writes the data files anew"
+COMPACT = "`icectl compact TABLE --rewrite-all` rewrites the data files"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
-WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` writes the deletes anew"
+WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` rewrites the deletes"
 NO_ROW = "no row depends on it"
 ENGINE = "change it with the engine that owns the table's schema"
 

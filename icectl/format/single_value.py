@@ -96,7 +96,7 @@ def encode(type_: Type, value: Value) -> bytes:
             case _:
                 raise ValueError(f"{type_text(type_)} has no single-value bytes")
     except (ArithmeticError, TypeError, struct.error) as error:
-        raise ValueError(f"{print_value(value)} is no {type_text(type_)}") from error
+        raise ValueError(f"{print_value(value)} is not a valid {type_text(type_)}") from error
 
 
 def _encode_primitive(name: str, value: Value) -> bytes:
@@ -222,13 +222,15 @@ def from_json(type_: Type, value: Any) -> Value:
             case _:
                 return decode(type_, bytes.fromhex(value))
     except (ArithmeticError, TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"{print_text(json.dumps(value))} is no {type_text(type_)}") from error
+        raise ValueError(
+            f"{print_text(json.dumps(value))} is not a valid {type_text(type_)}"
+        ) from error
 
 
 def _typed(expected: type, value: Any) -> Any:
     """Return the value itself, for what Python would convert from any other JSON type."""
     if type(value) is not expected:
-        raise TypeError(f"{print_value(value)} is no {expected.__name__}")
+        raise TypeError(f"{print_value(value)} is not of type {expected.__name__}")
     return value
 
 

@@ -26,7 +26,7 @@ def read_bounds(bound: bytes) -> Mapping[str, bytes]:
     variant.check(metadata, value)
     fields = variant.fields_of(variant.read_metadata(metadata), value)
     if fields is None:
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     for path, one in fields.items():
         if variant.read_primitive(one) is None:
             raise ValueError(f"the bound of {path} is no primitive")

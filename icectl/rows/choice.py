@@ -9,7 +9,7 @@ from icectl.units import print_size
 
 EngineName = Literal["spark", "local"]
 AUTO = "auto"
-_THERE = "PySpark and Java are there"
+_THERE = "PySpark and Java are installed"
 
 SPARK_PAYS_BYTES = 1 << 30
 """Work from which AUTO takes Spark: below, its start and its passing on of tasks cost more than it
@@ -28,7 +28,7 @@ class EngineChoice:
 
 
 def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
-    """The engine that was asked for; of AUTO Spark, where PySpark and Java are there, else local.
+    """Return the engine asked for; for AUTO, Spark if PySpark and Java are installed, else local.
 
     What AUTO chooses by that look is weighed once it is known how much work there is.
 
@@ -40,7 +40,7 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
     if asked == "local":
         return EngineChoice("local")
     if runs_already():
-        return EngineChoice("spark", "its session is there")
+        return EngineChoice("spark", "it has a session")
     prerequisite = missing_prerequisite()
     if prerequisite is None:
         return EngineChoice("spark", _THERE)

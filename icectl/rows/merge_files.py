@@ -195,7 +195,7 @@ class _Merge:
         Raises: as merge_files.
         """
         if file.file_format.lower() != "parquet" or file.split is not None:
-            raise NotMergeable("it is no whole Parquet file")
+            raise NotMergeable("it is not a complete Parquet file")
         schema = self.group.columns.written
         opened = open_own(handle, file, schema)
         columns = leaves(opened.schema)

@@ -86,7 +86,7 @@ def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
     for piece in _COMMA.split(text):
         name = piece.strip()
         if re.fullmatch(_NAME, name) is None:
-            raise UsageError(f"`--zorder`: `{name}` is no name of a column")
+            raise UsageError(f"`--zorder`: `{name}` is not a column name")
         item = _column("--zorder", name, schema)
         if not is_comparable(item.type):
             raise UsageError(f"`--zorder`: `{name}` is {type_text(item.type)}, which has no order")
@@ -111,7 +111,9 @@ def _fields(text: str, schema: Schema) -> Sequence[SortField]:
     while True:
         found = _KEY.match(text, at)
         if found is None:
-            message = f"`--sort-order`: at position {at + 1}: `{text[at:].strip()}` is no key"
+            message = (
+                f"`--sort-order`: at position {at + 1}: `{text[at:].strip()}` is not a sort key"
+            )
             raise UsageError(message, hint=_SUPPORTED)
         fields.append(_field(found, schema))
         at = found.end()

@@ -110,5 +110,5 @@ def _source(
     column = schema.field(item.source_ids[0])
     path = path_to(batches, item.source_ids[0])
     if column is None or path is None or is_nested(column.type):
-        raise Unsupported(f"rows can't be partitioned by `{item.name}`, whose column is not there")
+        raise Unsupported(f"rows can't be partitioned by `{item.name}`, whose column is missing")
     return column.type, path

@@ -273,7 +273,7 @@ def _check_server(remote: str) -> None:
     """Look whether a server is there: the client would try for many minutes."""
     place = urlsplit(remote)
     if place.scheme != "sc" or not place.hostname:
-        raise UsageError(f"`--remote`: `{remote}` is no sc://HOST:PORT")
+        raise UsageError(f"`--remote`: `{remote}` is not of the form sc://HOST:PORT")
     port = place.port or _PORT
     problem = no_answer(place.hostname, port)
     if problem is not None:

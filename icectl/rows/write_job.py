@@ -211,7 +211,7 @@ def _uuids(texts: pa.Array) -> pa.Array:
     """Return UUIDs as their bytes. Raises: ValueError, where a text is none."""
     is_one = pc.match_substring_regex(texts, _UUID_TEXT)
     if not pc.all(is_one, min_count=0).as_py():
-        raise ValueError(f"`{texts.filter(pc.invert(is_one))[0]}` is no UUID")
+        raise ValueError(f"`{texts.filter(pc.invert(is_one))[0]}` is not a UUID")
     is_there = texts.is_valid()
     digits = "".join(pc.replace_substring(texts.drop_null(), "-", "").to_pylist())
     stored = np.zeros((len(texts), _UUID_BYTES), np.uint8)

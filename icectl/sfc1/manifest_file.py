@@ -129,7 +129,7 @@ def _refuse_dialects(stored: ParquetColumns) -> None:
 
 def _dialect(told: str, rule: str = "V4-043") -> Unsupported:
     return Unsupported(
-        f"a manifest is of the upstream draft of version 4: it has {told}",
+        f"a manifest belongs to the upstream draft of version 4: it has {told}",
         hint="maintain the table with the engine that wrote it",
         rule=rule,
     )

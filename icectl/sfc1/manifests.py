@@ -66,7 +66,7 @@ class TreeFacts:
         """
         spec = self.metadata.spec(spec_id)
         if spec is None:
-            raise CorruptTable(f"an entry is of spec {spec_id}, which there is not", rule="V4-054")
+            raise CorruptTable(f"an entry has spec {spec_id}, which does not exist", rule="V4-054")
         expressions = {one.expr_id: one for one in self.metadata.expressions}
         try:
             return tuple_fields(spec, expressions, {one.id: one.type for one in self.columns})
@@ -175,7 +175,7 @@ def root_file(content: bytes, *, part: LeafPart = WHOLE, carried: bool = False) 
     if carried:
         check_known(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
-        raise CorruptTable("it is no root manifest", rule="V4-040")
+        raise CorruptTable("it is not a root manifest", rule="V4-040")
     return file
 
 

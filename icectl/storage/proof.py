@@ -39,7 +39,7 @@ def put_once(
         put()
     except Exception as error:  # the seam: drivers raise what they like
         if error_code(error) in _TAKEN:
-            raise FileExistsError(errno.EEXIST, "it is there already", location) from error
+            raise FileExistsError(errno.EEXIST, "it exists already", location) from error
         failure = translated(error)
         if failure is error:
             raise

@@ -198,7 +198,7 @@ class RemoteStore:
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
         self._check_creatable(location)
         if self.stat(location) is not None:
-            raise FileExistsError(errno.EEXIST, "it is there already", location)
+            raise FileExistsError(errno.EEXIST, "it exists already", location)
         if self.writer is not None:
             with self.writer.open_new(location) as file:
                 yield file

@@ -235,7 +235,7 @@ def _with_due(
     if _excluded(metadata, group, options) is not None:
         return group
     kept = frozenset(group.kept)
-    dues = [(listed.broken & kept, "have lengths that their schema does not tell")]
+    dues = [(listed.broken & kept, "have lengths that their schema does not give")]
     if options.file_format is not None:
         others = kept & listed.parquet
         if options.file_format is FileFormat.PARQUET:

@@ -302,7 +302,7 @@ class OtherTables:
             self.context.progress.warn(error.message)
         if found is None:
             self.context.progress.warn(
-                "the catalog does not tell where its other tables lie: that none lies here is "
+                "the catalog does not say where its other tables lie: that none lies here is "
                 "known only from the metadata files that are here"
             )
 

@@ -130,7 +130,7 @@ class BrokenTable:
         loss = search.loss_of_dropping(head)
         ways += [] if loss is None else [dropping(loss)]
         if not ways:
-            return f"{_NO_WAY_OUT}: `icectl repair {table} --dry-run` tells what can be rebuilt"
+            return f"{_NO_WAY_OUT}: `icectl repair {table} --dry-run` shows what can be rebuilt"
         best = min(ways, key=lambda way: way.order)
         told = f"`{best.command(self.name)}` {best.loss}"
         damaged = search.damaged_files(head)

@@ -100,7 +100,7 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
     if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
         raise Refused(
             "this machine's clock is more than a minute behind the table's last commit",
-            hint="set the clock; ages of snapshots and files cannot be told before",
+            hint="set the clock; the ages of snapshots and files are unknown until then",
             id="clock-behind",
         )
     require_safe_base(metadata)

@@ -120,13 +120,13 @@ def test_the_kind_is_that_of_the_type_or_of_the_uri(properties: dict[str, str], 
         (
             {"uri": "ftp://h"},
             UsageError,
-            "catalog `c` has no `type`, which its `uri` does not tell",
+            "catalog `c` has no `type`, which its `uri` does not say",
         ),
         ({"warehouse": "w"}, UsageError, "catalog `c` has no `uri`"),
         (
             {"type": "dynamodb"},
             Unsupported,
-            "catalog `c` is of type `dynamodb`, which icectl does not know",
+            "catalog `c` has type `dynamodb`, which icectl does not know",
         ),
         (
             {"py-catalog-impl": "a.b"},

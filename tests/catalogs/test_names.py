@@ -31,7 +31,7 @@ def test_a_name_is_split_at_dots_outside_of_quotes(text: str, parts: tuple[str, 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", '"a', 'a"b"', '"a"b.c', '"".t', "`"])
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no name of a table"):
+    with pytest.raises(UsageError, match="is not a table name"):
         parse_name(text)
 
 

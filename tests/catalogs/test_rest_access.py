@@ -281,7 +281,7 @@ def test_corrupt_metadata_names_the_table_and_the_rule(catalog: Fake) -> None:
     [
         (
             {"credential": "id:hush", "oauth2-server-uri": "URI/page"},
-            "gives no OAuth2 token to client `id` (200): what it sends is no token (text/html)",
+            "gives no OAuth2 token to client `id` (200): its answer is not a token (text/html)",
         ),
         ({"uri": "https:REST"}, "what answers there does not speak TLS (an `http:` address?)"),
     ],

@@ -104,7 +104,7 @@ def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact)
     build(tmp_path)
     text = compact(tmp_path, *SMALL, "--dry-run").out
     assert text.count("too small") == 8
-    assert text.count("of many deleted rows") == 1
+    assert text.count("many deleted rows") == 1
     assert text.count("3 smaller than 768.0 KiB") == 2
     assert "9 files of " in text
     assert "would become about 3 of 17.6 KiB; 2 delete files would be removed" in text
@@ -113,8 +113,8 @@ def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact)
 def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:
     build(tmp_path)
     ended = compact(tmp_path, "--where", "category = 'c1'", "--dry-run")
-    assert "left alone: 6 files: not selected by `--where`" in ended.out
-    assert "left alone: 3 files: too few small files in the partition" in ended.out
+    assert "skipped 6 files: not selected by `--where`" in ended.out
+    assert "skipped 3 files: too few small files in the partition" in ended.out
     assert "nothing to do: compacting would gain nothing" in ended.out
 
 
@@ -140,7 +140,7 @@ def test_partial_progress_and_max_groups_bound_the_work(tmp_path, compact) -> No
         (["--target-file-size", "1MiB", "--min-file-size", "1MiB"], "is not below the target"),
         (["--target-file-size", "0B"], "`--target-file-size`: it is 0"),
         (["--min-delete-ratio", "0"], "`--min-delete-ratio`: it is 0"),
-        (["--min-delete-ratio", "2"], "`2` is no ratio"),
+        (["--min-delete-ratio", "2"], "`2` is not a ratio"),
         (["--output-spec-id", "9"], "the table has no partition spec 9"),
         (["--output-spec-id", "x"], "`--output-spec-id`: `x` is not a whole number"),
         (["--max-groups", "0"], "`0` is not a whole number above 0"),
@@ -328,7 +328,7 @@ def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact) -> None
     assert (found["rewritten_data_files"], found["added_data_files"]) == (0, 0)
     assert (found["removed_delete_files"], found["added_delete_files"]) == (2, 2)
     assert (found["rows_before"], found["rows_after"]) == (4, 4)
-    assert found["left_alone"] == {"without deletes that merging would change": 7}
+    assert found["left_alone"] == {"deletes already merged": 7}
     assert ids(tmp_path) == sorted(table.ids())
     again = compact(tmp_path, "--deletes-only", "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
@@ -339,7 +339,7 @@ def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact) -> 
     table.delete_rows([7, 16])
     text = compact(tmp_path, "--deletes-only", "--dry-run").out
     assert "2 data files whose de" in text
-    assert text.count("of deletes in several") == 2
+    assert text.count("deletes in several") == 2
     assert "about 2 delete files would come in the place of 2 delete files and vectors" in text
 
 

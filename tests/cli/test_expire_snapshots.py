@@ -141,9 +141,9 @@ def test_named_snapshots_go_alone(icectl, daily):
         (["--older-than", "2099-01-01"], "lies in the future"),
         (["--older-than", "7"], "is not a valid time"),
         (["--retain-last", "0"], "not a whole number above 0"),
-        (["--expire-id", "x"], "`x` is no snapshot id"),
-        (["--expire-id", "5", "--older-than", "7d"], "cannot be joined with a policy"),
-        (["--expire-id", "5", "--retain-last", "2"], "cannot be joined with a policy"),
+        (["--expire-id", "x"], "`x` is not a snapshot id"),
+        (["--expire-id", "5", "--older-than", "7d"], "cannot be used with a policy"),
+        (["--expire-id", "5", "--retain-last", "2"], "cannot be used with a policy"),
         (["--expire-id", "5"], "snapshot 5 is not in the table"),
     ],
 )

@@ -233,7 +233,7 @@ def test_r163_a_hint_ahead_of_the_files_is_told_alike_everywhere(
     hint = Path(table.location, "metadata/version-hint.text")
     hint.write_text(str(newest + 2))
     told = (
-        f"version-hint.text says version {newest + 2}, the newest metadata file is of version "
+        f"version-hint.text says version {newest + 2}, the newest metadata file has version "
         f"{newest}: newer ones are missing"
     )
     advice = (

@@ -310,7 +310,7 @@ def test_it_is_told_which_layout_a_table_has_now_and_that_there_is_a_way_back(
     assert f"the table becomes one of layout {layout}" in planned
     assert f"`icectl upgrade-to-v4 --layout {other}` leads back" in planned
     done = icectl("upgrade-to-v4", str(directory), "--layout", layout, "--yes")
-    assert done.out.startswith(f"the table is of layout {layout} now")
+    assert done.out.startswith(f"the table has layout {layout} now")
     told = icectl("inspect", str(directory), "--json").document["result"]
     assert told["layout"] == layout
 

@@ -126,14 +126,14 @@ def test_a_plan_and_a_check_change_nothing(server: SqlServer, maintain: Run) -> 
     assert {one["step"]: one["reason"] for one in rows(ended)["rotten"]["needs"]} == {
         "compact": "merging saves 23 files",
         "expire-snapshots": "12 snapshots past retention",
-        "remove-orphans": "never looked for",
+        "remove-orphans": "never searched",
     }
     assert maintain("main", "--check").code == 4
     lines = maintain("main", "--check", "--format", "github").out.splitlines()
     assert [line.partition(" (")[0] for line in lines] == [
         f"::warning title=maintain {PREFIX}rotten::compact: merging saves 23 files",
         f"::warning title=maintain {PREFIX}rotten::expire-snapshots: 12 snapshots past retention",
-        f"::warning title=maintain {PREFIX}rotten::remove-orphans: never looked for",
+        f"::warning title=maintain {PREFIX}rotten::remove-orphans: never searched",
     ]
     assert maintain("main", "--yes", "--format", "junit").code == 2
     assert maintain("main.db.inner.calm", "--check").code == 0
@@ -423,7 +423,7 @@ def test_without_a_policy_and_a_terminal_it_wants_to_be_told_yes(
         (["main.db.inner.clam"], 10, "catalog `main` has no table `db.inner.clam`"),
         (["main.db.outer.*"], 10, "catalog `main` has no namespace `db.outer`"),
         (["main.db.inner.x*"], 10, "there is no table at `main.db.inner.x*`"),
-        (["main", "--only", "compat"], 2, "`--only`: `compat` is no step"),
+        (["main", "--only", "compat"], 2, "`--only`: `compat` is not a step"),
         (["main", "--jobs", "0"], 2, "`--jobs`: `0` is not a whole number above 0"),
         (["main", "--policy", "none.toml"], 2,
          "`--policy`: cannot read none.toml: No such file or directory"),

@@ -160,7 +160,7 @@ def test_r172_what_a_killed_run_has_not_rewritten_the_next_one_rewrites(
     (step,) = result(ended)["steps"]
     assert (step["step"], step["detail"]) == (
         "rewrite-manifests",
-        "the manifests of the current snapshot are written anew: of version 1 are 3",
+        "the manifests of the current snapshot are rewritten; version 1 have 3",
     )
     assert (result(ended)["from_version"], result(ended)["legacy_manifests"]) == (version, 0)
     assert manifest_versions(tmp_path / "t") == {str(version)}

@@ -102,7 +102,7 @@ def test_where_no_snapshot_is_whole_that_is_told(table: TableBuilder, run: Run) 
     ended = run(table.location, *COMPACT, command="compact")
     assert ended.err.endswith(
         "hint: no snapshot of branch main is whole: "
-        f"`icectl repair {table.location} --dry-run` tells what can be rebuilt\n"
+        f"`icectl repair {table.location} --dry-run` shows what can be rebuilt\n"
     )
 
 

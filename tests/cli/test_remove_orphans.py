@@ -116,8 +116,8 @@ def test_a_dry_run_lists_each_file_with_bytes_and_time(icectl: Remove, littered:
         ["100", "2025-06-09T15:06:40Z", name] for name in sorted(STRAYS)
     ]
     assert lines[5:8] == [
-        "left alone: 1 file modified too recently",
-        "left alone: 1 file on a hidden path (a name that begins with `_` or `.`)",
+        "kept 1 file: modified too recently",
+        "kept 1 file: on a hidden path (a name that begins with `_` or `.`)",
         "engine: local",
     ]
     assert lines[8].startswith(f"3 files of {len(before)}, 300 B of ")

@@ -140,7 +140,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
         (
             "inspect /t --time-limit 5",
             (
-                "`--time-limit`: `5` is no duration\n"
+                "`--time-limit`: `5` is not a duration\n"
                 "hint: give a number with a unit: 90s 15m 24h 7d 2w"
             ),
         ),
@@ -188,11 +188,11 @@ def test_an_orphan_is_not_deleted_because_the_quarantine_has_an_empty_name(run: 
             f"`--limit`: `1{'0' * 18}` is too large a number",
         ),
         ("inspect /t files --as-of 7", "`--as-of`: `7` is not a valid time"),
-        ("validate /t --sample 2", "`--sample`: `2` is no ratio"),
-        ("compact /t -n --max-group-size 7", "`--max-group-size`: `7` is no size"),
-        ("compact /t -n --min-delete-ratio 2", "`--min-delete-ratio`: `2` is no ratio"),
+        ("validate /t --sample 2", "`--sample`: `2` is not a ratio"),
+        ("compact /t -n --max-group-size 7", "`--max-group-size`: `7` is not a size"),
+        ("compact /t -n --min-delete-ratio 2", "`--min-delete-ratio`: `2` is not a ratio"),
         ("compact /t -n --max-groups 0", "`--max-groups`: `0` is not a whole number above 0"),
-        ("rewrite-manifests /t -n --target-size 7", "`--target-size`: `7` is no size"),
+        ("rewrite-manifests /t -n --target-size 7", "`--target-size`: `7` is not a size"),
         ("rewrite-manifests /t -n --min-manifests x", "`--min-manifests`: `x` is not a whole num"),
         ("expire-snapshots /t -n --older-than 7", "`--older-than`: `7` is not a valid time"),
         ("remove-orphans /t -n --older-than 7", "`--older-than`: `7` is not a valid time"),
@@ -334,7 +334,7 @@ def test_an_error_is_one_line_and_its_hint_another(run: Run, serve: Serve) -> No
             13,
             (
                 "error: the file `/wh/t/data/a.parquet` is missing\n"
-                "hint: `icectl validate /t` tells every file that is missing\n"
+                "hint: `icectl validate /t` lists every missing file\n"
             ),
         ),
         (
@@ -642,7 +642,7 @@ def test_a_question_without_a_terminal_is_wrong_usage(run: Run, serve: Serve) ->
     ended = run("inspect", "/t")
     assert ended.code == 2
     assert ended.err == (
-        "error: this needs a confirmation, and there is no terminal to ask on\n"
+        "error: confirmation needed, and there is no terminal to ask on\n"
         "hint: `--yes` confirms beforehand, `--dry-run` shows the plan\n"
     )
 

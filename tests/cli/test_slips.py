@@ -77,7 +77,7 @@ def test_a_page_that_cannot_be_written_is_told(run: Run, table: str, tmp_path: P
     assert ended.code == 13
     assert ended.err == (
         f"error: `--html`: cannot write `{place}`: no such file or directory\n"
-        "hint: name a file in a folder that is there and can be written to\n"
+        "hint: name a file in an existing folder that can be written to\n"
     )
 
 

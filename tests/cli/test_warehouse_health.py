@@ -138,7 +138,7 @@ def test_folders_stand_for_the_tables_in_them(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("a", "b", "snapshots"), "the view `snapshots` is of one table, and 2 are named"),
+        (("a", "b", "snapshots"), "the view `snapshots` shows one table, but 2 are named"),
         (("a", "b", "heath"), "there is no view `heath`"),
         (("a*", "health", "--snapshot", "1"), None),
     ],

@@ -322,7 +322,7 @@ FOLLOWED = {
     "v3_to_v4": 3,
     "v3_sfc_1_to_v4": 3,
 }
-"""Tables that Spark goes on with once they were maintained, and their versions."""
+"""Tables that Spark goes on using once they were maintained, and their versions."""
 
 KEPT_AWAY = "v3_lazily_to_sfc_1"
 """A table without partitions that Spark must not go on with."""

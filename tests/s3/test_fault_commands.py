@@ -96,7 +96,7 @@ def test_orphans_stay_where_a_listing_tells_the_same_again(
     place.proxy.failures = [("GET", "?list-type=2&prefix=wh%2Ft%2F", (200, again.encode()))] * 9999
     code, document = run(proxied, capsys, *ORPHANS)
     assert (code, proxied.keys("t")) == (13, keys)
-    assert "tells the same names again" in document["error"]["message"]
+    assert "lists the same names again" in document["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_page_that_comes_again_ends_the_listing(place):
     again = f"<ListBucketResult><IsTruncated>true</IsTruncated>{page}"
     again += "<NextContinuationToken>next</NextContinuationToken></ListBucketResult>"
     place.proxy.failures = [("GET", "list-type=2", (200, again.encode()))] * 99_999
-    with pytest.raises(StorageError, match="tells the same names again"):
+    with pytest.raises(StorageError, match="lists the same names again"):
         list(place.store.list(place.at("t")))
 
 

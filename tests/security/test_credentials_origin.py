@@ -314,7 +314,7 @@ def test_an_account_is_no_part_of_another_address(catalog: Fake) -> None:
         catalog.extra = {"config": {"adls.account-name": name, "adls.sas-token": "s"}}
         options = options_at(catalog)("az://c/x")
         store = open_store(StorageOptions(options), SystemEnv())
-        with pytest.raises(IcectlError, match="no name of an account"):
+        with pytest.raises(IcectlError, match="not an account name"):
             store.read("az://c/x")
 
 

@@ -88,7 +88,7 @@ def test_a_journal_of_another_table_or_of_none_is_left_alone(
     before = path.read_bytes()
     document = ended(table, "rewrite-manifests")
     assert (lost.exists(), listed.exists(), path.read_bytes()) == (True, True, before)
-    assert [one for one in document["warnings"] if path.name in one and "left alone" in one]
+    assert [one for one in document["warnings"] if path.name in one and "is ignored" in one]
 
 
 def test_what_a_killed_run_has_left_is_named_and_listed(
@@ -154,7 +154,7 @@ def test_the_record_of_a_deletion_of_another_table_is_left_alone(table: TableBui
     path = deletion(table, files=[[str(lost), 0, 100]], **{"table-uuid": OTHER_UUID})
     document = ended(table, "expire-snapshots")
     assert (lost.exists(), path.exists()) == (True, True)
-    assert [one for one in document["warnings"] if path.name in one and "left alone" in one]
+    assert [one for one in document["warnings"] if path.name in one and "is ignored" in one]
 
 
 DEEP = "[" * 200_000

@@ -173,7 +173,7 @@ ODD: dict[str, Forge] = {
     "a setting of an unknown layer": lambda plan: plan["settings"].update(
         {"expire-snapshots.retain-last": {"value": "1", "layer": "none"}}
     ),
-    "a setting that is no number": lambda plan: plan["settings"].update(
+    "a setting that is not a number": lambda plan: plan["settings"].update(
         {"expire-snapshots.retain-last": {"value": "x", "layer": "file"}}
     ),
     "a table that is a number": set_member("table", 5),

@@ -155,7 +155,7 @@ def warehouse(server: PythonServer) -> RestWarehouse:
 def test_pages_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_client, "_MOST_PAGES", 20)
     with python_server(endless_pages) as server:
-        with pytest.raises(StorageError, match="goes on after 20 pages"):
+        with pytest.raises(StorageError, match="continues after 20 pages"):
             list(warehouse(server).namespaces())
         assert len(server.asked("/namespaces")) == 20
 

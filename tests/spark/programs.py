@@ -144,7 +144,7 @@ def check_typed(told: Mapping[str, Any], directory: Path) -> None:
     assert [row["id"] for row in rows_of(directory)] == [2]
     unfit = {name: told[name]["message"] for name in ("text", "octets", "far", "number")}
     assert {told[name]["error"] for name in unfit} == {"Refused"}
-    assert "`f47ac10b` is no UUID" in unfit["text"]
+    assert "`f47ac10b` is not a UUID" in unfit["text"]
     assert "column `f` does not fit the table's" in unfit["octets"]
     assert "out of bounds" in unfit["far"]
     assert "`t` is int64 in the data frame and time in the table" in unfit["number"]

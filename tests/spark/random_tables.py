@@ -42,7 +42,7 @@ SMALL = ("--target-file-size", "20KB", "--min-input-files", "2")
 REFUSALS = re.compile(
     "5: .*it can't be merged"
     "|14: .*(the ORC file has timestamps before 1677-09-21 or after 2262-04-11"
-    "|a row has no partition of spec .*(below the smallest|a truncation is no decimal))",
+    "|a row has no partition of spec .*(below the smallest|a truncation is not a valid decimal))",
     re.DOTALL,
 )
 """What icectl may refuse to compact, as long as it changes nothing then."""

@@ -52,7 +52,7 @@ def test_a_size_counts_decimal_or_binary_units(text: str, size_bytes: int) -> No
     ["64", "", "MB", "64 M", "64Mbit", "-1MB", "1e3MB", "1.MB", ".5MB", "٣MB", "9" * 30 + "B"],
 )
 def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text: str) -> None:
-    with pytest.raises(UsageError, match="is no size") as caught:
+    with pytest.raises(UsageError, match="is not a size") as caught:
         parse_size(text)
     assert caught.value.hint == "give a number with a unit: 64MB or 64MiB"
     assert caught.value.exit_code == 2
@@ -106,7 +106,7 @@ def test_a_duration_adds_up_its_parts(text: str, duration_ms: int) -> None:
     "text", ["7", "", "d", "1.5h", "-7d", "7D", "7 days", "1h30", "7d!", "9" * 30 + "s"]
 )
 def test_a_duration_without_a_known_unit_is_wrong_usage(text: str) -> None:
-    with pytest.raises(UsageError, match="is no duration") as caught:
+    with pytest.raises(UsageError, match="is not a duration") as caught:
         parse_duration(text)
     assert caught.value.hint == "give a number with a unit: 90s 15m 24h 7d 2w"
 
@@ -192,7 +192,7 @@ def test_a_ratio_is_a_number_up_to_one_or_a_percentage(text: str, ratio: float) 
 
 @pytest.mark.parametrize("text", ["", "%", "a", "-0.1", "1.01", "101%", "nan", "inf", "5%%"])
 def test_a_ratio_beyond_one_is_wrong_usage(text: str) -> None:
-    with pytest.raises(UsageError, match="is no ratio") as caught:
+    with pytest.raises(UsageError, match="is not a ratio") as caught:
         parse_ratio(text)
     assert caught.value.hint == "give a number from 0 to 1, or 5%"
 

@@ -178,7 +178,7 @@ class Connection:
             if self.calls > 1:
                 raise HiveAnswerLost(str(error)) from error
             raise StorageError(
-                f"what answers at {self.server} is no Hive metastore, or not by the protocol it "
+                f"what answers at {self.server} is not a Hive metastore, or not by the protocol it "
                 f"was asked in: {error}",
                 hint="check the port in the catalog's `uri`; metastores that want SASL, HTTP or "
                 "Thrift's compact protocol answer like that, and those with TLS where "
@@ -222,7 +222,7 @@ def _addresses(catalog: str, uris: Sequence[str]) -> Iterator[tuple[str, int]]:
         match = _SERVER.fullmatch(uri.strip())
         if match is None:
             raise UsageError(
-                f"catalog `{catalog}`: `{uri.strip()}` is no address of a Hive metastore",
+                f"catalog `{catalog}`: `{uri.strip()}` is not the address of a Hive metastore",
                 hint="`uri` is like thrift://host:9083, several of them with commas between",
             )
         yield match["host"], int(match["port"] or _PORT)

@@ -198,7 +198,7 @@ class HivePointer:
         if METADATA_HASH in pointed.parameters:
             raise Unsupported(
                 f"the metastore keeps a hash of the metadata of `{self.name}`, an encrypted table, "
-                "which icectl cannot make anew",
+                "which icectl cannot compute",
                 hint="maintain the table with the engine that writes it",
             )
 

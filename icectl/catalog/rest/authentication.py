@@ -266,7 +266,7 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
         assert isinstance(found, dict)
         return found
     kind = answer.headers.get("content-type", "").partition(";")[0] or "nothing"
-    said = _reason(found) or f"what it sends is no token ({kind})"
+    said = _reason(found) or f"its answer is not a token ({kind})"
     client = f"client `{asked.client_id}`" if asked.client_id else "the catalog's `credential`"
     raise StorageError(
         f"{shown} gives no OAuth2 token to {client} ({answer.status}): {said}",

@@ -167,7 +167,9 @@ class RestClient:
             if token in seen:
                 return
             seen.add(token)
-        raise self.odd(f"{self.config.uri}/{path}", f"its list goes on after {_MOST_PAGES:,} pages")
+        raise self.odd(
+            f"{self.config.uri}/{path}", f"its list continues after {_MOST_PAGES:,} pages"
+        )
 
     def namespaces(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """Yield the namespaces right below one.
@@ -253,9 +255,9 @@ class RestClient:
             found = parse_json(answer.body)
         except ValueError as error:
             kind = answer.headers.get("content-type", "of no kind that it names").partition(";")[0]
-            raise self.odd(url, f"what it sends is no JSON ({kind})") from error
+            raise self.odd(url, f"its answer is not JSON ({kind})") from error
         if not isinstance(found, dict):
-            raise self.odd(url, "what it sends is no JSON object")
+            raise self.odd(url, "its answer is not a JSON object")
         return found
 
     @property

@@ -157,7 +157,7 @@ class RestAttempt:
         except (IcectlError, OSError) as error:
             return self._unknown(f"what came since cannot be read: {error}")
         if landed is None:
-            return self._unknown(f"{reason}, and the table's log does not tell what came before")
+            return self._unknown(f"{reason}, and the table's log does not say what came before")
         return self._checked(now, is_own=False) if landed else Conflict(reason)
 
     def _unknown(self, reason: str) -> Unknown:

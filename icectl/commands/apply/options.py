@@ -26,7 +26,7 @@ class ApplyRequest:
         option(
             "--allow-newer",
             group=CHANGING,
-            help="where the table has moved on: do what of the plan still holds, and no more",
+            help="if the table has changed: do the steps that still hold",
         ),
     ] = False
     dry_run: Annotated[
@@ -50,22 +50,21 @@ class ApplyRequest:
 def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: SparkRun) -> Outcome:
     """Carry out a plan that was saved with `--dry-run --save-plan FILE`, without asking.
 
-    The plan is made again, by the same options and settings, as of the same instant, from the same
-    metadata file; it must come out the same, and is then carried out as the command does it. Where
-    the table has moved on, or gives another plan, nothing is done, and the run ends with 11. A
-    file that was changed after it was made ends with 5.
+    The plan is made again from the same options, settings, time and metadata file. It is carried
+    out only if it comes out the same. If the table changed since, or the plan differs, nothing is
+    done and the run ends with 11. A plan file that was edited ends with 5.
 
-    With `--allow-newer` the plan is made of the table as it is now, and only what the file names is
-    done: snapshots, refs and files that it expires or deletes, files and manifests that it
-    rewrites, steps that it has. Nothing else is changed.
+    With `--allow-newer` the plan is made from the table's current state, and reduced to what the
+    file names: the snapshots, refs and files to delete, the files and manifests to rewrite, the
+    steps. Nothing else is changed.
 
-    Of a plan of `maintain` the first step of each table is done like that, and each later one, on
-    the table as the step before has left it, as with `--allow-newer`: of what the file names what
-    still holds. A table that has moved on, or a step that fails, stops that table and no other.
+    In a plan of `maintain`, the first step of each table runs exactly as planned; later steps run
+    as with `--allow-newer`. If a table changed, or a step fails, the remaining steps of that table
+    are skipped; other tables are not affected.
 
-    A plan has the options of its command alone. Those that reach the table (`--storage-option`,
-    `--catalog-option`, `--config`), those of the run, and those of Spark (`--master`, `--remote`,
-    `--spark-conf`) are given here; a file that has one of them is refused with 5. The document of
-    `--json` is that of the command that the plan is of.
+    A plan contains only options of its command. Options for reaching the table (`--storage-option`,
+    `--catalog-option`, `--config`), for the run, and for Spark (`--master`, `--remote`,
+    `--spark-conf`) are given to `apply`; a file with one of them is refused with 5. `--json` prints
+    the document of the planned command.
     """
     return run_of("apply")(common, file, request, spark)

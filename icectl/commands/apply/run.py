@@ -62,7 +62,7 @@ def _read(file: str) -> dict[str, Any]:
     try:
         text = Path(file).read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is no saved plan: it is not text") from error
+        raise UsageError(f"{file} is not a saved plan: it is not text") from error
     except OSError as error:
         raise UsageError(f"cannot read the plan {file}: {error.strerror}") from error
     return open_saved_plan(text, file)

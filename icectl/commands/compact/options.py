@@ -230,54 +230,53 @@ def compact(
 ) -> Outcome:
     """Rewrite small, large and much-deleted data files into files of good size.
 
-    Files are judged partition by partition, as Spark's rewrite_data_files does, and put together
-    until they have the target size. Deletes are applied, files of older partition specs move to the
-    current one, and delete files and deletion vectors that apply to nothing any more go in the same
-    commit. A file that would only be copied is left alone, and so are files as a run with the same
-    sizes has made them, until enough others come to their partition: a second run has nothing to
-    do. Old files stay until their snapshots expire.
+    Files are grouped by partition, as Spark's rewrite_data_files does, and combined to the target
+    size. Deletes are applied, files of older partition specs move to the current one, and delete
+    files and deletion vectors that no longer apply are removed in the same commit. Files already at
+    the target size, and files written by an earlier run with the same settings, are skipped, so
+    running it twice does nothing. Old files stay until their snapshots expire. New data files are
+    Parquet.
 
     No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
 
     With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so that its files
     overlap little. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of
-    them; nulls go first where a key ascends, last where it descends. Which files are rewritten is
-    not a matter of their order: files of good size stay as they are, sorted or not, without
-    `--rewrite-all`, with which every run has the same work. New files are marked as sorted where
-    the order is one of the table's.
+    them; nulls come first in ascending keys, last in descending ones. Sorting does not change which
+    files are selected. Use `--rewrite-all` to sort files that are already the right size. New files
+    are marked as sorted if the order is one of the table's.
 
-    `--where` selects files, never rows: those whose partition and column statistics do not rule out
-    that they hold a row for which EXPR is true. EXPR knows comparisons, `in`, `between`, `is null`,
-    `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single
-    quotes, names with other characters in backticks.
+    `--where` selects files, never rows: those that may hold a row for which EXPR is true, by their
+    partition and column statistics. EXPR has comparisons, `in`, `between`, `is null`, `is nan`,
+    `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single quotes, names
+    with other characters in backticks.
 
-    Files whose row groups are large (half of them `--merge-row-group` or more) are merged where
-    that is possible: their row groups are copied behind one another, and not decoded, which takes
+    Files whose row groups are large (half of them `--merge-row-group` or more) are merged if
+    possible: their row groups are copied behind one another, and not decoded, which takes
     about as long as copying the files. Rows keep their order; pages, statistics, page indexes and
     Bloom filters stay as they are. Deletes by position go on as deletes of the new file, and so do
     rows that equality deletes delete. Row groups without a live row are left out. Files are merged
     whose writer and partition spec are the same, and whose columns are stored in the same way, with
     fewer deletes than `--min-delete-ratio` and `--min-delete-files`; columns that some of them lack
-    are null there. `--method merge` leaves all others alone, `--method rewrite` merges none. Every
+    are null there. `--method merge` skips all others, `--method rewrite` merges none. Every
     page is looked at on the way, with its checksum where it has one, and the bytes of the new file
     are compared with those that were read; with `--verify rows` all rows are decoded and compared
     too.
 
-    With `--deletes-only` data files stay as they are, and only their deletes by position are
-    rewritten. Up to version 2 those of a data file that are in two delete files or more
-    (`--min-delete-files`) become one file, which is about no other data file. From version 3 on
-    position deletes become deletion vectors, and vectors move into few Puffin files where there are
-    `--min-input-files` small ones. Sizes are those of delete files (default
-    write.delete.target-file-size-bytes). It is done in this process, unless Spark is asked for.
+    With `--deletes-only` only position deletes are rewritten; data files do not change. Up to
+    version 2, position deletes spread over several files (`--min-delete-files`, default 2) are
+    merged into one delete file per data file. From version 3 on, position deletes become deletion
+    vectors, and small Puffin files are merged from `--min-input-files` on. Sizes apply to delete
+    files (default write.delete.target-file-size-bytes). This runs in one local process unless Spark
+    is asked for.
 
     Before the commit the rows of each new file are compared with those that were read. New files
     keep the sequence number that the run started from, so that rows which are deleted meanwhile
     stay deleted. Rows that others delete by position meanwhile, and those of files that others
-    remove, are deleted in the new files by the same commit. That is so in versions 2 and 3, where
-    rows keep their order and a rewrite applied no equality deletes. Else another writer's commit
-    drops the groups that it touched, and always those of which it took half of the rows (exit 3, or
-    11 where nothing is left).
+    remove, are deleted in the new files by the same commit. This works in versions 2 and 3 if rows
+    keep their order and a rewrite applied no equality deletes. Otherwise groups that another writer
+    touched are dropped, as are groups that lost half of their rows (exit 3, or 11 if no group is
+    left).
 
     With `--engine auto` 1 GiB and more is rewritten on Spark, if PySpark (`icectl[spark]`) and Java
     17 or newer are installed, on the cores of this machine without `--master`. Less is rewritten in

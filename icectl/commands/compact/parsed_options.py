@@ -137,7 +137,9 @@ def _check_deletes_only(request: CompactRequest) -> None:
     }
     present = [name for name, value in of_data.items() if value is not None]
     if request.deletes_only and present:
-        raise UsageError(f"`{present[0]}` is for data files, which `--deletes-only` leaves alone")
+        raise UsageError(
+            f"`{present[0]}` is for data files, which `--deletes-only` does not change"
+        )
 
 
 def _strategy(request: CompactRequest) -> str:

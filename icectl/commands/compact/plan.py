@@ -78,15 +78,15 @@ OVER_BUDGET = "left to another run by `budget.rewrite-bytes`"
 
 LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.NOT_SELECTED: "not selected by `--where`",
-    FileVerdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
-    FileVerdict.FINE: "of a good size, with few deletes",
+    FileVerdict.UNREADABLE: "unknown file format or partition spec",
+    FileVerdict.FINE: "good size, few deletes",
     FileVerdict.TOO_FEW: "too few small files in the partition",
-    FileVerdict.NO_GAIN: "would only be copied",
+    FileVerdict.NO_GAIN: "already of a good size",
     FileVerdict.LATER: "left to another run by `--max-groups`",
     FileVerdict.OVER_BUDGET: OVER_BUDGET,
-    FileVerdict.MERGED: "without deletes that merging would change",
+    FileVerdict.MERGED: "deletes already merged",
     FileVerdict.AS_MADE: "already compacted to this size",
-    FileVerdict.NOT_MERGEABLE: "only to be rewritten, which `--method merge` does not do",
+    FileVerdict.NOT_MERGEABLE: "cannot be merged (`--method merge`)",
 }
 """Why a data file is left alone."""
 
@@ -94,11 +94,11 @@ CHOSEN: Mapping[FileVerdict, str] = {
     FileVerdict.ASKED_FOR: "asked for",
     FileVerdict.SMALL: "too small",
     FileVerdict.LARGE: "too large",
-    FileVerdict.MANY_DELETE_FILES: "of many delete files",
-    FileVerdict.MANY_DELETED_ROWS: "of many deleted rows",
-    FileVerdict.OF_MANY_DELETE_FILES: "of deletes in several files, or in shared ones",
-    FileVerdict.OF_POSITION_DELETES: "of position deletes, not a vector",
-    FileVerdict.OF_SMALL_VECTOR_FILES: "of a vector in a small file",
+    FileVerdict.MANY_DELETE_FILES: "many delete files",
+    FileVerdict.MANY_DELETED_ROWS: "many deleted rows",
+    FileVerdict.OF_MANY_DELETE_FILES: "deletes in several files, or in shared ones",
+    FileVerdict.OF_POSITION_DELETES: "position deletes, not a vector",
+    FileVerdict.OF_SMALL_VECTOR_FILES: "vector in a small file",
 }
 """Why a data file, or its deletes, is rewritten."""
 

@@ -187,7 +187,7 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
     if whole or not report.is_run:
         _print_methods(console, report)
     for reason, count in report.plan.left_alone.items() if whole or not report.is_run else ():
-        console.say(f"left alone: {print_count(count, 'file')}: {reason}")
+        console.say(f"skipped {print_count(count, 'file')}: {reason}")
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(report))
@@ -268,7 +268,7 @@ def _print_files(console: Console, report: Compaction) -> None:
     columns = (
         TableColumn("group", "right"),
         TableColumn("bytes", "right"),
-        TableColumn("because it is"),
+        TableColumn("reason"),
         TableColumn("file", cut="middle"),
     )
     chosen = [(group.number, at) for group in report.plan.groups for at in group.files]

@@ -31,9 +31,8 @@ PlacesArgument = Annotated[
 def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
     """Show what icectl finds on this machine, and try catalogs and stores.
 
-    It looks for Python, libraries, Java, Spark, the settings file and credentials, whose values it
-    never shows. A catalog is asked for its namespaces, a location for what lies in it; each is
-    given 20 seconds. Nothing is changed. The exit code is 4 if a catalog or a location that was
-    tried could not be reached.
+    It checks Python, libraries, Java, Spark, the settings file and credentials, whose values are
+    never shown. Each catalog is asked for its namespaces, each location is listed, with 20 seconds
+    for each. Nothing is changed. The exit code is 4 if a catalog or location could not be reached.
     """
     return run_of("doctor")(common, places or [])

@@ -117,7 +117,7 @@ def _machine() -> Iterator[Check]:
             yield Check("library", name, "absent", f"for {purpose}", hint)
     try:
         check_installed()
-        yield Check("spark", "Spark on this machine", "ok", "PySpark and Java are there")
+        yield Check("spark", "Spark on this machine", "ok", "PySpark and Java are installed")
     except EngineError as error:
         yield Check("spark", "Spark on this machine", "absent", error.message, error.hint)
 

@@ -29,7 +29,7 @@ def _parse_id(text: str) -> int:
     """Read the id of a snapshot."""
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         hint = "`icectl inspect TABLE snapshots` lists them"
-        raise UsageError(f"`{text}` is no snapshot id", hint=hint)
+        raise UsageError(f"`{text}` is not a snapshot id", hint=hint)
     return int(text)
 
 
@@ -84,10 +84,10 @@ def expire_snapshots(
     """Drop old snapshots and the files that only they need.
 
     Without options the table's retention properties and those of each branch and tag decide.
-    Settings of a branch or tag always come first; options replace the table's properties. Every
-    snapshot comes with the reason why it stays or goes.
+    Settings of a branch or tag take precedence; options replace the table's properties. Every
+    snapshot is listed with the reason why it is kept or expired.
 
-    The metadata is committed first. Files are deleted after, and only those which the newest
-    committed metadata does not reach. A run that was cut off is finished by the next one.
+    The metadata is committed first. Files are deleted afterwards, and only those that the newest
+    committed metadata does not reach. The next run finishes a run that was interrupted.
     """
     return run_on_each_table("expire_snapshots", asks=True)(common, tables, request, change)

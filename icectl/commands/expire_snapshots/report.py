@@ -152,7 +152,7 @@ def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None
     if len(shown) < len(decisions):
         console.print(f"and {len(decisions) - len(shown):,} older ones: `--dry-run` lists all")
     for ref in plan.retention.refs_removed:
-        console.print(f"ref {ref.name} goes: {ref.reason}")
+        console.print(f"ref {ref.name} is removed: {ref.reason}")
     _print_ids(console, "schemas", plan.schema_ids)
     _print_ids(console, "partition specs", plan.spec_ids)
     console.print()
@@ -160,7 +160,7 @@ def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None
 
 def _print_ids(console: Console, what: str, ids: Sequence[int]) -> None:
     if ids:
-        console.print(f"{what} that nothing uses go: {', '.join(map(str, ids))}")
+        console.print(f"unused {what} are removed: {', '.join(map(str, ids))}")
 
 
 def _print_files(console: Console, expiry: Expiry) -> None:
@@ -210,6 +210,6 @@ def _print_outside(console: Console, expiry: Expiry) -> None:
     if not len(expiry.outside):
         return
     count = print_count(len(expiry.outside), "file")
-    console.note(f"{count} outside the table's location that nothing reaches any more: left alone")
+    console.note(f"{count} outside the table's location that nothing reaches any more: kept")
     for location, _, _ in rows(expiry.outside)[:LISTED_WITHOUT_VERBOSE]:
         console.note(f"  {location}")

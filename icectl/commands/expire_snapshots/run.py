@@ -195,7 +195,7 @@ def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
     )
     if request.expire_id and any(policy_options):
         raise UsageError(
-            "`--expire-id` names exactly what goes, and cannot be joined with a policy",
+            "`--expire-id` names the snapshots to expire, and cannot be used with a policy",
             hint="give either `--expire-id`, or the options of a policy",
         )
     return tuple(read_options(request)["expire_id"] or ())

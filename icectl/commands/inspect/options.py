@@ -76,7 +76,7 @@ class ViewRequest:
         option(
             "--columns",
             metavar="NAME,...",
-            help="these columns of the rows; a dot goes below one",
+            help="show these columns; A.B is field B of A",
         ),
     ] = None
     limit: Annotated[
@@ -101,7 +101,7 @@ class ViewRequest:
         ),
     ] = None
     check: Annotated[
-        bool, option("--check", help="health: exit 4 where something needs attention")
+        bool, option("--check", help="health: exit 4 if something needs attention")
     ] = False
     fail_on: Annotated[
         str | None,
@@ -162,17 +162,17 @@ def inspect(
     """Show a table's state, contents, history and health.
 
     VIEW is one of summary (the default), health, snapshots, history, refs, manifests, files,
-    entries, partitions, schemas, specs, sort-orders, properties, metadata-log, statistics, tree
-    and changes. Views of files show the current snapshot unless another is chosen.
+    entries, partitions, schemas, specs, sort-orders, properties, metadata-log, statistics, tree and
+    changes. Views of files show the current snapshot unless another is chosen.
 
-    Where TABLE is a catalog, a namespace of one or a folder, the tables in it and below it are
-    listed, by their metadata alone; --limit, --columns and --format shape that list.
+    If TABLE is a catalog, a namespace or a folder, the tables in and below it are listed, from
+    their metadata alone; --limit, --columns and --format apply to that list.
 
-    The health of many tables, those with most need first, is shown where TABLE is a catalog, a
-    namespace, a folder or a glob such as prod.sales.* or /wh/*/*, or where several are named:
-    with --html as one page. --check and --fail-on go by the worst of them.
+    The view health takes many tables: a catalog, a namespace, a folder, a glob such as prod.sales.*
+    or /wh/*/*, or several names. Tables with the most need come first; --html writes one page.
+    --check and --fail-on use the worst verdict.
 
-    Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
-    file is taken for the current one.
+    Nothing is changed. A directory that belongs to a catalog can be read too: the newest metadata
+    file is taken as current.
     """
     return run_of("inspect")(common, table, view, request, more or ())

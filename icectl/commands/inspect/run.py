@@ -89,7 +89,7 @@ def run(
     tables, view = words[:-1], words[-1]
     if len(tables) > 1 and _view(tables[0], view).name != _HEALTH:
         raise UsageError(
-            f"the view `{view}` is of one table, and {len(tables)} are named",
+            f"the view `{view}` shows one table, but {len(tables)} are named",
             hint="`health` alone takes several",
         )
     if view == _HEALTH and _is_warehouse(common, tables, options):
@@ -219,7 +219,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
     def render(console: Console) -> None:
         shown.render(console)
         if incomplete or (not is_read and _lacks(reader, request)):  # read while it was printed
-            raise Incomplete("part of the view is missing, as the warnings above tell")
+            raise Incomplete("part of the view is missing: see the warnings above")
 
     fails = shown.result.get("verdict") in request.failing
     return Outcome(
@@ -351,7 +351,7 @@ def _write(path: str, text: str) -> None:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(
             f"`--html`: cannot write `{path}`: {reason}",
-            hint="name a file in a folder that is there and can be written to",
+            hint="name a file in an existing folder that can be written to",
         ) from error
 
 
@@ -461,7 +461,7 @@ def _check_options(view: View, options: ViewRequest, wanted: str, *, several: bo
         ("--fail-on", options.fail_on, view.name == "health"),
     ):
         if value is not None and not concerned:
-            raise UsageError(f"`{option}` means nothing to the view `{view.name}`")
+            raise UsageError(f"`{option}` does not apply to the view `{view.name}`")
     formats = ["text", "json"]
     formats += ["jsonl", "csv"] if rows or changes else []
     formats += ["mermaid"] if tree else []

@@ -237,7 +237,7 @@ def _most(rows: Sequence[Row]) -> Iterator[str]:
          "reclaimable_bytes", print_size, "freed"),
         ("What merging would save", "data files that fewer ones could hold",
          "surplus_file_count", "{:,}".format, ""),
-        ("Deletes", "rows that are deleted, and read all the same",
+        ("Deletes", "deleted rows still read by every scan",
          "deleted_ratio", "{:.1%}".format, "deleted"),
     ):  # fmt: skip
         most = sorted((row for row in rows if row[key]), key=lambda row: -row[key])[:_MOST_BARS]

@@ -29,7 +29,7 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
     committing raise. A mark that conflicts is left to the next run.
     """
     loaded = open_table(context.catalog)
-    loaded.capabilities.check_update(SetProperties, "note when orphans were looked for")
+    loaded.capabilities.check_update(SetProperties, "record when orphans were last searched")
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
         """Set the property, unless another run has looked since."""

@@ -113,7 +113,7 @@ def _compact(facts: Facts, limits: Thresholds, _: int) -> Need | None:
         (facts.most_deletes_on_one_file >= limits.deletes_per_file,
          f"{print_count(facts.most_deletes_on_one_file, 'delete file')} on one data file"),
         (facts.dangling_delete_count >= limits.dangling_deletes,
-         f"{print_count(facts.dangling_delete_count, 'delete file')} of no effect"),
+         f"{print_count(facts.dangling_delete_count, 'dangling delete file')}"),
     ]  # fmt: skip
     files = max(facts.surplus_file_count, 0) + facts.delete_file_count
     return _need("compact", reasons, files * OPEN_COST_BYTES)
@@ -138,9 +138,9 @@ def _expire_snapshots(facts: Facts, limits: Thresholds, _: int) -> Need | None:
 def _remove_orphans(facts: Facts, limits: Thresholds, now_ms: int) -> Need | None:
     if facts.looked_ms is not None:
         age = now_ms - facts.looked_ms
-        reasons = [(age >= limits.every_ms, f"last looked for {print_duration(max(age, 1))} ago")]
+        reasons = [(age >= limits.every_ms, f"last searched {print_duration(max(age, 1))} ago")]
     else:
-        reasons = [(True, "never looked for")]
+        reasons = [(True, "never searched")]
     untracked = facts.untracked_metadata_file_count
     if reasons[0][0]:
         text = f"{print_count(untracked, 'metadata file')} off the log"

@@ -29,7 +29,7 @@ def _parse_steps(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in STEPS]
     if unknown or not names:
-        what = f"`{unknown[0]}` is no step" if unknown else "it names no step"
+        what = f"`{unknown[0]}` is not a step" if unknown else "it names no step"
         raise UsageError(what, hint=f"steps: {', '.join(STEPS)}")
     return names
 
@@ -126,36 +126,34 @@ def maintain(
 ) -> Outcome:
     """Find tables, look at each, and do what it needs.
 
-    A catalog, a namespace or a folder stands for all tables in and below it. In a glob `*` stands
-    for a part of one name, `**` for any number of names; in quotes, or as the shell makes paths
-    of it.
+    A catalog, a namespace or a folder stands for all tables in and below it. In a glob `*` matches
+    a part of one name, `**` any number of names. Quote globs, or let the shell expand paths.
 
-    Steps are the commands of these names, with their plans, journals and refusals: compact,
-    rewrite-manifests, expire-snapshots, remove-orphans, in this order, each where the table's
-    health calls for it and the policy names it. Before the first the table is validated: one with
-    errors has failed. A step that loses against another writer is tried again at the end; after an
-    unknown outcome no further step touches the table. No table's failure stops the others.
+    The steps are compact, rewrite-manifests, expire-snapshots and remove-orphans, in this order,
+    with the plans, journals and refusals of these commands. A step runs if the table's health calls
+    for it and the policy allows it. Each table is validated first; a table with errors has failed.
+    A step that conflicts with another writer is tried again at the end. After an unknown outcome no
+    further step touches the table. A table that fails does not stop the others.
 
-    Tables with most to gain come first. What is left at the time limit, or by a run that was
-    killed, the next run does: all that it goes by is in the tables. Orphans alone leave no trace
-    there, so that the table property `icectl.maintain.orphans-looked-for` keeps when they were
-    looked for.
+    Tables with the most to gain come first. What the time limit or a killed run leaves undone is
+    done by the next run, which needs nothing but the tables. Only the search for orphans is
+    recorded: in the table property `icectl.maintain.orphans-looked-for`.
 
-    A table whose property `icectl.maintain.enabled` is false is left alone. Two runs beside each
-    other lose nothing.
+    A table whose property `icectl.maintain.enabled` is false is skipped. Two runs at the same time
+    lose nothing.
 
-    The exit status is the worst of all tables: 12 where an outcome is unknown, else 3 where
-    anything failed, was refused or not reached; with `--check` 4 where there
-    is work, before 3.
+    The exit status is the worst of all tables: 12 if an outcome is unknown, else 3 if anything
+    failed, was refused or was not reached; with `--check` 4 if there is work, before 3.
 
     Without `--policy` and `--yes` it asks before anything is changed.
 
-    What a policy says of Spark (`master`, `remote`, `spark-conf`) can start programs, and send
-    secrets. It counts only in a file that belongs to the caller or to root, and that no one else
-    may write; `--untrusted-policy` refuses it altogether. `--master`, `--remote` and `--spark-conf`
-    come before it.
+    Spark settings in a policy (`master`, `remote`, `spark-conf`) can start programs and send
+    secrets. They are used only if the file belongs to the caller or to root and nobody else may
+    write it; `--untrusted-policy` refuses them. `--master`, `--remote` and `--spark-conf` take
+    precedence.
 
-    `--dry-run --save-plan FILE` keeps the plans of all steps, for review; `icectl apply FILE` does
-    the first step of each table exactly, the others within what the file names, and nothing else.
+    `--dry-run --save-plan FILE` saves the plans of all steps for review. `icectl apply FILE` then
+    runs the first step of each table exactly, the others within what the file names, and nothing
+    else.
     """
     return run_of("maintain")(common, tables, request, spark)

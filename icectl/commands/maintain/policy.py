@@ -77,12 +77,12 @@ def parse_window(text: str) -> Window:
     hint = "a window looks like 22:00-06:00 Europe/Berlin; without a zone it is in UTC"
     match = _WINDOW.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"`{text}` is no window", hint=hint)
+        raise UsageError(f"`{text}` is not a time window", hint=hint)
     hours = [int(match[1]), int(match[3])]
     minutes = [int(match[2]), int(match[4])]
     ends = [60 * hour + minute for hour, minute in zip(hours, minutes, strict=True)]
     if max(minutes) > 59 or ends[0] >= _DAY_MINUTES or ends[1] > _DAY_MINUTES:
-        raise UsageError(f"`{text}` is no window: there is no such time of day", hint=hint)
+        raise UsageError(f"`{text}` is not a time window: there is no such time of day", hint=hint)
     zone = match[5] or "UTC"
     try:
         ZoneInfo(zone)
@@ -95,7 +95,7 @@ def parse_window(text: str) -> Window:
 
 def _no_zone(zone: str) -> UsageError:
     return UsageError(
-        f"there is no time zone `{zone}` on this machine",
+        f"there is not a time zone `{zone}` on this machine",
         hint="zones are named as in Europe/Berlin; `pip install tzdata` brings all of them",
     )
 
@@ -156,8 +156,8 @@ def _min_age(text: str) -> int:
     found = parse_duration(text)
     if found < _DAY_MS:
         raise UsageError(
-            f"`{text}` is under a day, and other writers may be at work on younger files",
-            hint="`icectl remove-orphans --allow-recent` is for the one who knows that none is",
+            f"`{text}` is under a day, and other writers may still use younger files",
+            hint="use `icectl remove-orphans --allow-recent` only if no writer is active",
         )
     return found
 
@@ -192,7 +192,7 @@ _OWN = (
         parse_ratio, _whole(RECLAIMABLE_RATIO.attention)),
     Key("remove-orphans.metadata-files", "N", "metadata files that the log no longer names",
         parse_count, _whole(UNTRACKED_METADATA_FILES.attention)),
-    Key("remove-orphans.every", "DURATION", "time after which orphans are looked for again",
+    Key("remove-orphans.every", "DURATION", "time until the next search for orphans",
         parse_duration, "7d"),
     Key("remove-orphans.min-age", "DURATION", "age of files that may go, a day at least", _min_age,
         "3d"),
@@ -417,7 +417,7 @@ def _values(loaded: Mapping[str, Any], origin: str) -> Mapping[str, Text]:
 
 
 def check_text(key: Key, text: Text, origin: str) -> None:
-    """Raises: UsageError, where a text is no value of a key."""
+    """Raises: UsageError, where a text is not a value of a key."""
     for one in (text,) if isinstance(text, str) else text:
         try:
             key.parse(one)

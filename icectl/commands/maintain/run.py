@@ -334,7 +334,7 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
     console = common.shell.console
     if not console.asks:
         raise UsageError(
-            "this needs a confirmation, and there is no terminal to ask on",
+            "confirmation needed, and there is no terminal to ask on",
             hint="`--yes` or a `--policy` confirms beforehand, `--dry-run` shows the plan",
             id="confirmation-needed",
         )
@@ -517,7 +517,7 @@ def _plan(asked: _Asked, tables: Sequence[TableRun]) -> str | None:
         return None
     if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in asked.policies.values()):
         asked.common.shell.console.note(
-            "not in the plan: what the policy says of Spark; `icectl apply` is given it anew"
+            "not in the plan: what the policy says of Spark; give it to `icectl apply` again"
         )
     return kept_plan(asked.common, tables, asked.policies, asked.instant_ms)
 

@@ -127,12 +127,12 @@ def saved_maintenance(built: Mapping[str, Any], name: str) -> SavedMaintenance:
     policies: Sequence[PolicyTexts] = built["policies"]
     tables = [one["table"] for one in built["tables"]]
     if len(set(tables)) < len(tables):
-        raise UsageError(f"{name} is no plan as icectl writes it: a table is in it twice")
+        raise UsageError(f"{name} is not a plan that icectl wrote: a table is in it twice")
     for one in built["tables"]:
         steps = [step["command"] for step in one["steps"]]
         if len(set(steps)) < len(steps) or one["policy"] >= len(policies):
             raise UsageError(
-                f"{name} is no plan as icectl writes it: a step twice, or a policy that is not "
+                f"{name} is not a plan that icectl wrote: a step twice, or a policy that is not "
                 f"there, of {one['table']}"
             )
         for step in one["steps"]:

@@ -234,7 +234,7 @@ def _mark(common: Common, errand: Errand, now_ms: int) -> None:
         raise
     except Exception as error:  # noqa: BLE001 - then the next run looks again
         message, _ = error_and_code(error)
-        session.console.warn(f"it could not be noted that orphans were looked for: {message}")
+        session.console.warn(f"the time of the search for orphans could not be recorded: {message}")
 
 
 def _validated(common: Common, errand: Errand) -> StepEnd:
@@ -246,7 +246,7 @@ def _validated(common: Common, errand: Errand) -> StepEnd:
     first = "" if worst is None else f": {worst['rule']} {worst['message']}"
     reason = f"`validate` ends with {outcome.exit_code}{first}"
     hint = with_table(
-        "`icectl validate TABLE` tells all of it", name_in_hints(common, errand.table)
+        "`icectl validate TABLE` reports all of it", name_in_hints(common, errand.table)
     )
     return replace(end, status="failed", reason=reason, hint=hint)
 

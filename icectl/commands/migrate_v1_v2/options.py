@@ -14,7 +14,7 @@ class MigrateRequest:
 
     rewrite_manifests: Annotated[
         bool,
-        option("--rewrite-manifests", help="write the current manifests anew, as version 2"),
+        option("--rewrite-manifests", help="rewrite the current manifests as version 2"),
     ] = False
 
 
@@ -35,16 +35,16 @@ def migrate_v1_v2(
 ) -> Outcome:
     """Turn a version 1 table into a version 2 table.
 
-    The new metadata has the table's uuid, all schemas, partition specs with written-out field
-    ids, sort orders, refs and sequence numbers of 0. Snapshots that embed their manifests get a
-    manifest list. No data file is touched, and manifests of version 1 stay valid.
+    The new metadata has the table's uuid, all schemas, partition specs with field ids, sort orders,
+    refs, and sequence numbers of 0. Snapshots that embed their manifests get a manifest list. No
+    data file is changed, and manifests of version 1 stay valid.
 
-    This is for good: there is no way back to version 1, and readers that know version 1 only
-    lose access. The old metadata file stays. A table with an unknown transform in its default
-    partition spec, or with a file that is live twice, is refused; so is one whose newest snapshots
-    cannot be read. A table of version 2 or higher has nothing to do, but for version 1 manifests
-    in versions 2 and 3 under `--rewrite-manifests`: a killed run may have left them.
+    This cannot be undone: readers that know only version 1 lose access. The old metadata file is
+    kept. A table is refused if its default partition spec has an unknown transform, a file is live
+    twice, or its newest snapshots cannot be read. A table of version 2 or higher has nothing to do.
+    With `--rewrite-manifests`, version 1 manifests in tables of version 2 and 3 are rewritten; a
+    killed run may have left them.
 
-    What a killed run leaves is removed by a later run, as `icectl rewrite-manifests --help` says.
+    A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
     """
     return run_on_each_table("migrate_v1_v2", asks=True)(common, tables, request, change)

@@ -83,8 +83,7 @@ def plan_rest(metadata: TableMetadata, pin: Pin, legacy_manifests: int) -> Migra
     """Plan what is left to change of a table from version 2 on: manifests of version 1 (R-176)."""
     step = UpgradeStep(
         "rewrite-manifests",
-        "the manifests of the current snapshot are written anew: of version 1 are "
-        f"{legacy_manifests}",
+        f"the manifests of the current snapshot are rewritten; version 1 have {legacy_manifests}",
     )
     return MigratePlan(
         pin=pin,
@@ -105,7 +104,7 @@ def _steps(
     yield UpgradeStep("upgrade-format-version", "`format-version` becomes 2")  # R-170
     yield UpgradeStep(
         "write-schemas",
-        "`schema` and `partition-spec` give way to lists with current ids: "
+        "`schema` and `partition-spec` become lists: "
         f"schemas {len(metadata.schemas)}, partition specs {len(metadata.partition_specs)}, "
         f"sort orders {len(metadata.sort_orders)}",
     )
@@ -119,9 +118,7 @@ def _steps(
         detail = f"{len(embedding)} snapshots that embed their manifests get a manifest list"
         yield UpgradeStep("write-manifest-lists", detail)
     if rewrites:  # R-172
-        detail = (
-            f"{manifest_count} manifests of the current snapshot are written anew, as version 2"
-        )
+        detail = f"{manifest_count} manifests of the current snapshot are rewritten as version 2"
         yield UpgradeStep("rewrite-manifests", detail)
 
 

@@ -46,9 +46,9 @@ def properties(
 ) -> Outcome:
     """Show the properties of a table, set some, or unset some.
 
-    A change is one commit that touches no file of the table and makes no snapshot. Values of
-    properties that icectl reads are checked before; properties that are names of Iceberg's own
-    fields, such as format-version, are refused. If another writer changes one of them meanwhile,
-    the command ends with 11.
+    A change is one commit that changes no file of the table and makes no snapshot. Values of
+    properties that icectl reads are checked first. Names of Iceberg's own metadata fields, such as
+    format-version, are refused. If another writer changes one of the properties meanwhile, the
+    command ends with 11.
     """
     return run_of("properties")(common, table, request, change)

@@ -62,7 +62,7 @@ def _check_value(key: str, value: str) -> None:
         known.parse(value)
     except ValueError as error:
         raise UsageError(
-            f"`{value}` is no value of `{key}`: {error}",
+            f"`{value}` is not a value of `{key}`: {error}",
             hint=f"it is the {known.description}; without it: {known.default}",
         ) from error
 

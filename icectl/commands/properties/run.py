@@ -43,7 +43,7 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
     current = loaded.metadata.properties
     changes = plan_set(current, pairs) if pairs else plan_unset(current, keys)
     for name, meant in likely_slips(current, request.verb, keys):
-        what = "is not set" if request.verb == "unset" else "is no property that icectl reads"
+        what = "is not set" if request.verb == "unset" else "is not a property that icectl reads"
         session.console.warn(f"`{name}` {what}" + (f"; `{meant}` is" if meant else ""))
     report = MetadataReport(loaded.metadata, changes)
     return carry_out(

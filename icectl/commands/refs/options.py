@@ -59,9 +59,7 @@ class RefsRequest:
             help="rollback: an older snapshot, or an instant; fast-forward: a ref or snapshot",
         ),
     ] = None
-    replace: Annotated[
-        bool, option("--replace", help="tag, branch: move one that is there already")
-    ] = False
+    replace: Annotated[bool, option("--replace", help="tag, branch: move an existing one")] = False
     max_ref_age: Annotated[
         str | None,
         option(
@@ -106,11 +104,11 @@ class RefsRequest:
 def refs(common: Common, table: TableArgument, request: RefsRequest, change: Change) -> Outcome:
     """List, make, move and drop the branches and tags of a table.
 
-    A change is one commit that touches no file of the table and makes no snapshot. A rollback
-    takes a branch to one of its own older snapshots; `branch NAME --at WHERE --replace` takes it
-    anywhere. A fast-forward takes a branch to a snapshot that descends from its head. What takes
-    snapshots out of a branch asks before. Those snapshots stay in the table until
-    `icectl expire-snapshots` drops them: until then `--replace` leads back.
+    A change is one commit that changes no file of the table and makes no snapshot. A rollback moves
+    a branch to one of its own older snapshots; `branch NAME --at WHERE --replace` moves it to any
+    snapshot. A fast-forward moves a branch to a descendant of its head. A change that takes
+    snapshots out of a branch asks first. Those snapshots stay in the table until `icectl
+    expire-snapshots` drops them; until then `--replace` brings them back.
 
     If another writer moves the ref meanwhile, the command ends with 11.
     """

@@ -56,7 +56,7 @@ def snapshot_at(metadata: TableMetadata, where: str, instant_ms: int | None) -> 
         choice = SnapshotChoice(as_of_ms=instant_ms)
     else:
         raise UsageError(
-            f"`{where}` is no branch, tag, snapshot id or instant of the table",
+            f"`{where}` is not a branch, tag, snapshot id or instant of the table",
             hint="`icectl refs TABLE` and `icectl inspect TABLE snapshots` list them",
         )
     snapshot = chosen_snapshot(metadata, choice)
@@ -97,7 +97,7 @@ def plan_ref(
         return None
     if before is not None and not replaces:
         raise Refused(
-            f"{kind} `{name}` is there already, at snapshot {before.snapshot_id}",
+            f"{kind} `{name}` exists already, at snapshot {before.snapshot_id}",
             hint="`--replace` moves it",
         )
     return _change(metadata, name, before, after)

@@ -191,7 +191,7 @@ def _entry_change(schema: AvroType, names: Names) -> Change:
     of_entry = fields_by_id(schema, ENTRY_IDS)
     file_at, status_at = of_entry.get(DATA_FILE), str(of_entry.get(STATUS))
     if file_at is None or STATUS not in of_entry:
-        raise CorruptTable("the file is no manifest: it has no data_file", rule="R-062")
+        raise CorruptTable("the file is not a manifest: it has no data_file", rule="R-062")
     of_file = schema.fields[file_at].type.present
     places = fields_by_id(of_file, DATA_FILE_IDS)
     at = {number: str(place) for number, place in places.items()}

@@ -116,20 +116,19 @@ def remove_orphans(
 ) -> Outcome:
     """Delete or move files that the table does not refer to.
 
-    Files are listed first and the metadata is read after, so that what is committed meanwhile is
-    referred to. Whatever any snapshot, log entry or statistics entry names stays, in every
-    spelling; so do hidden files, young files and journals. What killed runs of icectl were writing
-    has a hidden name too, and goes. Each file is looked at once more, and
-    the newest metadata too, before its batch goes.
+    Files are listed first and metadata is read afterwards, so files committed meanwhile are kept.
+    Files that any snapshot, log entry or statistics entry names are kept, in every spelling; so are
+    hidden files, recent files and journals. Hidden files of killed icectl runs are removed. Before
+    each batch is deleted, its files and the newest metadata are checked again.
 
-    With `--engine spark` workers of Spark list the files below the first folders, and compare them;
-    what they find is checked once more here, where files are deleted. It needs `icectl[spark]` and
-    Java 17 or newer; workers need icectl in their Python, and the storage in reach. An inventory
-    leaves nothing to list: `--inventory` goes with `--engine local`.
+    With `--engine spark` Spark workers list and compare the files below the first folders; the
+    result is checked again here, where files are deleted. This needs `icectl[spark]` and Java 17 or
+    newer; workers need icectl in their Python, and access to the storage. An inventory replaces the
+    listing, so `--inventory` needs `--engine local`.
 
     With `--quarantine` each run makes a folder there, with the files below `files/` and lists
-    `moved-*.jsonl`, whose lines say where each file was (`from`) and where it is (`to`). This puts
-    everything of a run back (in S3, with `aws s3 mv` in the place of `mv -n`):
+    `moved-*.jsonl`. Each line says where a file was (`from`) and where it is (`to`). This restores
+    all files of a run (in S3, use `aws s3 mv` instead of `mv -n`):
 
     `cat RUN/moved-*.jsonl | jq -r '"mv -n \\(.to|@sh) \\(.from|@sh)"' | sh`
     """

@@ -18,11 +18,11 @@ _REASONS = {
     "without_time": "without a modification time",
     "hidden": "on a hidden path (a name that begins with `_` or `.`)",
     "journal": "journals of icectl",
-    "running": "of runs of icectl that may still commit",
-    "gone": "gone before it was their turn",
-    "changed": "written anew meanwhile",
-    "referenced": "referred to by a commit that came meanwhile",
-    "with_its_file": "check sums of files that stay",
+    "running": "files of an icectl run that may still commit",
+    "gone": "already deleted by others",
+    "changed": "rewritten meanwhile",
+    "referenced": "referenced by a commit since the listing",
+    "with_its_file": "checksums of kept files",
 }
 
 
@@ -182,7 +182,7 @@ def _print_files(console: Console, report: Orphans, every: ListedFiles, *, whole
 def _print_left_alone(console: Console, report: Orphans) -> None:
     for name, count in _left_alone(report).items():
         if count:
-            console.say(f"left alone: {print_count(count, 'file')} {_REASONS[name]}")
+            console.say(f"kept {print_count(count, 'file')}: {_REASONS[name]}")
 
 
 def _print_outside(console: Console, report: Orphans) -> None:
@@ -190,6 +190,6 @@ def _print_outside(console: Console, report: Orphans) -> None:
     if plan.deletes_outside or not len(plan.outside):
         return
     count = print_count(len(plan.outside), "file")
-    console.note(f"{count} outside the table's location: left alone without `--delete-outside`")
+    console.note(f"{count} outside the table's location: kept (see `--delete-outside`)")
     for file in listed_files(ListedFiles(plan.outside.table.slice(0, LISTED_WITHOUT_VERBOSE))):
         console.note(f"  {file.location}")

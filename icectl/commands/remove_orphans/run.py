@@ -163,7 +163,7 @@ def _check_engine(request: OrphansRequest) -> None:
     if request.engine == "spark":
         if request.inventory is not None:
             raise UsageError(
-                "`--inventory` goes with `--engine local`: with an inventory there is nothing to "
+                "`--inventory` needs `--engine local`: with an inventory there is nothing to "
                 "list on Spark"
             )
         return
@@ -173,8 +173,8 @@ def _check_engine(request: OrphansRequest) -> None:
 def _too_much(plan: OrphanPlan) -> Refused:
     share = plan.deletable_bytes / plan.listed_bytes
     return Refused(
-        f"{share:.0%} of the listed bytes would go, more than {plan.max_fraction:.0%}: so many "
-        "orphans mean that something is wrong, or a long neglect",
-        hint="look at them with `--dry-run`; a larger `--max-fraction` lets them go",
+        f"{share:.0%} of the listed bytes are orphans (limit {plan.max_fraction:.0%}): "
+        "refused, as that many can mean a wrong --location or catalog",
+        hint="check the list with `--dry-run`, or raise `--max-fraction`",
         id="too-much",
     )

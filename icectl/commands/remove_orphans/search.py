@@ -313,7 +313,7 @@ def _doubtful(location: str, places: SearchedPlaces) -> Refused:
         f"the metadata names {redacted(location)}, which may or may not be a file in "
         f"{redacted(places.listed[0])}: {_why_doubtful(location)}",
         hint="`--equal-scheme A=B` or `--equal-authority A=B` says that both are one store; "
-        "`--prefix-mismatch ignore` goes on, and keeps every file whose path is named",
+        "`--prefix-mismatch ignore` continues, and keeps every file whose path is named",
         id="prefix-mismatch",
     )
 

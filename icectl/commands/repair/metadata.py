@@ -107,7 +107,7 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
         None,
         broken.location,
         f"move it aside, to {locations.name(aside)}; {whole.version.name} is current again",
-        f"it {why}, {whole.version.name} before it is whole, and no newer file is there; "
+        f"it {why}, {whole.version.name} before it is whole, and there is no newer file; "
         "what the commit in it changed is lost if no copy of it is left",
     )
     return WholeTable(loaded, (remedy,), broken, aside)
@@ -120,7 +120,7 @@ def _check_age(context: TableContext, broken: MetadataVersion) -> None:
         raise Refused(
             f"{broken.name} cannot be read, and it is young: a writer may be writing it",
             hint="run the command again once it is "
-            f"{print_duration(COMMIT_TAKES_MS)} old; it is left alone until then",
+            f"{print_duration(COMMIT_TAKES_MS)} old; it is kept until then",
         )
 
 
@@ -186,7 +186,7 @@ def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
 def _move_aside(context: TableContext, broken: MetadataVersion, aside: str) -> None:
     now = list_versions(context.store, locations.parent(broken.location))
     if _newest(without_uncommitted(now)) != broken:
-        raise CommitConflict(f"{broken.name} was changed meanwhile, or a newer file is there")
+        raise CommitConflict(f"{broken.name} was changed meanwhile, or there is a newer file")
     context.store.copy(broken.location, aside)  # on a disk, as a second name of the same file
     failed = context.store.remove([broken.location, locations.check_sum(broken.location)])
     if failed:

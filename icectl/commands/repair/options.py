@@ -68,26 +68,25 @@ def repair(
     request: RepairRequest,
     change: Change,
 ) -> Outcome:
-    """Set a broken table right, where what is right can be proved.
+    """Repair a broken table, as far as the right state can be proved.
 
-    The table is looked at as `icectl validate` does, and each repair is a line with an id for
-    `--skip`: version-hint, metadata-file (a newest metadata file that is cut off is moved aside),
-    statistics (entries of lost statistics files), list-row and manifest-list (lengths, counts,
-    ranges and totals, counted anew), metrics (as footers have them, at level footers),
-    dangling-deletes, and manifest (a lost one, as other snapshots or the data files prove it).
+    The table is checked as by `icectl validate`, and each repair has an id for `--skip`:
+    version-hint, metadata-file (a truncated newest metadata file is moved aside), statistics
+    (entries of lost statistics files), list-row and manifest-list (lengths, counts, ranges and
+    totals, counted again), metrics (from footers, at level footers), dangling-deletes, and manifest
+    (a lost one, as other snapshots or the data files prove it).
 
-    Rows are lost or invented only where you say so: `--drop-missing` allows for lost-data, and
-    `--accept-undeleted` for lost-deletes; each line tells how many rows. `--to-snapshot` sets a
-    broken branch back instead: no file is deleted, and the plan tells how many snapshots and rows
-    it drops. `icectl refs TABLE rollback` does that for a branch in order.
+    Rows are lost or reappear only if you allow it: `--drop-missing` accepts lost-data,
+    `--accept-undeleted` accepts lost-deletes; each line says how many rows. `--to-snapshot` moves a
+    broken branch back instead: no file is deleted, and the plan says how many snapshots and rows it
+    drops. For a healthy branch use `icectl refs TABLE rollback`.
 
-    For what cannot be proved, the plan lists the ways out with their costs, the smallest loss
-    first.
+    For damage that cannot be repaired, the plan lists what you can do, the smallest loss first.
 
-    What changes the table is one commit, a new snapshot on top of the broken one. What cannot be
-    repaired is told with the reason: the end is 3 then, and 5 where nothing can be; `--dry-run`
-    ends with 4 where errors would be left. No file of the table is deleted. In version 4 roots and
-    leaves are left as they are.
+    The change is one commit, a new snapshot on top of the broken one. Damage that cannot be
+    repaired is reported with the reason: exit 3, or 5 if nothing can be repaired; `--dry-run` ends
+    with 4 if errors would remain. No file of the table is deleted. Roots and leaves of version 4
+    are not changed.
 
     A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
     """

@@ -48,7 +48,7 @@ _NO_PROOF = "nothing else in the table proves what should stand there"
 _REASONS = (
     ("R-034", "the file is gone, and nothing else says what was in it"),
     ("R-063", "the footer of the file does not prove what the manifest should say"),
-    ("R-066", "which of the entries is the right one cannot be told"),
+    ("R-066", "it is unknown which of the entries is right"),
     ("R-099", "nobody can read the file: restore it, or move it away and use `--drop-missing`"),
     ("R-", _NO_PROOF),
     ("V4-00", _NO_PROOF),

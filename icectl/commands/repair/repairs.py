@@ -46,7 +46,7 @@ _DESTROYED = "R-008"
 """The rule of a manifest that nobody can read: it is no whole Avro file."""
 
 
-_FIELDS_LOST = "its manifest has fields that writing it anew would lose"
+_FIELDS_LOST = "its manifest has fields that a rewrite would lose"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class _Search:
                 "manifest",
                 name(subject),
                 subject,
-                f"write it anew, with {files}",
+                f"rewrite it, with {files}",
                 proof,
                 answers=answers,
             )
@@ -187,7 +187,7 @@ class _Search:
                 self._offer_undeleted(location, what, rows, answers, change)
 
     def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
-        """Whether a manifest with changed entries has fields that writing it anew would lose."""
+        """Whether a manifest with changed entries has fields that a rewrite would lose."""
         return any(self.head.read[one.place].content[0].unknown_field_ids for one in changes)
 
     def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
@@ -313,7 +313,7 @@ class _Search:
             "metrics",
             name(subject),
             subject,
-            f"write it anew with {', '.join(told)} of {print_count(len(new), 'file')} as their "
+            f"rewrite it with {', '.join(told)} of {print_count(len(new), 'file')} as their "
             "footers have them",
             "the footers of the files say so",
             answers=answers,
@@ -336,7 +336,7 @@ class _Search:
                     name(subject),
                     subject,
                     "list its length, counts and ranges as they are",
-                    "the manifest is whole, and counted anew",
+                    "the manifest is complete, and counted again",
                     answers=answers,
                 )
                 self.mends.append(Mend(remedy, (ManifestChange(place, described=True),)))
@@ -396,8 +396,8 @@ class _Search:
             "dangling-deletes",
             None,
             f"snapshot {self.head.snapshot.snapshot_id}",
-            f"list {print_count(count, 'deletion vector')} no more",
-            "their data files were removed, as other entries tell",
+            f"remove {print_count(count, 'deletion vector')} from the table",
+            "their data files were removed, as other entries show",
             answers=answers,
         )
         self.mends.append(Mend(remedy, tuple(changes)))

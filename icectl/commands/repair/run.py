@@ -243,7 +243,7 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Re
                     "statistics",
                     str(snapshot_id),
                     f"statistics of snapshot {snapshot_id}",
-                    "name them no more in the metadata",
+                    "remove them from the metadata",
                     "no row depends on them, and an engine can compute them again",
                     answers=answers,
                 )
@@ -281,7 +281,7 @@ def _target(
     if not whole.is_whole(snapshot):
         raise Refused(
             f"snapshot {snapshot.snapshot_id} is not whole either",
-            hint=f"`icectl validate TABLE --snapshot {snapshot.snapshot_id}` tells what is broken; "
+            hint=f"`icectl validate TABLE --snapshot {snapshot.snapshot_id}` shows what is broken; "
             "`--to-snapshot whole` takes the newest that is whole",
         )
     return snapshot
@@ -401,7 +401,7 @@ def _check_skipped(table: WholeTable, kinds: Collection[str], *, commits: bool) 
     for kind in needed:
         if kind not in kinds:
             raise Refused(
-                f"the other repairs are of the table as it is after `{kind}`",
+                f"plan the other repairs again after `{kind}`",
                 hint=f"leave `--skip {kind}` out, or skip the others too",
             )
 
@@ -457,7 +457,7 @@ def _set_back(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]
     if target is None or not prepared.plan.of("to-snapshot"):
         return []
     if branch_head(metadata, branch) != prepared.head:
-        raise CommitConflict(f"branch {branch} has moved on; run the repair again")
+        raise CommitConflict(f"branch {branch} has changed; run the repair again")
     old = metadata.refs.get(branch)
     ref = SnapshotRef(target.snapshot_id, "branch")
     return [

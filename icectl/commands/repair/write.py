@@ -159,7 +159,7 @@ def proposal(
     """
     branch, found = made.branch, made.repaired
     if head(metadata, branch) != found:
-        raise CommitConflict(f"branch {branch} has moved on; run the repair again")
+        raise CommitConflict(f"branch {branch} has changed; run the repair again")
     location = outputs.manifest_list(snapshot_id)
     totals: Mapping[str, str] = {}
     if made.entries is not None:

@@ -99,13 +99,13 @@ def rewrite_manifests(
 ) -> Outcome:
     """Regroup the manifests of a branch by partition, in their target size.
 
-    Small manifests are merged and large ones cut; where partitions lie scattered over many
-    manifests, all of a partition spec are regrouped. Manifests of data and of deletes, and of
-    different specs, stay apart. Where nothing would be gained, nothing is committed, so that a
-    second run never has anything to do.
+    Small manifests are merged and large ones split. If partitions are scattered over many
+    manifests, all manifests of the partition spec are regrouped. Manifests of data and of deletes,
+    and of different specs, stay apart. If nothing would be gained, nothing is committed, so a
+    second run does nothing.
 
-    Manifests keep their file format; where some of a group are in Parquet, so is what takes its
-    place. `--manifest-format` writes those that have another one anew, whatever that gains.
+    Manifests keep their file format; a group with some Parquet manifests becomes Parquet.
+    `--manifest-format` also rewrites manifests of another format.
 
     No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
@@ -113,11 +113,11 @@ def rewrite_manifests(
     The set of live files, their sequence numbers and row ids stay as they are, and are compared
     before the commit. Old manifests stay until their snapshots expire.
 
-    New manifests are recorded in a journal, metadata/icectl-*.json, before they are written.
-    What a killed run leaves is removed by a later run, once a newer version of the table rules
-    out that the killed run's commit still comes. A run counts as killed when its process on
-    this machine is gone, elsewhere after a day; one that was wrongly taken for dead ends with
-    11. Hidden files, metadata/.icectl-*, which it was writing, go after a day. There is no
-    journal with `--metadata-file`, and the files of a killed run are orphans.
+    New manifests are recorded in a journal, metadata/icectl-*.json, before they are written. A
+    later run removes what a killed one leaves, once a newer version of the table proves that its
+    commit can no longer land. A run counts as killed when its process on this machine has ended,
+    elsewhere after a day; a live run that was taken for dead ends with 11. Its hidden files,
+    metadata/.icectl-*, are removed after a day. With `--metadata-file` there is no journal, and
+    files of a killed run are orphans.
     """
     return run_on_each_table("rewrite_manifests")(common, tables, request, change)

@@ -137,7 +137,7 @@ class _Overwriting:
         other = sum(spec_id not in specs for spec_id, _ in found)
         if other:
             raise Refused(
-                f"{other:,} live data files are of another partition spec, and may have rows of "
+                f"{other:,} live data files have another partition spec, and may have rows of "
                 "these partitions",
                 hint="`icectl compact` rewrites files of other specs; `delete_where` and `append` "
                 "say which rows are meant",

@@ -33,9 +33,7 @@ class UpgradeRequest:
         ),
     ] = None
     lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
-    eager: Annotated[bool, option("--eager", help="write the manifests of all branches anew")] = (
-        False
-    )
+    eager: Annotated[bool, option("--eager", help="rewrite the manifests of all branches")] = False
     convert_position_deletes: Annotated[
         bool,
         option(
@@ -56,7 +54,7 @@ class UpgradeRequest:
     "upgrade-to-v4",
     examples=[
         ("icectl upgrade-to-v4 /wh/db/t", "ask which layout, show what changes, ask, upgrade"),
-        ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on with"),
+        ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on using"),
         ("icectl upgrade-to-v4 /wh/db/t --layout sfc-1 --check", "exit 4: possible, 5: refused"),
         ("icectl upgrade-to-v4 /wh/db/t --layout sfc-1 --eager", "write all manifests as leaves"),
     ],

@@ -33,14 +33,14 @@ RULES = {
     "U-03": "restore the partition spec, or rewrite the manifests with the engine",
     "U-04": "rewrite the files of that spec with the engine before",
     "U-05": "`--allow-read-only` upgrades all the same: nothing can be written then",
-    "U-06": "compact the affected files first, so that the equality deletes go",
+    "U-06": "compact the affected files first, to apply the equality deletes",
     "U-07": "nothing to do: its values are carried on",
     "U-08": "nothing to do: they are read as they are",
     "U-09": "nothing to do: they stay in manifests of the old version",
     "U-10": "`icectl validate TABLE` lists them; compact or repair the table first",
     "U-12": "no ids are left for expressions",
     "U-13": "`icectl validate TABLE` says what is wrong with it",
-    "U-14": "`icectl compact TABLE --rewrite-all` writes such files anew, before or after",
+    "U-14": "`icectl compact TABLE --rewrite-all` rewrites such files, before or after",
     "U-15": "`icectl compact TABLE --deletes-only` makes deletion vectors of them, before",
     "U-16": "nothing to do: no file is partitioned by it",
 }
@@ -141,10 +141,10 @@ def plan(
     if branches and mode == "default":
         foreign = sum(len(head.foreign) for head in heads if head.branch in branches)
         detail = f"branch {branch} gets a root that lists its {print_count(manifests, 'manifest')}"
-        anew = f", {foreign:,} of them written anew as leaves" if foreign else ""
+        anew = f", {foreign:,} of them rewritten as leaves" if foreign else ""
         steps.append(UpgradeStep("write-root", detail + anew))
     elif branches:
-        detail = f"{manifests:,} manifests of {len(branches)} branches are written anew, as leaves"
+        detail = f"{manifests:,} manifests of {len(branches)} branches are rewritten as leaves"
         steps.append(UpgradeStep("rewrite-manifests", detail))
     counts = {head.branch: _position_delete_files(head) for head in heads}
     converted = [name for name, count in counts.items() if convert and count]
@@ -195,7 +195,7 @@ def plan_with_lists(
     ]
     if lacking:
         count = sum(len(head.manifests) for head in lacking)
-        detail = f"{count:,} manifests of {len(lacking)} branches are written anew, in Parquet"
+        detail = f"{count:,} manifests of {len(lacking)} branches are rewritten in Parquet"
         steps.append(UpgradeStep("rewrite-manifests", detail))
     findings = list(_encrypted(metadata, heads))
     changes_layout = _changes_layout(metadata, options.layout)
@@ -376,7 +376,7 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
         return
     for manifest in head.manifests:
         if metadata.spec(manifest.partition_spec_id) is None:  # sfc-1 U-03
-            message = f"it is of spec {manifest.partition_spec_id}, which there is not"
+            message = f"it is of spec {manifest.partition_spec_id}, which does not exist"
             yield _finding("U-03", manifest.manifest_path, message)
             return
     if head.entries is None:

@@ -28,7 +28,7 @@ _OF_VERSION_4 = (
 )
 _OF_ICEBERG = (
     "version 4 is experimental in Iceberg 1.12, and may change with the next release",
-    "engines with Iceberg 1.12 go on with the table; older ones cannot read manifests in Parquet",
+    "engines with Iceberg 1.12 can use the table; older ones cannot read manifests in Parquet",
     "the old metadata file stays, and manifests of older versions stay valid",
 )
 _WAY_BACK_BY_FILES = (
@@ -158,17 +158,17 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
     """Print the steps, what they cost, and what came of them."""
     plan = upgrade.plan
     if not plan.has_work:
-        console.say(f"nothing to do: the table is of version {plan.from_version}")
+        console.say(f"nothing to do: the table has version {plan.from_version}")
         return
     if not upgrade.done:
         _print_plan(console, upgrade)
         return
     if _changes_layout(plan):
-        console.say(f"the table is of layout {upgrade.layout} now")
+        console.say(f"the table has layout {upgrade.layout} now")
     elif not _only_rewrites(plan):
-        console.say(f"the table is of version {upgrade.to_version} now")
+        console.say(f"the table has version {upgrade.to_version} now")
     else:
-        console.say(f"the table is of version {plan.from_version}, and so are its manifests now")
+        console.say(f"the table has version {plan.from_version}, and so are its manifests now")
     if upgrade.layout is not None and not _only_rewrites(plan):
         console.say(READERS[upgrade.layout])
     if plan.legacy_manifests:

@@ -81,7 +81,7 @@ class ValidateRequest:
 @command(
     "validate",
     examples=[
-        ("icectl validate /wh/db/t", "rules of the metadata, and that every file is there"),
+        ("icectl validate /wh/db/t", "rules of the metadata, and that every file exists"),
         ("icectl validate /wh/db/t --level data --all-snapshots", "everything, every row too"),
         ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
         ("icectl validate /wh/db/t --format sarif", "findings for code scanning"),
@@ -98,16 +98,16 @@ def validate(
     """Check a table against the rules of the format.
 
     Level metadata checks the table metadata, manifest lists and manifests against each other and
-    against every rule that they can show to be broken. Level files also looks whether each file
-    is there with its recorded size. Level footers also judges files by their footers, and reads
-    rows where these do not tell: counts, bounds, partition values, deletes, row ids. Level data
-    decodes every column of every row, and compares footers and manifests with what it finds.
+    against every rule that they can show to be broken. Level files also checks that each file
+    exists with its recorded size. Level footers also checks files by their footers, and reads rows
+    if footers are not enough: counts, bounds, partition values, deletes, row ids. Level data
+    decodes every column of every row, and compares footers and manifests with the rows.
 
-    The current snapshot is checked unless others are chosen. Nothing is changed. A damaged
-    manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the
-    object, and the next step; any error ends with 4.
+    The current snapshot is checked unless others are chosen. Nothing is changed. A damaged manifest
+    is reported, and the check continues. Each finding names its rule, severity, object and next
+    step; any error ends with 4.
 
-    With `--engine spark` the workers of Spark read data files and equality deletes, at levels
-    footers and data; what is found is the same. They need icectl, as `icectl compact --help` says.
+    With `--engine spark` Spark workers read data files and equality deletes, at levels footers and
+    data, with the same findings. They need icectl, as `icectl compact --help` says.
     """
     return run_on_each_table("validate")(common, tables, request)

@@ -272,7 +272,9 @@ class _Parser:
         try:
             return _typed(column.type, token)
         except (ValueError, ArithmeticError, struct.error) as error:
-            message = f"`{token.text}` is no {type_text(column.type)}, which `{column.name}` is"
+            message = (
+                f"cannot compare `{column.name}` ({type_text(column.type)}) with `{token.text}`"
+            )
             raise _failure(self._text, token.position, message, _example(column.type)) from error
 
     def _column(self) -> Column:

@@ -220,7 +220,7 @@ def _truncated_decimals(
         return _by_value(transform, source, column)
     truncated = _multiples(low, width)
     if source.precision < 19 and (truncated <= -(10**source.precision)).any():
-        raise ValueError(f"a truncation is no {type_text(source)}")
+        raise ValueError(f"a truncation is not a valid {type_text(source)}")
     both = np.stack([truncated, truncated >> 63], axis=1)
     kind = pa.decimal128(source.precision, source.scale)
     values = pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(both)])
@@ -234,7 +234,7 @@ def _by_value(transform: Transform, source: Type, column: pa.Array) -> pa.Array:
     try:
         values = pa.array(results, encoded.dictionary.type)
     except OverflowError as error:
-        raise ValueError(f"a truncation is no {type_text(source)}") from error
+        raise ValueError(f"a truncation is not a valid {type_text(source)}") from error
     return values.take(encoded.indices)
 
 

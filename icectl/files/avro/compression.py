@@ -42,7 +42,7 @@ def inflate_block(codec: str, stored: bytes, limit: int | None = None) -> bytes:
         inflated = None
     except _FAILURES as error:
         raise CorruptTable(
-            f"the Avro file is damaged: a block is no valid {codec} data", rule="R-008"
+            f"the Avro file is damaged: a block is not valid {codec} data", rule="R-008"
         ) from error
     if inflated is None or len(inflated) > most:
         message = f"the Avro file is damaged: it inflates to more than {most:,} bytes"

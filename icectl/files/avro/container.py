@@ -65,7 +65,7 @@ def read_header(content: bytes, like: AvroFile | None = None) -> AvroFile:
     if content[:4] == _ENCRYPTED_MAGIC:
         raise Unsupported("the file is encrypted")
     if content[:4] != _MAGIC:
-        raise damaged("it is no Avro file")
+        raise damaged("it is not an Avro file")
     stored, at = _read_metadata(content, 4)
     if len(content) < at + _SYNC_SIZE or "avro.schema" not in stored:
         raise damaged("its header is incomplete")
@@ -395,4 +395,4 @@ def _read_text(content: bytes, at: int) -> tuple[str, int]:
     try:
         return content[at : at + size].decode(), at + size
     except UnicodeDecodeError as error:
-        raise damaged("its header is no text") from error
+        raise damaged("its header is not text") from error

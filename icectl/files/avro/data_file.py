@@ -268,7 +268,7 @@ def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
         try:
             fields = arrow_fields(header.metadata["avro.schema"])
         except (KeyError, TypeError, RecursionError) as error:
-            raise damaged_data_file(_KIND, "its schema is no Avro schema") from error
+            raise damaged_data_file(_KIND, "its schema is not an Avro schema") from error
         return AvroDataFile(file, header, schema_with_ids(pa.schema(fields), name_mapping))
 
 

@@ -69,7 +69,7 @@ def parse_text(stored: str) -> AvroType:
     try:
         return parse_schema(parse_json(stored))
     except ValueError as error:
-        raise damaged("its schema is no JSON") from error
+        raise damaged("its schema is not JSON") from error
 
 
 def parse_schema(stored: Any) -> AvroType:
@@ -80,9 +80,9 @@ def parse_schema(stored: Any) -> AvroType:
     try:
         parsed = _parse(stored, {}, 0)
     except (KeyError, TypeError, AttributeError) as error:
-        raise damaged("its schema is no Avro schema") from error
+        raise damaged("its schema is not an Avro schema") from error
     if parsed.kind != "record":
-        raise damaged("its schema is no record")
+        raise damaged("its schema is not a record")
     return parsed
 
 
@@ -154,7 +154,7 @@ def _parse_fields(
 
 def _natural(stored: Any) -> int:
     if not isinstance(stored, int) or not 0 <= stored < 2**31:
-        raise damaged("its schema is no Avro schema")
+        raise damaged("its schema is not an Avro schema")
     return stored
 
 

@@ -72,11 +72,13 @@ def _number(metadata: Mapping[str, str], key: str) -> int | None:
     try:
         return int(metadata[key]) if key in metadata else None
     except ValueError as error:
-        raise CorruptTable(f"the manifest's {key} is no number", rule="R-060") from error
+        raise CorruptTable(
+            f"the manifest's {key} is not a number", rule="R-060"
+        ) from error
 
 
 def _json(metadata: Mapping[str, str], key: str) -> Any:
     try:
         return parse_json(metadata[key]) if key in metadata else None
     except ValueError as error:
-        raise CorruptTable(f"the manifest's {key} is no JSON", rule="R-060") from error
+        raise CorruptTable(f"the manifest's {key} is not JSON", rule="R-060") from error

@@ -80,7 +80,7 @@ def find_layout(schema: AvroType) -> ManifestLayout:
     """
     entry = fields_by_id(schema, ENTRY_IDS)
     if DATA_FILE not in entry or schema.fields[entry[DATA_FILE]].type.kind != "record":
-        raise CorruptTable("the file is no manifest: it has no data_file", rule="R-062")  # R-062
+        raise CorruptTable("the file is not a manifest: it has no data_file", rule="R-062")  # R-062
     data_file = schema.fields[entry[DATA_FILE]].type
     file_fields = fields_by_id(data_file, DATA_FILE_IDS)
     columns = {}
@@ -95,7 +95,7 @@ def find_layout(schema: AvroType) -> ManifestLayout:
             raise CorruptTable(f"the manifest has no field {name}", rule=rule)
     partition = file_fields.get(PARTITION)
     if partition is not None and data_file.fields[partition].type.kind != "record":
-        raise CorruptTable("the partition of the manifest is no record", rule="R-063")  # R-063
+        raise CorruptTable("the partition of the manifest is not a record", rule="R-063")  # R-063
     known = {*ENTRY_IDS.values(), *DATA_FILE_IDS.values()}
     unknown = {*entry, *file_fields} - known
     return ManifestLayout(schema, entry[DATA_FILE], columns, partition, tuple(sorted(unknown)))

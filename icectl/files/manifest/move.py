@@ -382,7 +382,7 @@ def _partition_fields(form: ManifestForm) -> list[NestedField]:
     fields = []
     for item, type_ in zip(form.spec.fields, form.types, strict=True):
         if type_ is None:
-            message = f"partition field `{item.name}` is of no type that Parquet manifests have"
+            message = f"partition field `{item.name}` has a type that Parquet manifests do not have"
             raise Unsupported(message)
         fields.append(NestedField(item.field_id, item.name, type_, required=False))
     return fields

@@ -141,7 +141,7 @@ def _pairs(column: StoredColumn, maps: list[Any]) -> list[Any]:
                 for found in maps
             ]
         except ValueError as error:
-            raise CorruptTable(f"a key of {column.name} is no number", rule="R-063") from error
+            raise CorruptTable(f"a key of {column.name} is not a number", rule="R-063") from error
     key, value = (str(at) for at in metrics_positions(column.name, type_.parts[0]))
     return [
         None if found is None else [(item[key], item[value]) for item in found] for found in maps

@@ -260,7 +260,7 @@ class OrcDataFile:
             raise Unsupported(
                 f"the ORC file has timestamps before {_EARLIEST} or after {_LATEST}, in {names}: "
                 "they can't be read",
-                hint="the engine that owns the table can write the file anew as Parquet: Spark "
+                hint="the engine that owns the table can rewrite the file as Parquet: Spark "
                 "does by `rewrite_data_files`, once `write.format.default` is `parquet`",
             ) from error
 

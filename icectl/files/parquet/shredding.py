@@ -174,7 +174,7 @@ def _group(column: pa.Array, names: Sequence[Names | None]) -> _Values:
     found = _arrays(typed, names) if _is_list(typed.type) else _primitives(typed)
     for value, one in zip(values, found, strict=True):
         if value is not None and one is not None:
-            raise ValueError("it has a value and a typed value, and is no object")
+            raise ValueError("it has a value and a typed value, and is not an object")
     return [value if one is None else one for value, one in zip(values, found, strict=True)]
 
 
@@ -193,7 +193,7 @@ def _objects(typed: pa.Array, values: _Values, names: Sequence[Names | None]) ->
         shredded = {name: one for name, all_ in fields.items() if (one := all_[place]) is not None}
         others = {} if value is None else variant.fields_of(own, value)
         if others is None:
-            raise ValueError("it has a value and a typed value, and is no object")
+            raise ValueError("it has a value and a typed value, and is not an object")
         # Readers of a part of the columns take one, others the other.
         twice = next((name for name in others if name in fields), None)
         if twice is not None:

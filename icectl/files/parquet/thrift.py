@@ -103,7 +103,7 @@ def find_members(content: Octets, wanted: Wanted, at: int = 0) -> Members:
             break
         room *= 2
     if count < 0:
-        raise damaged_data_file("Parquet", "its footer or an index is no struct of Thrift")
+        raise damaged_data_file("Parquet", "its footer or an index is not a Thrift struct")
     return Members(content, rows[:count], int(end[0]))
 
 

@@ -93,7 +93,7 @@ def read_footer(tail: bytes, file_size: int) -> PuffinFile:
     try:
         parsed = parse_json(payload)
     except ValueError as error:
-        raise _corrupt("its footer is no JSON") from error
+        raise _corrupt("its footer is not JSON") from error
     try:
         puffin = PuffinFile(
             tuple(_blob(member) for member in _list(parsed["blobs"])),
@@ -185,7 +185,7 @@ def _decompress(codec: str, stored: bytes) -> bytes:
     except TooLargeError as error:
         raise _corrupt(f"a part of it inflates to too much, from {len(stored):,} bytes") from error
     except cramjam.DecompressionError as error:
-        raise _corrupt(f"a part of it is no {codec} frame") from error
+        raise _corrupt(f"a part of it is not a {codec} frame") from error
 
 
 def _compress(blob: NewBlob) -> bytes:

@@ -132,7 +132,7 @@ def _unknown_partitions(tree: LiveTree) -> Iterator[Breach]:
     for spec in np.unique(specs[scoped]):
         newest = numbers[scoped[specs[scoped] == spec]].max()
         wrong.append(unknown[(specs[unknown] == spec) & (numbers[unknown] <= newest)])
-    what = "has no partition that can be told, on which deletes depend"
+    what = "has an unknown partition, on which deletes depend"
     yield from tree.breaches(what, np.sort(np.concatenate(wrong)))
 
 
@@ -478,7 +478,7 @@ def _again(codes: Integers, rows: Integers) -> Integers:
 def _of_other_spec(live: CheckedTree) -> Iterator[Breach]:
     vectors, homes = _pairs(live)
     wrong = vectors[live.files.specs[vectors] != live.files.specs[homes]]
-    yield from live.breaches("is of another spec than its data file", wrong)
+    yield from live.breaches("has another spec than its data file", wrong)
 
 
 def _live_and_deleted(live: CheckedTree) -> Iterator[Breach]:
@@ -532,7 +532,7 @@ LIVE_RULES = (
          ROLL_BACK, (
         Check(LiveTree, _vectors_twice),
     )),
-    Rule("V4-122", "every live delete vector is of a live data file", "Across entries", "error",
+    Rule("V4-122", "live delete vectors belong to live data files", "Across entries", "error",
          ROLL_BACK, (
         Check(LiveTree, _lost_vectors),
     )),
@@ -544,11 +544,11 @@ LIVE_RULES = (
          ROLL_BACK, (
         Check(LiveTree, _old_vectors),
     )),
-    Rule("V4-125", "delete vectors are of the spec of their data file", "Across entries", "warning",
+    Rule("V4-125", "delete vectors have the spec of their data file", "Across entries", "warning",
          REWRITE_MANIFESTS, (
         Check(CheckedTree, _of_other_spec),
     )),
-    Rule("V4-126", "partitions that deletes depend on can be told", "Across entries", "error",
+    Rule("V4-126", "partitions that deletes depend on are known", "Across entries", "error",
          ROLL_BACK, (
         Check(LiveTree, _unknown_partitions),
     )),

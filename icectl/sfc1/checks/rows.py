@@ -501,7 +501,7 @@ ROW_RULES = (
          NEXT_COMMIT, (
         in_root("stands behind rows of a later kind", _disordered),
     )),
-    Rule("V4-047", "a root says that it is of this layout", "Root manifest", "info", NEXT_COMMIT, (
+    Rule("V4-047", "a root says that it has this layout", "Root manifest", "info", NEXT_COMMIT, (
         Check(RootRows, _other_layout),
     )),
     Rule("V4-050", "every entry has a status that there is", "Entries", "error", ROLL_BACK),
@@ -520,12 +520,12 @@ ROW_RULES = (
     )),
     Rule("V4-054", "the partition spec of every entry exists", "Entries", "error",
          "restore the spec with the engine", (
-        in_rows("is of a partition spec that there is not", _of_lost_spec),
+        in_rows("has a partition spec that does not exist", _of_lost_spec),
     )),
     Rule("V4-055", "sort orders are those of data files", "Entries", "error", ROLL_BACK, (
         in_rows("has a sort order, which its content does not have",
                 lambda one: ~one.absent("sort_order_id") & ~one.of(_DATA)),
-        in_rows("has a sort order that there is not", _of_lost_sort_order, "warning"),
+        in_rows("has a sort order that does not exist", _of_lost_sort_order, "warning"),
     )),
     Rule("V4-056", "record counts make sense", "Entries", "error", ROLL_BACK, (
         in_rows("has a record count that makes no sense", _bad_record_count),
@@ -573,7 +573,7 @@ ROW_RULES = (
          "error", ROLL_BACK, (
         in_root("was there before, but carries this snapshot's id", _not_there_before),
     )),
-    Rule("V4-067", "row ids of live files are there, and overlap nowhere", "Entries", "error",
+    Rule("V4-067", "live files have row ids, which overlap nowhere", "Entries", "error",
          ROLL_BACK, (
         in_rows("has row ids, which its content does not have",
                 lambda one: ~one.absent("first_row_id") & ~one.of(_DATA, Content.DATA_MANIFEST)),
@@ -595,12 +595,12 @@ ROW_RULES = (
          ROLL_BACK, (
         in_leaf("is a bitmap over a leaf, in a leaf", lambda one: one.of(Content.MANIFEST_DV)),
     )),
-    Rule("V4-100", "a leaf says that it is of version 4, and of its kind", "Leaves", "error",
+    Rule("V4-100", "a leaf says that it has version 4, and its kind", "Leaves", "error",
          ROLL_BACK, (
         Check(LeafRows, _other_content),
     )),
     Rule("V4-101", "a leaf holds data files, or deletes", "Leaves", "error", ROLL_BACK, (
-        in_leaf("is of another kind than its leaf", _of_other_kind),
+        in_leaf("has another kind than its leaf", _of_other_kind),
     )),
     Rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK, (
         in_leaf("is a leaf in a leaf", lambda one: one.of(*_LEAVES)),
@@ -639,15 +639,15 @@ ROW_RULES = (
     Rule("V4-112", "delete leaves say `delete`", "Leaves", "warning", REWRITE_MANIFESTS, (
         Check(LeafRows, _misspelt_content),
     )),
-    Rule("V4-113", "new leaves are of version 4", "Leaves", "error", ROLL_BACK, (
+    Rule("V4-113", "new leaves have version 4", "Leaves", "error", ROLL_BACK, (
         in_root("is a new leaf of an older version", _new_of_older_version),
     )),
     Rule("V4-115", "a leaf is not too large", "Leaves", "warning", REWRITE_MANIFESTS, (
         Check(ListedLeaf, _too_large),
     )),
-    Rule("V4-180", "the root of every snapshot is there", "Storage", "error", ROLL_BACK),
-    Rule("V4-181", "live leaves are there, with their sizes", "Storage", "error", ROLL_BACK),
-    Rule("V4-182", "live files are there, with their sizes", "Storage", "error", ROLL_BACK),
+    Rule("V4-180", "the root of every snapshot exists", "Storage", "error", ROLL_BACK),
+    Rule("V4-181", "live leaves exist, with their sizes", "Storage", "error", ROLL_BACK),
+    Rule("V4-182", "live files exist, with their sizes", "Storage", "error", ROLL_BACK),
     Rule("V4-183", "files of DELETED rows may be gone", "Storage", "info", OURS),
     Rule("V4-190", "a root lists no more data files than it should", "Storage", "warning",
          REWRITE_MANIFESTS,

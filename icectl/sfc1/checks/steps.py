@@ -145,7 +145,7 @@ def _unsaid_changes(step: TreeStep) -> Iterator[Breach]:
     alive = identities[step.live.rows]
     lived = np.union1d(identities[before], alive)
     for what, wrong in (
-        ("is live no more, and nothing says so", lost),
+        ("is no longer live, and nothing says so", lost),
         ("is live all at once, and nothing says so", new),
         ("was removed, and is live", step.changed.removed[np.isin(removed, alive)]),
         ("was removed, but did not live before", step.changed.removed[~np.isin(removed, lived)]),
@@ -158,7 +158,9 @@ def _unsaid_changes(step: TreeStep) -> Iterator[Breach]:
 
 
 def _lost_with_leaves(step: TreeStep) -> Iterator[Breach]:
-    yield from step.live.breaches("went with its leaf, and nothing says so", step.lost_with_leaves)
+    yield from step.live.breaches(
+        "was removed with its leaf, and nothing says so", step.lost_with_leaves
+    )
 
 
 def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, Integers]:
@@ -340,7 +342,7 @@ STEP_RULES = (
          "error", ROLL_BACK, (
         Check(TreeStep, _unsaid_changes),
     )),
-    Rule("V4-161", "no leaf goes with live files in it", "Across snapshots", "error", ROLL_BACK, (
+    Rule("V4-161", "no leaf with live files is removed", "Across snapshots", "error", ROLL_BACK, (
         Check(TreeStep, _lost_with_leaves),
     )),
     Rule("V4-162", "files that stay keep their numbers", "Across snapshots", "error", ROLL_BACK, (

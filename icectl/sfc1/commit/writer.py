@@ -275,7 +275,7 @@ class TreeWriter:
 
 
 def _without_foreign(means: TreeMeans, state: ParentState, change: TreeChange) -> TreeChange:
-    """Return the change, with manifests in Parquet of a manifest list written anew as leaves.
+    """Return the change, with manifests in Parquet of a manifest list rewritten as leaves.
 
     Raises: Unsupported, where one of them has entries that no leaf can have.
     """

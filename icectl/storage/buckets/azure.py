@@ -104,7 +104,7 @@ def _endpoint(account: str, host: str, options: Mapping[str, str]) -> str:
         return options["endpoint"].rstrip("/")
     blobs = options.get("account_host") or host
     if not blobs and not _ACCOUNT.fullmatch(account):
-        raise StorageError(f"`{account}` is no name of an account")
+        raise StorageError(f"`{account}` is not an account name")
     blobs = blobs or f"{account}.blob.core.windows.net"
     return f"https://{blobs.replace('.dfs.', '.blob.', 1)}"
 

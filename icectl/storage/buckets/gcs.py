@@ -131,7 +131,7 @@ class _Logins:
             import google.auth.transport.requests
         except ImportError as error:
             raise Unsupported(
-                f"the credentials of {path} are of a kind that needs google-auth ({error})",
+                f"the credentials of {path} need google-auth ({error})",
                 hint="install it with icectl: `pip install 'icectl[gcs]'`",
             ) from error
         with self._lock:

@@ -149,7 +149,7 @@ class KeysBelow:
         comes_again = any(key in page.before for key in certain)
         if is_behind or comes_again or len(set(certain)) < len(certain):
             raise StorageError(
-                f"cannot list {locations.redacted(self.base)}: the storage tells the same names "
+                f"cannot list {locations.redacted(self.base)}: the storage lists the same names "
                 "again",
                 hint="nothing was changed; the listing may be whole when it is run again",
             )

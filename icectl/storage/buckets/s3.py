@@ -233,7 +233,7 @@ def _endpoint(
 ) -> str:
     configured = _configured_endpoint(options, session)
     if not _REGION.fullmatch(region):
-        raise StorageError(f"`{region}` is no region of AWS")
+        raise StorageError(f"`{region}` is not an AWS region")
     base = (configured or endpoint_of("s3", region)).rstrip("/")
     if not _is_virtual(bucket, options, session, configured):
         return base

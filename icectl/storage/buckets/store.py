@@ -108,7 +108,7 @@ class NativeStore:
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
         if self.stat(location) is not None:
-            raise FileExistsError(errno.EEXIST, "it is there already", location)
+            raise FileExistsError(errno.EEXIST, "it exists already", location)
         with self.writer.open_new(location) as file:
             yield file
 

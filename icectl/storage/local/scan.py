@@ -27,7 +27,7 @@ from icectl.storage.failures import local_failure
 from icectl.storage.listing import LISTING_SCHEMA, ListingRows, ListingStep
 
 _LOGGER = logging.getLogger(__name__)
-_NO_TEXT = "a name below %s is no UTF-8, so no metadata names it"
+_NO_TEXT = "a name below %s is not UTF-8, so no metadata names it"
 _MANY = 50_000
 """Files from which the loop pays, with the room that every thread fills."""
 _ENTRIES, _NAME_BYTES = 1 << 14, 1 << 23

@@ -249,7 +249,7 @@ def test_a_hint_beyond_the_newest_version_is_refused(table, fixed_env):
     hint(table, b"5")
     error = refusal(catalog(table, fixed_env))
     assert error.message == (
-        "version-hint.text says version 5, the newest metadata file is of version 3: newer ones "
+        "version-hint.text says version 5, the newest metadata file has version 3: newer ones "
         "are missing"
     )
 
@@ -530,9 +530,7 @@ def test_a_file_written_anew_under_its_name_is_a_conflict(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
     put(table, "v3.metadata.json", 77)
-    assert files.commit(loaded, (), OWNED) == Conflict(
-        "v3.metadata.json was written anew meanwhile"
-    )
+    assert files.commit(loaded, (), OWNED) == Conflict("v3.metadata.json was rewritten meanwhile")
 
 
 def test_r017_the_time_of_a_commit_is_not_before_that_of_its_base(table, fixed_env):

@@ -58,7 +58,7 @@ def test_a_commit_loses_to_one_that_is_under_way(table, fixed_env, ending, age_s
     loaded = files.load()
     assert files.commit(loaded, (), OWNED) == Conflict(
         f"another writer is in the middle of a commit, as {name} shows",
-        "nothing was changed; run the command again. If no writer is at work, that file is left "
+        "nothing was changed; run the command again. If no writer is active, that file is left "
         "over: it is ignored once it is 10m old",
     )
     assert names(table) == before

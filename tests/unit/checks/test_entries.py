@@ -123,8 +123,12 @@ def test_r043_only_added_entries_inherit_sequence_numbers(changes, severity, wha
         ({"record_count": -1}, "error", "a negative record count"),
         ({"file_size_in_bytes": 0}, "error", "a file size that no file has"),
         ({"file_format": FileFormat.PUFFIN}, "error", "rows in a Puffin file"),
-        ({"equality_ids": [1]}, "warning", "equality ids of what is no equality delete"),
-        ({"content_offset": 4}, "warning", "a content offset of what is no deletion vector"),
+        ({"equality_ids": [1]}, "warning", "equality ids on a file that is not an equality delete"),
+        (
+            {"content_offset": 4},
+            "warning",
+            "a content offset on a file that is not a deletion vector",
+        ),
     ],
 )
 def test_r063_entries_of_files_make_sense(changes, severity, what) -> None:

@@ -89,7 +89,7 @@ def test_r061_every_row_of_a_list_is_compared_with_the_header() -> None:
 
 
 def test_r177_a_manifest_is_not_of_a_later_version_than_its_table() -> None:
-    message = "it is of version 3, the table 2"
+    message = "it has version 3, the table 2"
     assert check(of=header(3)) == [("R-177", "error", message)]
     assert check(version=3, of=header(2)) == []
 

@@ -64,9 +64,9 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
         ("[remove-orphans]\nallow-recent = true", "unknown key `remove-orphans.allow-recent`, FILE",
          "did you mean `remove-orphans.min-age`?"),
         ("[remove-orphans]\nmin-age = '23h'",
-         ("`remove-orphans.min-age`, FILE: `23h` is under a day, and other writers may be at work "
-          "on younger files"),
-         "`icectl remove-orphans --allow-recent` is for the one who knows that none is"),
+         ("`remove-orphans.min-age`, FILE: `23h` is under a day, and other writers may still use "
+          "younger files"),
+         "use `icectl remove-orphans --allow-recent` only if no writer is active"),
         ("steps = ['compat']",
          ("`steps`, FILE: `compat` is none of `compact`, `rewrite-manifests`, "
           "`expire-snapshots`, `remove-orphans`"), "`icectl man maintain.toml` lists the keys"),
@@ -78,7 +78,7 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
          "`icectl man maintain.toml` lists the keys"),
         ("enabled = []", "`enabled`, FILE: it must be a text, a number or a boolean",
          "`icectl man maintain.toml` lists the keys"),
-        ("[budget]\nrewrite-bytes = 5", "`budget.rewrite-bytes`, FILE: `5` is no size",
+        ("[budget]\nrewrite-bytes = 5", "`budget.rewrite-bytes`, FILE: `5` is not a size",
          "give a number with a unit: 64MB or 64MiB"),
         ("xyzzy = 1", "unknown key `xyzzy`, FILE", "`icectl man maintain.toml` lists the keys"),
     ],

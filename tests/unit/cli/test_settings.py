@@ -134,7 +134,7 @@ def test_no_secret_may_stand_in_the_file(file: Path, key: str) -> None:
 
 
 def test_a_bad_value_names_where_it_stands() -> None:
-    with pytest.raises(UsageError, match="`ICECTL_TIME_LIMIT`: `5` is no duration") as caught:
+    with pytest.raises(UsageError, match="`ICECTL_TIME_LIMIT`: `5` is not a duration") as caught:
         resolve({}, {"ICECTL_TIME_LIMIT": "5"}, None)
     assert caught.value.hint == "give a number with a unit: 90s 15m 24h 7d 2w"
 

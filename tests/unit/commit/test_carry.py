@@ -51,7 +51,7 @@ def test_rows_that_are_live_again_are_not_carried() -> None:
 
 @pytest.mark.parametrize("made", [[("x", 2)], [("x", 4)], []])
 def test_rows_that_were_left_out_otherwise_are_not_carried(made) -> None:
-    with pytest.raises(NotCarried, match="other rows were left out"):
+    with pytest.raises(NotCarried, match="the rows left out are not"):
         moved_positions([file("a", 4)], {"a": positions(1)}, {"a": positions(1, 2)}, made)
 
 

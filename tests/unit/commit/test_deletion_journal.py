@@ -109,7 +109,7 @@ def test_a_damaged_journal_is_warned_of_and_left_alone(tmp_path, content):
     progress = Warnings()
     assert found(tmp_path, progress) == []
     (warning,) = progress.told
-    assert warning.startswith(f"the journal {location.name} cannot be read and is left alone: ")
+    assert warning.startswith(f"the journal {location.name} cannot be read and is ignored: ")
     assert location.read_bytes() == content
 
 

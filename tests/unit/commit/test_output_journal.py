@@ -257,7 +257,7 @@ def test_a_journal_whose_name_has_no_uuid_tells_no_files(table: TableBuilder, na
     assert sorted(table.directory.rglob("*.avro")) == before
     assert path.exists()
     assert len(progress.told) == 1
-    assert f"the journal {name} cannot be read and is left alone" in progress.told[0]
+    assert f"the journal {name} cannot be read and is ignored" in progress.told[0]
 
 
 def test_nothing_goes_where_a_manifest_list_cannot_be_read(table: TableBuilder) -> None:

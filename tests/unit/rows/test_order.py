@@ -74,13 +74,13 @@ def test_an_order_of_the_table_is_known_again_as_a_whole() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "at position 1: `` is no key"),
-        ("id,", "at position 4: `` is no key"),
-        ("id, , at", "at position 4: `, at` is no key"),
-        ("id descending", "at position 1: `id descending` is no key"),
-        ("id desc asc", "is no key"),
-        ("id nulls", "is no key"),
-        ("bucket(16 id)", "is no key"),
+        ("", "at position 1: `` is not a sort key"),
+        ("id,", "at position 4: `` is not a sort key"),
+        ("id, , at", "at position 4: `, at` is not a sort key"),
+        ("id descending", "at position 1: `id descending` is not a sort key"),
+        ("id desc asc", "is not a sort key"),
+        ("id nulls", "is not a sort key"),
+        ("bucket(16 id)", "is not a sort key"),
         ("colour", "the table has no column `colour`"),
         ("ID", "the table has no column `ID`"),
         ("tags", "there is no identity of `tags`, which is list<long>"),
@@ -92,7 +92,7 @@ def test_an_order_of_the_table_is_known_again_as_a_whole() -> None:
         ("bucket(id)", "there is no transform `bucket`"),
         ("bucket(0, id)", "there is no transform `bucket[0]`"),
         ("bucket[4](4, id)", "there is no transform `bucket[4][4]`"),
-        ("zorder(id, at)", "is no key"),
+        ("zorder(id, at)", "is not a sort key"),
     ],
 )
 def test_what_is_no_order_is_wrong_usage(text: str, message: str) -> None:
@@ -127,8 +127,8 @@ def test_a_comma_in_a_quoted_name_ends_no_name() -> None:
     [
         ("id", "takes two or more different columns"),
         ("id,id", "takes two or more different columns"),
-        ("id,", "`` is no name of a column"),
-        ("id desc,at", "`id desc` is no name of a column"),
+        ("id,", "`` is not a column name"),
+        ("id desc,at", "`id desc` is not a column name"),
         ("id,colour", "the table has no column `colour`"),
         ("id,place", "`place` is struct<6: x: optional long>, which has no order"),
         ("id,tags.element", "lies in a list"),

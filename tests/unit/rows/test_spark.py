@@ -84,7 +84,7 @@ def test_java_is_looked_for_in_its_home_first(pyspark, java, tmp_path, monkeypat
     [
         ('java version "1.8.0_392"', "Java 8 at {java} is too old"),
         ('openjdk version "16" 2021-03-16', "Java 16 at {java} is too old"),
-        ("no such thing", "{java} is no Java"),
+        ("no such thing", "{java} is not Java"),
     ],
 )
 def test_java_that_is_too_old_is_refused(pyspark, java, tmp_path, says, told):

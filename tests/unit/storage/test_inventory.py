@@ -143,7 +143,7 @@ def test_a_missing_column_is_named(tmp_path, header, missing):
     location = write(tmp_path / "a", f"{header}\nb,t/data/b,12\n")
     error = refusal(location)
     assert isinstance(error, UsageError)
-    assert error.message == f"inventory `{location}`: no column tells the {missing} of objects"
+    assert error.message == f"inventory `{location}`: no column holds the {missing} of objects"
     assert "manifest.json" in error.hint
 
 

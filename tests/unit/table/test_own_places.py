@@ -379,7 +379,7 @@ def test_a_catalog_that_does_not_tell_is_named(world: World) -> None:
     def fails() -> None:
         raise StorageError("no answer")
 
-    unknown = "the catalog does not tell where its other tables lie"
+    unknown = "the catalog does not say where its other tables lie"
     world.others().check_catalog(["/t"])
     world.others(catalog_tables=lambda: ()).check_catalog(["/t"])
     assert world.told.told == []

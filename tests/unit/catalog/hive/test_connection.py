@@ -87,7 +87,7 @@ def test_addresses_of_metastores(uri: str, shown: str) -> None:
 
 @pytest.mark.parametrize("uri", ["thrift://", "thrift://a:b", "http://a", "thrift://a,,"])
 def test_what_is_no_address_is_told(uri: str) -> None:
-    with pytest.raises(UsageError, match="is no address of a Hive metastore"):
+    with pytest.raises(UsageError, match="is not the address of a Hive metastore"):
         servers_of("hms", {"uri": uri})
 
 

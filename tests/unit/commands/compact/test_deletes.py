@@ -141,7 +141,7 @@ def test_a_data_file_of_one_delete_file_is_left_alone(tmp_path: Path) -> None:
     table.delete_rows([0, 1, 2])
     found = merging(tmp_path).plan
     assert found.groups == ()
-    assert found.left_alone == {"without deletes that merging would change": 3}
+    assert found.left_alone == {"deletes already merged": 3}
 
 
 def test_files_that_share_a_delete_file_are_merged_together(tmp_path: Path) -> None:

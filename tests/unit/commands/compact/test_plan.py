@@ -70,9 +70,9 @@ def test_five_small_files_become_one() -> None:
     ("rows", "reason"),
     [
         (files(100, 4), "too few small files in the partition"),
-        (files(1000, 8), "of a good size, with few deletes"),
-        (files(1800, 8), "of a good size, with few deletes"),
-        (files(740, 8), "would only be copied"),
+        (files(1000, 8), "good size, few deletes"),
+        (files(1800, 8), "good size, few deletes"),
+        (files(740, 8), "already of a good size"),
     ],
 )
 def test_files_that_gain_nothing_are_left_alone(rows, reason) -> None:
@@ -89,7 +89,7 @@ def test_two_small_files_are_enough_where_they_fill_one() -> None:
 def test_a_file_of_good_size_is_not_taken_along() -> None:
     found = planned(*files(100, 5), *files(1000, 2, "good"))
     assert inputs(found.groups[0]) == [["f0", "f1", "f2", "f3", "f4"]]
-    assert found.left_alone == {"of a good size, with few deletes": 2}
+    assert found.left_alone == {"good size, few deletes": 2}
 
 
 def test_groups_keep_to_their_partition() -> None:
@@ -148,7 +148,7 @@ def test_a_large_row_is_left_alone() -> None:
     """However small the target, a file of one row cannot be cut."""
     found = planned(*files(9000, 6, record_count=1))
     assert found.groups == ()
-    assert found.left_alone == {"of a good size, with few deletes": 6}
+    assert found.left_alone == {"good size, few deletes": 6}
 
 
 def test_a_large_file_is_cut_where_its_row_groups_begin() -> None:
@@ -202,7 +202,7 @@ def test_a_file_of_which_many_rows_are_deleted_is_rewritten_alone() -> None:
     assert task.inputs[0].vector is not None
     assert (task.inputs[0].vector.location, task.inputs[0].vector.record_count) == ("p", 3)
     assert task.expected_bytes == 700
-    assert found.left_alone == {"of a good size, with few deletes": 1}
+    assert found.left_alone == {"good size, few deletes": 1}
 
 
 def test_position_deletes_of_one_file_count_and_those_of_a_partition_do_not() -> None:
@@ -317,7 +317,7 @@ def test_where_selects_files_and_never_their_neighbours() -> None:
 
 def test_files_of_formats_that_are_not_read_are_left_alone() -> None:
     found = planned(*files(100, 5, file_format=FileFormat.UNKNOWN), every=True)
-    assert found.left_alone == {"of a format or a partition spec that icectl does not know": 5}
+    assert found.left_alone == {"unknown file format or partition spec": 5}
 
 
 def test_all_files_are_rewritten_where_asked_for() -> None:
@@ -467,7 +467,7 @@ def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied
         min_delete_ratio=0.5,
     )
     if is_copied:
-        assert (found.groups, found.left_alone) == ((), {"would only be copied": 1})
+        assert (found.groups, found.left_alone) == ((), {"already of a good size": 1})
     else:
         assert [group.expected_files for group in found.groups] == [2]
 
@@ -511,7 +511,7 @@ def test_files_as_a_compaction_made_them_go_together_with_enough_others() -> Non
 def test_files_that_would_only_be_copied_take_none_along() -> None:
     found = planned(*files(740, 8, "new"), *made(100, 3, "made"))
     assert found.groups == ()
-    assert found.left_alone == {"would only be copied": 8, LEFT_AS_MADE: 3}
+    assert found.left_alone == {"already of a good size": 8, LEFT_AS_MADE: 3}
 
 
 @pytest.mark.parametrize(

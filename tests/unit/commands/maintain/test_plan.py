@@ -75,10 +75,10 @@ def test_a_window_is_open_by_the_clock_of_its_zone(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("at night", "`at night` is no window"),
-        ("25:00-06:00", "`25:00-06:00` is no window: there is no such time of day"),
-        ("22:00-06:60", "`22:00-06:60` is no window: there is no such time of day"),
-        ("22:00-06:00 Mars/Base", "there is no time zone `Mars/Base` on this machine"),
+        ("at night", "`at night` is not a time window"),
+        ("25:00-06:00", "`25:00-06:00` is not a time window: there is no such time of day"),
+        ("22:00-06:60", "`22:00-06:60` is not a time window: there is no such time of day"),
+        ("22:00-06:00 Mars/Base", "there is not a time zone `Mars/Base` on this machine"),
     ],
 )
 def test_what_is_no_window_is_refused(text: str, message: str) -> None:
@@ -114,7 +114,7 @@ def judged(*steps: str, **facts: Any) -> list[tuple[str, str]]:
         ({"surplus_file_count": 5}, [("compact", "merging saves 5 files")]),
         ({"deleted_ratio": 0.1}, [("compact", "10% of the rows are deleted")]),
         ({"most_deletes_on_one_file": 5}, [("compact", "5 delete files on one data file")]),
-        ({"dangling_delete_count": 1}, [("compact", "1 delete file of no effect")]),
+        ({"dangling_delete_count": 1}, [("compact", "1 dangling delete file")]),
         ({"surplus_manifest_count": 20}, [("rewrite-manifests", "20 manifests too many")]),
         ({"expirable_snapshot_count": 9}, []),
         ({"expirable_snapshot_count": 10}, [("expire-snapshots", "10 snapshots past retention")]),
@@ -122,11 +122,11 @@ def judged(*steps: str, **facts: Any) -> list[tuple[str, str]]:
             {"expirable_snapshot_count": 1, "reclaimable_bytes": 250_000},
             [("expire-snapshots", "about 244.1 KiB to be freed")],
         ),
-        ({"looked_ms": NOW_MS - 7 * DAY_MS}, [("remove-orphans", "last looked for 7d ago")]),
+        ({"looked_ms": NOW_MS - 7 * DAY_MS}, [("remove-orphans", "last searched 7d ago")]),
         ({"untracked_metadata_file_count": 99}, []),
         (
             {"looked_ms": None, "untracked_metadata_file_count": 20},
-            [("remove-orphans", "never looked for, 20 metadata files off the log")],
+            [("remove-orphans", "never searched, 20 metadata files off the log")],
         ),
     ],
 )

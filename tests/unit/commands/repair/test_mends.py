@@ -220,7 +220,7 @@ def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_pat
     assert told(mend) == (
         f"manifest:{name}",
         lost.manifest_path,
-        "write it anew, with 2 files",
+        "rewrite it, with 2 files",
         "other snapshots list these files, as many files and rows as were in it",
         0,
         0,
@@ -249,7 +249,7 @@ def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path: Path)
     assert mends(table, wrong("R-034", lost.manifest_path))[0] == []  # the file is of today
     date_files(table)
     mend = one(mends(table, wrong("R-034", lost.manifest_path)))
-    assert mend.remedy.what == "write it anew, with 1 file"
+    assert mend.remedy.what == "rewrite it, with 1 file"
     assert mend.remedy.proof == (
         "no other manifest lists these files, which have the rows and bytes that its snapshot added"
     )
@@ -440,7 +440,7 @@ def test_a_lost_data_file_goes_where_its_vectors_are_lost_too(vectors: TableBuil
 
 # -- metrics ------------------------------------------------------------------------------------
 
-METRICS = "write it anew with lower_bounds of 1 file as their footers have them"
+METRICS = "rewrite it with lower_bounds of 1 file as their footers have them"
 
 
 def narrow(table: TableBuilder, rows: int = 4) -> tuple[str, str]:
@@ -507,9 +507,7 @@ def test_only_the_files_that_are_named_are_looked_at(tmp_path: Path) -> None:
         (change,) = one(mends(table, finding)).changes
         assert set(change.restated) == places
     both = one(mends(table, wrong("R-092", first), wrong("R-092", second)))
-    assert (
-        both.remedy.what == "write it anew with lower_bounds of 2 files as their footers have them"
-    )
+    assert both.remedy.what == "rewrite it with lower_bounds of 2 files as their footers have them"
     assert {each.subject for each in both.remedy.answers} == {first, second}
 
 
@@ -551,7 +549,7 @@ def with_unknown_fields(head: ReadHead, at: int) -> ReadHead:
     return replace(head, read=tuple(read))
 
 
-FIELDS_LOST = "its manifest has fields that writing it anew would lose"
+FIELDS_LOST = "its manifest has fields that a rewrite would lose"
 
 
 @pytest.mark.parametrize("rows", [3, 2])
@@ -616,7 +614,7 @@ def test_a_row_of_the_list_is_counted_anew(
     remedy = mend.remedy
     assert (remedy.id, remedy.subject) == (f"list-row:{Path(path).name}", path)
     assert remedy.what == "list its length, counts and ranges as they are"
-    assert remedy.proof == "the manifest is whole, and counted anew"
+    assert remedy.proof == "the manifest is complete, and counted again"
     assert remedy.answers == {finding}
     assert mend.changes == (ManifestChange(at, described=True),)
 
@@ -741,8 +739,8 @@ def test_r116_vectors_of_removed_files_are_listed_no_more(vectors: TableBuilder)
     assert told(mend) == (
         "dangling-deletes",
         f"snapshot {last(vectors)}",
-        "list 1 deletion vector no more",
-        "their data files were removed, as other entries tell",
+        "remove 1 deletion vector from the table",
+        "their data files were removed, as other entries show",
         0,
         0,
     )
@@ -751,7 +749,7 @@ def test_r116_vectors_of_removed_files_are_listed_no_more(vectors: TableBuilder)
     assert mend.changes == (ManifestChange(deletes, dropped=frozenset({at})),)
     dangle(vectors, 4)
     mend = one(mends(vectors, DANGLING))
-    assert mend.remedy.what == "list 2 deletion vectors no more"
+    assert mend.remedy.what == "remove 2 deletion vectors from the table"
     assert mend.changes == (ManifestChange(deletes, dropped=frozenset({0, 1})),)
 
 

@@ -100,7 +100,7 @@ def test_the_file_before_a_broken_one_takes_its_place(table: TableBuilder) -> No
         str(path),
         f"move it aside, to {aside.name}; v3.metadata.json is current again",
         (
-            "it cannot be read, v3.metadata.json before it is whole, and no newer file is there; "
+            "it cannot be read, v3.metadata.json before it is whole, and there is no newer file; "
             "what the commit in it changed is lost if no copy of it is left"
         ),
     )
@@ -210,7 +210,7 @@ def test_a_version_that_is_missing_before_the_broken_one_is_for_the_user_to_judg
         cut(table, 3)
     error = is_left(table)
     assert error.rule == "R-005"
-    assert error.message.startswith(f"{file_of(table, 4)}: the metadata file is no JSON: ")
+    assert error.message.startswith(f"{file_of(table, 4)}: the metadata file is not JSON: ")
     assert error.message.count("(R-005)") == 1
     assert error.hint == (
         "the newest metadata file that is whole is v2.metadata.json, and those between are broken "
@@ -365,7 +365,7 @@ def test_a_file_is_moved_aside_only_as_it_was_seen_and_while_it_is_the_newest(
     found = find(context)
     meanwhile(table)
     before = contents(table)
-    with pytest.raises(CommitConflict, match="changed meanwhile, or a newer file is there"):
+    with pytest.raises(CommitConflict, match="changed meanwhile, or there is a newer file"):
         restore(context, found, BOTH)
     assert contents(table) == before
 

@@ -53,7 +53,7 @@ def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
     [
         ("R-034", "the file is gone, and nothing else says what was in it"),
         ("R-063", "the footer of the file does not prove what the manifest should say"),
-        ("R-066", "which of the entries is the right one cannot be told"),
+        ("R-066", "it is unknown which of the entries is right"),
         ("R-099", "nobody can read the file: restore it, or move it away and use `--drop-missing`"),
         ("R-012", "nothing else in the table proves what should stand there"),
         ("V4-023", "nothing else in the table proves what should stand there"),

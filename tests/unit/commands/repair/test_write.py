@@ -219,6 +219,6 @@ def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(
 def test_a_branch_that_has_moved_on_is_not_repaired(table: TableBuilder) -> None:
     made, outputs = write(table, mend(ManifestChange(1, dropped=frozenset({0}))))
     table.append([9])
-    with pytest.raises(CommitConflict, match="branch main has moved on; run the repair again"):
+    with pytest.raises(CommitConflict, match="branch main has changed; run the repair again"):
         proposal(context_of(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
     assert [place for place in outputs.locations if "snap-" in place] == []

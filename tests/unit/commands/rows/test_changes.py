@@ -338,7 +338,7 @@ def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path: P
     metadata["partition-specs"].append({"spec-id": 1, "fields": []})
     metadata["default-spec-id"] = 1
     path.write_text(json.dumps(metadata))
-    with pytest.raises(Refused, match="3 live data files are of another partition spec"):
+    with pytest.raises(Refused, match="3 live data files have another partition spec"):
         overwritten(directory, rows_of([1]))
     assert ids(directory) == [0, 1, 2]
 

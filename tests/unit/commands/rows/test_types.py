@@ -139,9 +139,9 @@ def test_types_that_spark_is_not_given_are_told_by_name(type_: Type) -> None:
 @pytest.mark.parametrize(
     ("values", "kind", "told"),
     [
-        ({"u": "nope"}, pa.string(), "`nope` is no UUID"),
-        ({"u": ONE + "\n"}, pa.string(), "is no UUID"),
-        ({"u": "{" + ONE + "}"}, pa.string(), "is no UUID"),
+        ({"u": "nope"}, pa.string(), "`nope` is not a UUID"),
+        ({"u": ONE + "\n"}, pa.string(), "is not a UUID"),
+        ({"u": "{" + ONE + "}"}, pa.string(), "is not a UUID"),
         ({"us": [ONE, "x"]}, pa.list_(pa.string()), "`us` does not fit the table's: `x` is no"),
         ({"u": b"abc"}, pa.binary(), "`u` does not fit"),
         ({"f": b"abcde"}, pa.binary(), r"`f` does not fit the table's: .*fixed_size_binary\[4\]"),
