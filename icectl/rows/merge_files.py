@@ -36,7 +36,7 @@ from icectl.rows.write_data import (
     WriteOptions,
     WrittenFile,
     shaped_metrics,
-    with_variant_bounds,
+    with_joined_bounds,
 )
 from icectl.storage.store import Assembly, CopyRefused
 from icectl.table.reading import naming
@@ -301,7 +301,7 @@ class _Merge:
         new = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)
         stated = [one.stated.metrics for one in self.group.files if one.stated is not None]
         if len(stated) == len(self.group.files):
-            new = with_variant_bounds(new, stated, schema, self.options)
+            new = with_joined_bounds(new, stated, schema, self.options)
         if self.merging.verifies_rows:
             _check_rows(self.group, opened.left_out, new, self.outputs)
         values = [self.by_value.of(one.location) for one in self.group.files]

@@ -47,7 +47,7 @@ from icectl.rows.write_data import (
     WrittenFile,
     columns_without_bounds,
     with_bounds,
-    with_variant_bounds,
+    with_joined_bounds,
 )
 from icectl.storage.location import name
 
@@ -178,7 +178,7 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
     stated = [file.stated.metrics for file in group.files if file.stated is not None]
     if len(stated) == len(group.files):
         schema = group.columns.written
-        files = tuple(with_variant_bounds(one, stated, schema, options) for one in files)
+        files = tuple(with_joined_bounds(one, stated, schema, options) for one in files)
     return RewrittenGroup(files, totals, read.row_count - totals.row_count)
 
 

@@ -19,6 +19,7 @@ from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metri
 from icectl.files.parquet.schema import Shredding, arrow_schema
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.wkb import Shapes
+from icectl.format.bounding_box import BoundingBox, decode_box
 from icectl.format.metrics_modes import MetricsMode, lower_bound, upper_bound
 from icectl.format.properties import (
     PARQUET_COMPRESSION,
@@ -427,20 +428,25 @@ def with_bounds(
     return replace(written, metrics=metrics)
 
 
-def with_variant_bounds(
+def with_joined_bounds(
     written: WrittenFile, sources: Sequence[FileMetrics], schema: Schema, options: WriteOptions
 ) -> WrittenFile:
     """Return a new file with bounds of variants, joined of those of all files its rows are from.
 
-    `sources` is what entries state of these. A column of which one has no bounds gets none, unless
-    it has nothing but nulls there.
+    So are those of shapes, where the file itself does not tell of a box around them. `sources` is
+    what entries state of these. A column of which one has no bounds gets none, unless it has
+    nothing but nulls there.
     """
     lower, upper = dict(written.metrics.lower_bounds), dict(written.metrics.upper_bounds)
     for id_, item in schema.all_fields.items():
         is_wanted = id_ in options.modes and options.modes[id_].longest_bound
+        having = [one for one in sources if not _has_only_nulls(one, id_)]
+        if is_wanted and is_shape(item.type) and id_ not in lower:
+            box = _joined_box(having, id_, is_geography=isinstance(item.type, GeographyType))
+            if box is not None:
+                lower[id_], upper[id_] = box.bounds()
         if item.type != _VARIANT or not is_wanted:
             continue
-        having = [one for one in sources if not _has_only_nulls(one, id_)]
         sides: tuple[tuple[Side, dict[int, bytes]], ...] = (("lower", lower), ("upper", upper))
         for side, joined in sides:
             of_side = [getattr(one, f"{side}_bounds").get(id_) for one in having]
@@ -456,6 +462,20 @@ def with_variant_bounds(
         upper_bounds=dict(sorted(upper.items())),
     )
     return replace(written, metrics=metrics)
+
+
+def _joined_box(
+    sources: Sequence[FileMetrics], id_: int, *, is_geography: bool
+) -> BoundingBox | None:
+    """Return the box around those that the bounds of a column are; None where one has none."""
+    joined: BoundingBox | None = None
+    for one in sources:
+        try:
+            box = decode_box(one.lower_bounds.get(id_, b""), one.upper_bounds.get(id_, b""))
+        except ValueError:
+            return None  # level metadata reports those that there are
+        joined = box if joined is None else joined.joined(box, is_geography=is_geography)
+    return joined
 
 
 def _has_only_nulls(found: FileMetrics, id_: int) -> bool:

@@ -19,7 +19,7 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import FIELD_ID, arrow_type, arrow_values, field_id
 from icectl.format import single_value
 from icectl.format.stats_columns import StatsColumn, group_id
-from icectl.format.types import PrimitiveType, Type
+from icectl.format.types import PrimitiveType, Type, is_comparable
 
 _COUNTS = {"value_count": 4, "null_count": 5, "nan_count": 6}
 _LENGTHS = {"average_uncompressed_length": 7, "max_uncompressed_length": 8}
@@ -72,11 +72,9 @@ def _members(column: StatsColumn) -> list[pa.Field]:
 
 def bound_type(type_: Type) -> pa.DataType | None:
     """Return the Arrow type of a column's bounds; None for types without ordered values."""
-    try:
-        found = arrow_type(type_)
-    except Unsupported:
+    if not is_comparable(type_) or type_ == PrimitiveType("unknown"):
         return None
-    return None if pa.types.is_nested(found) or pa.types.is_null(found) else found
+    return arrow_type(type_)
 
 
 def _id(number: int) -> dict[bytes, str]:

@@ -11,12 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import Refused
+from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.single_value import encode
 from icectl.format.types import parse_type
-from icectl.rows.write_data import DataWriter, write_options
+from icectl.rows.write_data import DataWriter, with_joined_bounds, write_options
 from tests.builders.data_files import MemoryFiles, schema
+from tests.builders.shapes import line, point
 
 IDS = schema((1, "id", "long"), (2, "text", "string"))
 
@@ -365,3 +367,81 @@ def test_pages_have_checksums_and_an_index() -> None:
 def test_a_property_that_is_no_value_is_refused() -> None:
     with pytest.raises(Refused, match=r"write\.parquet\.compression-codec"):
         write_options({"write.parquet.compression-codec": "lzo"}, 1, {})
+
+
+SHAPES = schema((1, "plane", "geometry"), (2, "globe", "geography"))
+
+
+def corners(*values: float) -> bytes:
+    return np.array(values, "<f8").tobytes()
+
+
+def test_r093_shapes_have_the_corners_of_their_box_and_edges_on_a_globe_none() -> None:
+    rows = {"plane": [line((1, 9), (5, 2)), None], "globe": [point(179, 1), point(-179, 3)]}
+    file, _ = one(SHAPES, rows)
+    assert file.metrics.lower_bounds == {1: corners(1, 2), 2: corners(179, 1)}
+    assert file.metrics.upper_bounds == {1: corners(5, 9), 2: corners(-179, 3)}
+    assert one(SHAPES, rows | {"globe": [line((1, 1), (9, 1)), None]})[0].metrics.lower_bounds == {
+        1: corners(1, 2)
+    }
+    none = {"write.metadata.metrics.column.plane": "counts"}
+    assert one(SHAPES, rows, none)[0].metrics.lower_bounds == {2: corners(179, 1)}
+
+
+def test_r093_boxes_of_row_groups_are_joined() -> None:
+    arrow = arrow_schema(SHAPES)
+    rows = [
+        pa.RecordBatch.from_arrays(
+            [pa.array([point(at, -at)] * 9, pa.binary()), pa.array([point(at, at / 9)] * 9)],
+            schema=arrow,
+        )
+        for at in (-170, 5, 170)
+    ]
+    (file,), store = written(SHAPES, rows, {"write.parquet.row-group-size-bytes": "100"})
+    metadata = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata
+    assert metadata.num_row_groups == 3
+    boxes = [metadata.row_group(at).column(0).geo_statistics for at in range(3)]
+    assert [(one.xmin, one.xmax) for one in boxes] == [(-170, -170), (5, 5), (170, 170)]
+    assert file.metrics.lower_bounds[1] == corners(-170, -170)
+    assert file.metrics.upper_bounds[1] == corners(170, 170)
+    assert (file.metrics.lower_bounds[2][:8], file.metrics.upper_bounds[2][:8]) == (
+        corners(5), corners(-170),
+    )  # fmt: skip
+
+
+def stated(lower: bytes | None, upper: bytes | None, nulls: int = 0) -> FileMetrics:
+    """What an entry states of the column of geography."""
+    return FileMetrics(
+        2,
+        value_counts={2: 2},
+        null_value_counts={2: nulls},
+        lower_bounds={} if lower is None else {2: lower},
+        upper_bounds={} if upper is None else {2: upper},
+    )
+
+
+EAST, WEST = (corners(170, 1), corners(175, 2)), (corners(-175, 0), corners(-170, 1))
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ([stated(*EAST)], EAST),
+        ([stated(*EAST), stated(*WEST)], (corners(170, 0), corners(-170, 2))),
+        ([stated(*EAST), stated(None, None, nulls=2)], EAST),
+        ([stated(*EAST), stated(None, None)], None),
+        ([stated(*EAST), stated(EAST[0], None)], None),
+        ([stated(*EAST), stated(b"x", b"y")], None),
+        ([], None),
+    ],
+)
+def test_boxes_that_a_file_does_not_tell_are_joined_of_those_of_its_inputs(
+    sources, expected
+) -> None:
+    rows = {"plane": [None, point(3, 4)], "globe": [line((171, 1), (174, 1)), None]}
+    file, _ = one(SHAPES, rows)
+    options = write_options({}, 2**40, metrics_modes({}, SHAPES, ()))
+    joined = with_joined_bounds(file, sources, SHAPES, options).metrics
+    ends = joined.lower_bounds.get(2), joined.upper_bounds.get(2)
+    assert ends == (expected or (None, None))
+    assert joined.lower_bounds[1] == corners(3, 4)

@@ -14,7 +14,7 @@ from icectl.entries.schema import CARRIED
 from icectl.errors import CorruptTable
 from icectl.files.parquet.schema import field_id
 from icectl.format.stats_columns import StatsColumn
-from icectl.format.types import DecimalType, FixedType, PrimitiveType
+from icectl.format.types import DecimalType, FixedType, PrimitiveType, parse_type
 from icectl.sfc1.content_stats import aggregate, conform, from_maps, stats_type
 from icectl.sfc1.partition_stats import (
     TUPLE_RANGE,
@@ -40,6 +40,12 @@ def entries(*rows):
     names = CARRIED.names
     table = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], CARRIED)
     return RawEntries(table)
+
+
+@pytest.mark.parametrize("kind", ["variant", "unknown", "geometry(srid:0)", "geography"])
+def test_columns_without_an_order_have_counts_alone(kind) -> None:
+    (field,) = stats_type((StatsColumn(4, parse_type(kind)),))
+    assert field.type.names == ["value_count", "null_count"]
 
 
 def test_members_have_the_ids_of_the_paper() -> None:

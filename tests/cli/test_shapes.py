@@ -1,0 +1,187 @@
+"""Tables with geometry and geography through whole commands."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.env import Env
+from tests.builders.broken import Broken, in_first
+from tests.builders.expiry import NOW_MS
+from tests.builders.shape_table import ROWS, TYPES, shape_table
+from tests.builders.shapes import point
+from tests.cli.conftest import Run, result
+from tests.stores.fixed_env import FixedEnv
+
+
+@pytest.fixture
+def icectl(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run any command of icectl, compactions on this machine."""
+    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
+    return prepared("validate", FixedEnv(NOW_MS))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return shape_table(tmp_path)
+
+
+def bounds(icectl: Run, table: Path) -> list[dict[str, tuple[Any, Any]]]:
+    """The bounds of each file's columns, by name, of those that have some."""
+    rows = result(icectl(table, "files", "--json", command="inspect"))["rows"]
+    found = []
+    for row in rows:
+        metrics = row["readable_metrics"].items()
+        ends = {name: (one["lower_bound"], one["upper_bound"]) for name, one in metrics}
+        found.append({name: one for name, one in ends.items() if one != (None, None)})
+    return found
+
+
+def stored(icectl: Run, table: Path) -> list[Path]:
+    rows = result(icectl(table, "files", "--json", command="inspect"))["rows"]
+    return [Path(row["file_path"].removeprefix("file:")) for row in rows]
+
+
+def by_pyarrow(files: list[Path]) -> list[dict[str, Any]]:
+    """The rows, with bytes of shapes, as the builder has them."""
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    names = ["id", *TYPES, "held", "many", "named"]
+    return sorted(({name: row[name] for name in names} for row in rows), key=lambda row: row["id"])
+
+
+EXPECTED = [dict.fromkeys((*TYPES, "held", "many", "named")) | row for row in ROWS]
+BOXES = {
+    "id": (1, 4),
+    "place": ("POINT Z (-1 -5 3)", "POINT Z (4 9 6)"),
+    "area": ("POINT (178 5)", "POINT (-170 11)"),  # across 180 degrees
+    "held.place": ("POINT (7 8)", "POINT (7 8)"),
+}
+"""Of `other` there is none: it has an edge on a globe."""
+
+
+def types_in(metadata: Any) -> list[str]:
+    return [str(metadata.schema.column(at).logical_type) for at in (1, 2, 3, 4)]
+
+
+def test_a_rewrite_keeps_shapes_and_finds_their_boxes(table: Path, icectl: Run) -> None:
+    assert bounds(icectl, table) == [{}, {}]
+    assert by_pyarrow(stored(icectl, table)) == EXPECTED
+    done = result(icectl(table, "--rewrite-all", "--yes", "--json", command="compact"))
+    assert done["added_data_files"] == 1
+    (file,) = stored(icectl, table)
+    assert by_pyarrow([file]) == EXPECTED
+    assert bounds(icectl, table) == [BOXES]
+    assert result(icectl(table, "--level", "data", "--json"))["findings"] == []
+
+    metadata = pq.ParquetFile(file).metadata
+    geometry = "Geometry(crs=EPSG:3857)"
+    assert types_in(metadata) == [
+        geometry, "Geography(crs=OGC:CRS84, algorithm=karney)", "None", geometry,
+    ]  # fmt: skip
+    columns = [metadata.row_group(0).column(at) for at in range(1, metadata.num_columns)]
+    shapes = [one for one in columns if one.physical_type == "BYTE_ARRAY"]
+    assert [one.statistics.has_min_max for one in shapes] == [
+        one.path_in_schema == "named.key_value.key" for one in shapes
+    ]
+    told = [one.geo_statistics and one.geo_statistics.geospatial_types for one in shapes]
+    assert told == [[1, 2, 1002], None, None, [1], None, None, None]
+    again = icectl(table, "--check", "--json", command="compact")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
+def test_duckdb_reads_what_was_compacted(table: Path, icectl: Run) -> None:
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    (file,) = stored(icectl, table)
+    columns = "typeof(place), place::varchar, area::varchar, held.place::varchar, other"
+    found = duckdb.sql(f"select {columns} from '{file}' order by id").fetchall()
+    assert found == [
+        ("GEOMETRY", "LINESTRING Z (1 2 3, 4 -5 6)", "POINT (179 10)", "POINT (7 8)",
+         ROWS[0]["other"]),
+        ("GEOMETRY", "LINESTRING EMPTY", "MULTIPOINT (-179 11, 178 9)", None,
+         ROWS[1]["other"]),
+        ("GEOMETRY", None, None, None, None),
+        ("GEOMETRY", "POINT (-1 9)", "POINT (-170 5)", None, ROWS[3]["other"]),
+    ]  # fmt: skip
+
+
+def test_layout_sfc_1_carries_shapes_without_bounds(table: Path, icectl: Run) -> None:
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    upgraded = icectl(table, "--layout", "sfc-1", "--yes", command="upgrade-to-v4")
+    assert upgraded.code == 0, upgraded.err
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    assert by_pyarrow(stored(icectl, table)) == EXPECTED
+    assert bounds(icectl, table) == [{"id": (1, 4)}]
+    assert result(icectl(table, "--level", "data", "--json"))["findings"] == []
+
+
+def damaged(table: Path, icectl: Run, change: Callable[[bytes], bytes]) -> dict[str, Any]:
+    """What is found once a value of `place` is another, and all else fits."""
+    (file,) = stored(icectl, table)
+    read = pq.read_table(file)
+    at = read.schema.get_field_index("place")
+    values = [None if one is None else change(one) for one in read["place"].to_pylist()]
+    changed = read.set_column(at, read.schema.field(at), [values])
+    pq.write_table(changed, file, store_schema=False)
+    size = file.stat().st_size
+    broken = Broken(table)
+    broken.edit_manifest(in_first(lambda entry: entry["data_file"].update(file_size_in_bytes=size)))
+    found = icectl(table, "--level", "data", "--json").document["result"]["findings"]
+    (one,) = [one for one in found if one["rule"] in ("R-093", "R-095")]
+    return {"rule": one["rule"], "severity": one["severity"], "message": one["message"]}
+
+
+def test_r095_a_flipped_bit_is_a_finding_and_a_rewrite_keeps_it(table: Path, icectl: Run) -> None:
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    shape = ROWS[3]["place"]
+    flipped = bytes([*shape[:2], shape[2] ^ 0x10, *shape[3:]])
+    found = damaged(table, icectl, lambda one: flipped if one == shape else one)
+    assert (found["rule"], found["severity"]) == ("R-095", "error")
+    assert (
+        "`place` has 1 values that are no shapes, one of them because its type is 4097"
+        in (found["message"])
+    )
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    assert flipped in [row["place"] for row in by_pyarrow(stored(icectl, table))]
+    assert bounds(icectl, table) == [BOXES]  # joined of those that the inputs had
+
+
+def test_r093_bounds_that_exclude_a_shape_are_a_finding(table: Path, icectl: Run) -> None:
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    far = point(5, 9)
+    found = damaged(table, icectl, lambda one: far if one == ROWS[3]["place"] else one)
+    assert (found["rule"], found["severity"]) == ("R-093", "error")
+    assert "`place` has shapes in POINT Z (1 -5 3) to POINT Z (5 9 6)" in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--where", "place = x'01'"], "`place` is geometry(EPSG:3857); only its null can be"),
+        (
+            ["--sort-order", "place"],
+            "there is no identity of `place`, which is geometry(EPSG:3857)",
+        ),
+        (
+            ["--sort-order", "bucket(4, area)"],
+            "there is no bucket[4] of `area`, which is geography",
+        ),
+        (["--zorder", "id, other"], "`other` is geography(srid:7, euclid), which has no order"),
+    ],
+)
+def test_shapes_are_refused_where_values_are_compared(
+    table: Path, icectl: Run, arguments: list[str], told: str
+) -> None:
+    ended = icectl(table, *arguments, "--dry-run", command="compact")
+    assert ended.code == 2
+    assert told in " ".join(ended.err.split())
+
+
+def test_types_are_kept_in_metadata_whatever_their_algorithm(table: Path, icectl: Run) -> None:
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    current = max((table / "metadata").glob("v*.metadata.json"))
+    fields = json.loads(current.read_text())["schemas"][0]["fields"]
+    assert {one["name"]: one["type"] for one in fields if one["name"] in TYPES} == TYPES
