@@ -1,9 +1,8 @@
 """Data files put together without decoding their rows, and what a manifest says of the new one."""
 
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO
@@ -11,7 +10,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from icectl.errors import SelfCheckFailed
+from icectl.errors import SelfCheckFailed, StorageError
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.merge import MergedFile, check_alike, check_page, written_columns
 from icectl.files.parquet.merge_footer import Layout
@@ -41,9 +40,8 @@ from icectl.rows.write_data import (
 from icectl.storage.store import Assembly, CopyRefused
 from icectl.table.reading import naming
 
-_BLOCK_BYTES = 4 << 20
 _OPENED_AT_ONCE = 16
-_SAMPLED_CHUNKS, _SAMPLED_BYTES = 8, 16 << 10
+_SAMPLED_CHUNKS, _SAMPLED_BYTES = 6, 16 << 10
 """How many chunks that the storage has copied are read, and how much of each."""
 
 _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
@@ -85,7 +83,7 @@ def merge_files(
     The new file is read again: its bytes are those that were written, and its footer is sound.
     Raises: NotMergeable; CorruptTable, Unsupported, as open_own; SelfCheckFailed. Errors of the
     files pass. A file that was begun is undone.
-    Cost: memory for the footers, and what deleted_rows takes; a block of 4 MiB, or for what the
+    Cost: memory for the footers, and what deleted_rows takes; a block of 1 MiB, or for what the
     storage copies 64 KiB a file.
     """
     partition = group.partition
@@ -141,11 +139,7 @@ class _Merge:
                     merged.add(source, handle)
             self._finish(merged, opened)
         with self.outputs.reading(self.location) as handle:
-            checksum = size_bytes = 0
-            while block := handle.read(_BLOCK_BYTES):
-                checksum = zlib.crc32(block, checksum)
-                size_bytes += len(block)
-            if (checksum, size_bytes) != (merged.checksum, merged.size_bytes):
+            if not merged.is_stored_as(handle):
                 raise SelfCheckFailed(f"{self.location} has other bytes than were copied")
             return self._result(handle, merged, opened)
 
@@ -178,16 +172,26 @@ class _Merge:
                 self._finish(merged, opened)
                 copied = [handles[file.location] for file, _ in opened.sources]
                 sample = _sample(merged.chunk_places(), copied)
-            with self.outputs.reading(self.location) as new:
-                is_same = new.seek(0, 2) == merged.size_bytes
-                for at, content in sample.items():
-                    new.seek(at)
-                    is_same = is_same and new.read(len(content)) == content
-                if not is_same:
-                    raise SelfCheckFailed(
-                        f"the storage made {self.location} of other bytes than it was told to"
-                    )
-                return self._result(new, merged, opened)
+            new = stack.enter_context(self._reopened(assembly))
+            is_same = new.seek(0, 2) == merged.size_bytes
+            for at, content in sample.items():
+                new.seek(at)
+                is_same = is_same and new.read(len(content)) == content
+            if not is_same:
+                raise SelfCheckFailed(
+                    f"the storage made {self.location} of other bytes than it was told to"
+                )
+            return self._result(new, merged, opened)
+
+    @contextmanager
+    def _reopened(self, assembly: Assembly) -> Iterator[IO[bytes]]:
+        """The new file, of which no more is read than is asked for. Raises: StorageError."""
+        try:
+            file = assembly.open(self.location)
+        except CopyRefused as error:  # too late to copy here: the name is taken
+            raise StorageError(str(error)) from error
+        with file, naming(self.location):
+            yield file
 
     def _source(self, file: SourceFile, handle: IO[bytes]) -> tuple[MergeSource, pa.Schema]:
         """Return the footer of a file that its entry is of, and its columns.

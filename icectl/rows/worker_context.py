@@ -91,7 +91,7 @@ class _Noted:
         self.opening(location)
         return self.assembly.open(location)
 
-    def write(self, content: bytes, /) -> int:
+    def write(self, content: bytes | memoryview, /) -> int:
         """Append bytes."""
         return self.assembly.write(content)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import IO, Any, Protocol
 
+from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.files.random_access import RandomAccessFile
 from icectl.storage import location as locations
@@ -29,6 +30,7 @@ _TAIL_BYTES = 64 << 10
 
 _BUFFER_BYTES = 8 << 10
 _COPIES_AT_ONCE = 16
+_PAUSES_SECONDS = (1, 2, 4, 8, 16, 32, 64, 0)
 _NOT_OFFERED = {
     "400", "403", "405", "501", "AccessDenied", "InvalidArgument", "InvalidRequest",
     "MethodNotAllowed", "NotImplemented",
@@ -41,6 +43,10 @@ _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 
 class Calls(Protocol):
     """How requests about objects are made, and the settings that new ones are made with."""
+
+    @property
+    def env(self) -> Env:
+        """What waits."""
 
     @property
     def concurrency(self) -> int:
@@ -124,6 +130,8 @@ class _Assembled:
         except StorageError as error:  # another way to read it may work, and tells if not
             raise CopyRefused(error.message) from error
         size_bytes = int(str(answer.get("ContentRange", f"/{len(tail)}")).rpartition("/")[2])
+        if not answer.get("ETag"):
+            raise CopyRefused("the storage has no ETag for a file")
         source = _Source(size_bytes, answer["ETag"])
         with self._lock:
             self._sources[location] = source
@@ -143,7 +151,7 @@ class _Assembled:
             return content[start:end]
         return content
 
-    def write(self, content: bytes, /) -> int:
+    def write(self, content: bytes | memoryview, /) -> int:
         """Append bytes."""
         self._end_range()
         self._append(content)
@@ -157,7 +165,7 @@ class _Assembled:
         self._end_range()
         self._range = location, start, end
 
-    def _append(self, content: bytes) -> None:
+    def _append(self, content: bytes | memoryview) -> None:
         self.size_bytes += len(content)
         self._waiting += content
         while len(self._waiting) >= _SENT_BYTES + LEAST_PART_BYTES:
@@ -241,10 +249,14 @@ class _Assembled:
             self._request(
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, IfNoneMatch="*"
             )
-        except (StorageError, FileNotFoundError):
-            # An answer that was lost leaves no upload to complete again, but the whole object.
-            if not self._is_stored(etags):
-                raise
+        except (StorageError, FileNotFoundError) as error:
+            # An answer that was lost leaves no upload to complete again, but the whole object:
+            # at once, or where that takes the storage its time, some time later.
+            for pause_seconds in _PAUSES_SECONDS if isinstance(error, FileNotFoundError) else (0,):
+                if self._is_stored(etags):
+                    return
+                self._calls.env.sleep(pause_seconds)
+            raise
 
     def _is_stored(self, etags: list[str]) -> bool:
         """Return whether the object has the size and, as far as that is known, the ETag expected.

@@ -67,11 +67,12 @@ class Assembly(Protocol):
     def open(self, location: str) -> IO[bytes]:
         """Return a seekable reader of a file to copy from. Any thread may open.
 
+        What is not asked for is not read, but for the end. Once it is there, so is the new file.
         Raises: CopyRefused, where the file lies elsewhere or can't be read in this way;
         FileNotFoundError; StorageError, from reads, also where another file has taken its place.
         """
 
-    def write(self, content: bytes, /) -> int:
+    def write(self, content: bytes | memoryview, /) -> int:
         """Append bytes, and return how many. Raises: StorageError."""
 
     def copy(self, location: str, start: int, end: int) -> None:

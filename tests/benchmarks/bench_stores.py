@@ -14,6 +14,7 @@ validate: level `data` of the same table, in turn with getting its objects.
 import argparse
 import asyncio
 import json
+import re
 import sys
 import tempfile
 import threading
@@ -35,6 +36,7 @@ from tests.benchmarks.measure import Run, call, in_turn, median, process, ratio,
 from tests.stores import s3_servers
 from tests.stores.s3_servers import BY_S3FS, free_port
 
+_REQUEST_LINE = re.compile(rb"(?:GET|HEAD|PUT|POST|DELETE) /[^ ]* HTTP/1\.1\r\n")
 SECONDS = 0.03
 READ, LISTED = 1_000, 20_000
 ROWS, COPIED_AT_ONCE = 22_000, 32
@@ -46,7 +48,7 @@ BARE, COPY = "--bare", "--copy"
 def delaying(port: int, seconds: float = SECONDS, told: Counter[str] | None = None) -> int:
     """A proxy that passes bytes on to a port later, in a thread of its own; its port.
 
-    `told` counts the bytes that are `written` to the server, and `read` from it.
+    `told` counts the bytes that are `written` to the server, and `read` from it, and `requests`.
     """
     count = Counter() if told is None else told
     front = free_port()
@@ -60,6 +62,7 @@ def delaying(port: int, seconds: float = SECONDS, told: Counter[str] | None = No
             with suppress(ConnectionError):  # of clients that end all at once
                 while content := await reader.read(1 << 16):
                     count["written"] += len(content)
+                    count["requests"] += len(_REQUEST_LINE.findall(content))
                     loop.call_later(seconds, server_writer.write, content)
             loop.call_later(seconds, server_writer.close)
 

@@ -64,8 +64,8 @@ COLUMNS = schema_from_arrow(SCHEMA)
 KEY = Schema(0, COLUMNS.fields[:1])
 
 
-def write_file(path: Path, first: int, row_count: int, width: int = 0) -> Path:
-    """A data file of rows with consecutive ids, in one row group.
+def write_file(path: Path, first: int, row_count: int, width: int = 0, row_groups: int = 1) -> Path:
+    """A data file of rows with consecutive ids, in row groups of the same size.
 
     With a width names have it, and 16 of them come again and again.
     """
@@ -84,7 +84,7 @@ def write_file(path: Path, first: int, row_count: int, width: int = 0) -> Path:
         chance.integers(0, 100, row_count).astype(np.int32),
     ]
     table = pa.Table.from_arrays([pa.array(column) for column in columns], schema=SCHEMA)
-    pq.write_table(table, path, compression="zstd", row_group_size=row_count)
+    pq.write_table(table, path, compression="zstd", row_group_size=-(-row_count // row_groups))
     return path
 
 
@@ -113,6 +113,7 @@ def build(
     equality_files: int = 0,
     times: int = 1,
     width: int = 0,
+    row_groups: int = 1,
     location: str = "",
 ) -> list[Path]:
     """Write a table; the paths of its data files, each of which is there so many times.
@@ -128,8 +129,8 @@ def build(
     paths = [directory / "data" / f"{name}.parquet" for name in names]
     with ProcessPoolExecutor(2) as pool:
         firsts = [number * rows_a_file for number in range(file_count)]
-        counts, widths = [rows_a_file] * file_count, [width] * file_count
-        list(pool.map(write_file, paths, firsts, counts, widths, chunksize=16))
+        others = ([value] * file_count for value in (rows_a_file, width, row_groups))
+        list(pool.map(write_file, paths, firsts, *others, chunksize=16))
     for number in range(1, times):
         for path in paths[:file_count]:
             copied = path.with_name(f"{path.stem}-{number}.parquet")

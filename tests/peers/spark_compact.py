@@ -6,10 +6,12 @@ spark_compact.py FOLDER     prints one JSON line for each table in it: its name,
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from icectl.commands.compact.run import CommittedGroup
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
 from icectl.format.sort import SortField, SortOrder
@@ -55,6 +57,8 @@ CASES = {
     **MERGED,
     "deletes": Case(2, "identity"),
     "vectors": Case(3, "none"),
+    "put-together": Case(2, "identity", {"method": "merge", "min_delete_ratio": 0.9}),
+    "put-together-with-ids": Case(3, "none", {"method": "merge", "min_delete_ratio": 0.9}),
     "sorted": Case(3, "none", SMALL | {"order": ORDER}),
     "z-ordered": Case(2, "bucket", SMALL | {"order": ZOrder((1, 4))}),
     "respecced": Case(2, "none", SMALL),
@@ -68,9 +72,9 @@ CASES = {
 """In the order in which they run: the session ends with an error."""
 
 
-def compact(directory: Path, case: Case, engine: Engine | None = None) -> int:
-    """Compact a table, in this process without an engine; how many groups."""
-    return len(compacted(directory, planned(directory, **case.options), engine).done)
+def compact(directory: Path, case: Case, engine: Engine | None = None) -> Sequence[CommittedGroup]:
+    """Compact a table, in this process without an engine; the groups that are done."""
+    return compacted(directory, planned(directory, **case.options), engine).done
 
 
 def main(folder: Path) -> None:
@@ -83,7 +87,9 @@ def main(folder: Path) -> None:
             if name == "retried":
                 Path(os.environ["ICECTL_TEST_AT_LINK"], "kill").touch()
             try:
-                told: dict[str, Any] = {"groups": compact(folder / name, case, engine)}
+                done = compact(folder / name, case, engine)
+                methods = sorted({group.choice.method for group in done})
+                told: dict[str, Any] = {"groups": len(done), "methods": methods}
                 told |= {"tasks": engine.counts.tasks, "repeats": engine.counts.repeats}
             except IcectlError as error:
                 told = {"error": type(error).__name__, "message": error.message}

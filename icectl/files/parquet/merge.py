@@ -6,14 +6,14 @@ looked at on the way: headers, and checksums where the writer has left any.
 """
 
 import io
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from isal.isal_zlib import crc32
 
 from icectl.files.parquet.merge_footer import (
     CopiedChunks,
@@ -51,7 +51,7 @@ from icectl.files.parquet.thrift import (
     replace_numbers,
 )
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _LONGEST_HEADER = 16 << 20
 _MOST_ROW_GROUPS = 1 << 15
 _OFFSET_INDEX = Wanted(((0, 1, LIST), (1, 0, STRUCT), (2, 1, NUMBER), (2, 2, NUMBER)))
@@ -109,7 +109,7 @@ CopyRange = Callable[[int, int], None]
 class Target(Protocol):
     """A file that is written from its beginning to its end."""
 
-    def write(self, content: bytes, /) -> int:
+    def write(self, content: bytes | memoryview, /) -> int:
         """Append bytes."""
 
 
@@ -125,6 +125,7 @@ class MergedFile:
         self.size_bytes = self.checksum = 0
         self._copied: list[_Copied] = []
         self._more: _Copied | None = None
+        self._buffer = bytearray(_BLOCK_BYTES)
 
     def add(self, source: MergeSource, file: IO[bytes], copy: CopyRange | None = None) -> None:
         """Copy the column chunks of a source, and the Bloom filters and indexes that they have.
@@ -186,9 +187,20 @@ class MergedFile:
         footer = footer_of(sources, groups, self._layout, is_widened=more is not None)
         self._write(footer + len(footer).to_bytes(4, "little") + MAGIC)
 
-    def _write(self, content: bytes) -> None:
+    def is_stored_as(self, file: IO[bytes]) -> bool:
+        """Return whether a file has the bytes that passed through here."""
+        size_bytes = file.seek(0, 2)
+        if size_bytes != self.size_bytes:
+            return False
+        file.seek(0)
+        checksum = 0
+        for block in _blocks(file, size_bytes, self._buffer):
+            checksum = crc32(block, checksum)
+        return checksum == self.checksum
+
+    def _write(self, content: bytes | memoryview) -> None:
         self._file.write(content)
-        self.checksum = zlib.crc32(content, self.checksum)
+        self.checksum = crc32(content, self.checksum)
         self.size_bytes += len(content)
 
     def _copy(self, source: MergeSource, file: IO[bytes], copy: CopyRange | None = None) -> _Copied:
@@ -205,8 +217,8 @@ class MergedFile:
                 self.size_bytes += end - start
                 continue
             pages.begin(places)
-            for at in range(start, end, _BLOCK_BYTES):
-                block = read_range(file, at, min(_BLOCK_BYTES, end - at))
+            file.seek(start)
+            for block in _blocks(file, end - start, self._buffer):
                 pages.add(block)
                 self._write(block)
             pages.end()
@@ -274,6 +286,20 @@ def written_columns(
     return content
 
 
+def _blocks(file: IO[bytes], size: int, buffer: bytearray) -> Iterator[memoryview]:
+    """Yield the next bytes of a file in blocks, each of which holds until the next is asked for.
+
+    Raises: NotMergeable, where there are fewer.
+    """
+    view = memoryview(buffer)
+    while size:
+        count = file.readinto(view[: min(size, len(buffer))])  # type: ignore[attr-defined]
+        if not count:
+            raise NotMergeable("it ends earlier than its footer says")
+        size -= count
+        yield view[:count]
+
+
 class _Pages:
     """The pages of column chunks, looked at as the bytes of the chunks go by."""
 
@@ -304,7 +330,7 @@ class _Pages:
         if self._chunks.data_at[self._place] not in (*first, self._chunks.start[self._place]):
             raise NotMergeable("data pages begin elsewhere than the footer says")
 
-    def add(self, block: bytes) -> None:
+    def add(self, block: memoryview) -> None:
         """Look at the next bytes. Raises: NotMergeable."""
         at = 0
         while at < len(block):
@@ -322,36 +348,36 @@ class _Pages:
         self._values = 0
         self.found[self._place] = []
 
-    def _body(self, block: bytes, at: int) -> int:
+    def _body(self, block: memoryview, at: int) -> int:
         """Look at more of a page; how many bytes."""
-        part = memoryview(block)[at : at + self._body_left]
+        part = block[at : at + self._body_left]
         if self._expected >= 0:
-            self._checksum = zlib.crc32(part, self._checksum)
+            self._checksum = crc32(part, self._checksum)
         self._body_left -= len(part)
         self._at += len(part)
         if not self._body_left:
             self._check_page()
         return len(part)
 
-    def _headers(self, block: bytes, at: int) -> int:
+    def _headers(self, block: memoryview, at: int) -> int:
         """Look at the pages that begin in a block; how many bytes."""
         new = block[at : at + self._end - self._at]
-        content = self._carried + new
+        content = memoryview(self._carried + bytes(new)) if self._carried else new
         base = self._at - len(self._carried)
         pages = find_pages(octets(content), 0)
         if not len(pages):
-            self._carried, self._at = content, self._at + len(new)
+            self._carried, self._at = bytes(content), self._at + len(new)
             if self._at == self._end or len(content) > _LONGEST_HEADER:
                 raise NotMergeable("a page header is damaged")
             return len(new)
-        view, stop = memoryview(content), 0
+        stop = 0
         for start, body, size, kind, values, checksum in pages.tolist():
             stop = body + size
             if size < 0 or base + stop > self._end:
                 raise NotMergeable("a page ends behind its column chunk")
             self._add_page(base + start, stop - start, kind, values)
             self._expected = checksum
-            self._checksum = zlib.crc32(view[body:stop]) if checksum >= 0 else 0
+            self._checksum = crc32(content[body:stop]) if checksum >= 0 else 0
             if stop <= len(content):
                 self._check_page()
         self._body_left = max(0, stop - len(content))
