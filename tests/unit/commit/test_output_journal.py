@@ -301,11 +301,13 @@ def test_a_run_that_fails_removes_nothing_of_others(table: TableBuilder) -> None
     assert present(outputs) == ALL
 
 
-CALLS = 28
+# Calls of a clearing; each folder above the table is listed in one more.
+CALLS = 23
+FOLDERS_ABOVE = 6
 
 
 @pytest.mark.parametrize("failure", ["before", "after", "lost"])
-@pytest.mark.parametrize("nth", range(1, CALLS + 1))
+@pytest.mark.parametrize("nth", range(1, CALLS + FOLDERS_ABOVE + 1))
 def test_clearing_never_fails_and_the_next_run_goes_on_with_it(
     table: TableBuilder, nth: int, failure: Any
 ) -> None:
@@ -313,7 +315,7 @@ def test_clearing_never_fails_and_the_next_run_goes_on_with_it(
     store = FaultyStore(LocalStore(), nth, failure)
     before = set(table.directory.rglob("*.avro")) - set(map(Path, outputs.locations))
     rerun(table, commits=True, store=store)
-    assert store.failed
+    assert store.failed or nth > CALLS + len(table.directory.parents)
     assert set(table.directory.rglob("*.avro")) >= before
     rerun(table, commits=True)
     assert present(outputs) == NONE
@@ -323,7 +325,7 @@ def test_the_calls_of_a_clearing_are_those_that_fail_above(table: TableBuilder) 
     dead(started(table))
     store = CountingStore(LocalStore())
     rerun(table, commits=True, store=store)
-    assert len(store.calls) == CALLS
+    assert len(store.calls) == CALLS + len(table.directory.parents)
 
 
 def test_outputs_that_cannot_be_removed_keep_their_journal(table: TableBuilder) -> None:
