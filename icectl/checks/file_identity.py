@@ -97,12 +97,14 @@ def check_own_file(
 
     Raises: OtherFile R-063.
     """
-    told = [*signs, *_other_rows(stated, found)]
+    differences = [*signs, *_other_rows(stated, found)]
     other_bytes = list(_other_bytes(stated, size_bytes, found))
     if other_bytes and not stated.has_deletes:
-        told.append(", ".join(other_bytes))
-    if len(told) > 1 or (told and stated.has_deletes):
-        message = f"{location} is not the file that the manifest describes: {'; '.join(told)}"
+        differences.append(", ".join(other_bytes))
+    if len(differences) > 1 or (differences and stated.has_deletes):
+        message = (
+            f"{location} is not the file that the manifest describes: {'; '.join(differences)}"
+        )
         raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
 
 
@@ -130,9 +132,9 @@ def _other_count(stated: StatedFile, found: FileMetrics, name: str, unit: str) -
     expected: Mapping[int, int] = getattr(stated.metrics, name)
     counted: Mapping[int, int] = getattr(found, name)
     for column in stated.columns:
-        told, is_ = expected.get(column.id), counted.get(column.id)
-        if told is not None and is_ is not None and told != is_:
-            yield f"`{column.name}` has {is_:,} {unit}, not {told:,}"
+        stated_count, count = expected.get(column.id), counted.get(column.id)
+        if stated_count is not None and count is not None and stated_count != count:
+            yield f"`{column.name}` has {count:,} {unit}, not {stated_count:,}"
             return
 
 

@@ -41,16 +41,18 @@ def check_own_list(
     named = properties.get("snapshot-id")
     put_back = put_back_id(metadata, snapshot, properties)
     own = put_back or str(snapshot.snapshot_id)
-    told = [] if named in (None, own) else [f"its header says `snapshot-id` {named}"]
-    is_known = bool(told) and any(str(id_) == named for id_ in metadata.snapshots_by_id)
+    differences = [] if named in (None, own) else [f"its header says `snapshot-id` {named}"]
+    is_known = bool(differences) and any(str(id_) == named for id_ in metadata.snapshots_by_id)
     number = properties.get("sequence-number")
     if put_back is None and number not in (None, str(snapshot.sequence_number)):
-        told.append(f"its header says `sequence-number` {number}, not {snapshot.sequence_number}")
+        differences.append(
+            f"its header says `sequence-number` {number}, not {snapshot.sequence_number}"
+        )
     if named is None and _lacks_own(snapshot, manifests):
-        told.append("the snapshot added files, and none of its manifests belongs to it")
-    told += _other_totals(snapshot, manifests)
-    if is_known or len(told) > 1:
-        message = f"it is not the list of snapshot {own}: {'; '.join(told)}"
+        differences.append("the snapshot added files, and none of its manifests belongs to it")
+    differences += _other_totals(snapshot, manifests)
+    if is_known or len(differences) > 1:
+        message = f"it is not the list of snapshot {own}: {'; '.join(differences)}"
         raise OtherFile(message, rule="R-054")
 
 
@@ -103,8 +105,8 @@ def doubtful_manifests(
     row_counts = np.bincount(at, records, count * width).reshape(count, width)
     ids = np.asarray(pc.fill_null(table["snapshot_id"], -1).to_numpy(), np.int64)
     added = np.array([one.added_snapshot_id or -1 for one in described], np.int64)
-    told = (statuses != Status.EXISTING) & (ids != -1) & (added[places] != -1)
-    of_others = np.bincount(places[told & (ids != added[places])], minlength=count)
+    is_stated = (statuses != Status.EXISTING) & (ids != -1) & (added[places] != -1)
+    of_others = np.bincount(places[is_stated & (ids != added[places])], minlength=count)
     return [
         place
         for place, (row, header, size) in enumerate(zip(described, headers, sizes, strict=True))
@@ -128,9 +130,9 @@ def _counts_others(row: ManifestFile, files: Sequence[int], rows: Sequence[float
         (row.deleted_files_count, row.deleted_rows_count),
     )  # in the order of _STATUSES
     return any(
-        told not in (None, found)
+        stated not in (None, counted)
         for counts, *pair in zip(listed, files, rows, strict=True)
-        for told, found in zip(counts, pair, strict=True)
+        for stated, counted in zip(counts, pair, strict=True)
     )
 
 
@@ -155,9 +157,9 @@ def check_own_manifest(
         found.append(("R-061", "its entries have another content than the list says"))
     of_other = _of_another_snapshot(columns, row)
     # A header and the entries tell of the content each for itself; several ranges tell the same.
-    told = {rule if rule != "R-061" else message: (rule, message) for rule, message in found}
-    if of_other is not None or len(told) > 1:
-        ordered = sorted(told.values(), key=lambda one: _EVIDENCE.index(one[0]))
+    by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in found}
+    if of_other is not None or len(by_rule) > 1:
+        ordered = sorted(by_rule.values(), key=lambda one: _EVIDENCE.index(one[0]))
         reasons = [] if of_other is None else [of_other]
         reasons += [message for _, message in ordered]
         message = f"it is not the manifest that the list describes: {'; '.join(reasons)}"

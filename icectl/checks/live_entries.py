@@ -316,8 +316,8 @@ def _group_codes(data: Entries, vectors: Entries, column: str) -> tuple[Integers
 
 def _row_ids(data: Entries) -> RowIds:
     starts = np.asarray(pc.fill_null(data.table["first_row_id"], -1).to_numpy(), np.int64)
-    given = np.flatnonzero(starts >= 0)
-    order = given[np.argsort(starts[given], kind="stable")]
+    numbered = np.flatnonzero(starts >= 0)
+    order = numbered[np.argsort(starts[numbered], kind="stable")]
     return RowIds(
         starts[order],
         starts[order] + numbers(data, "record_count")[order],

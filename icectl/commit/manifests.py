@@ -135,8 +135,8 @@ class ManifestWriter:
             writer = PieceWriter(self.form, spool, codec=CODEC, sync_marker=marker)
             cut = pieces_of(entries, _ROWS_OF_PIECE)
             for piece, start in enumerate(range(0, len(entries), _ROWS_OF_PIECE)):
-                held = part(entries, start, min(start + _ROWS_OF_PIECE, len(entries)))
-                for encoded, row_ends in encode_entries(held, self.form):
+                part_of_piece = part(entries, start, min(start + _ROWS_OF_PIECE, len(entries)))
+                for encoded, row_ends in encode_entries(part_of_piece, self.form):
                     writer.add(piece, memoryview(encoded), row_ends)
             columns = _COMPARED_OF_ADDED if len(of_status(entries, Status.ADDED)) else COMPARED
             yield from self._stored(writer, entries, cut, (*columns, *compared))
@@ -237,8 +237,8 @@ class ManifestWriter:
             columns = [LOCATION_HASH if name == "location" else name for name in columns]
         differs = differing_column(found, made.entries, columns)
         if differs is not None or len(stored) != len(made.entries):
-            told = "location" if differs == LOCATION_HASH else differs
+            column = "location" if differs == LOCATION_HASH else differs
             raise SelfCheckFailed(
-                f"a new manifest does not match its entries in {told}", rule="R-069"
+                f"a new manifest does not match its entries in {column}", rule="R-069"
             )
         return manifest

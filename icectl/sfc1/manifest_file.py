@@ -109,27 +109,27 @@ def _checked(stored: ParquetColumns, footer: Mapping[str, str]) -> TreeContent:
     if version != "4":  # V4-040
         message = f"a manifest of format version {version} stands where version 4 should"
         raise Unsupported(message, rule="V4-040")
-    told = footer.get(_CONTENT)
+    stated = footer.get(_CONTENT)
     try:
-        content = TreeContent("delete" if told == "deletes" else str(told))  # V4-112
+        content = TreeContent("delete" if stated == "deletes" else str(stated))  # V4-112
     except ValueError:
-        message = f"the footer of a manifest says content {told!r}"
+        message = f"the footer of a manifest says content {stated!r}"
         raise CorruptTable(message, rule="V4-040") from None  # V4-040
     check_columns(stored, _COLUMNS)  # V4-041
     return content
 
 
 def _refuse_dialects(stored: ParquetColumns) -> None:
-    for number, told in _UPSTREAM_IDS.items():
+    for number, member in _UPSTREAM_IDS.items():
         if stored.find((None, number)) is not None:  # V4-043
-            raise _dialect(told)
+            raise _dialect(member)
     if stored.find((_VECTOR, 0)) is not None:  # V4-043
         raise _dialect("tracking information under the id 147")
 
 
-def _dialect(told: str, rule: str = "V4-043") -> Unsupported:
+def _dialect(difference: str, rule: str = "V4-043") -> Unsupported:
     return Unsupported(
-        f"a manifest belongs to the upstream draft of version 4: it has {told}",
+        f"a manifest belongs to the upstream draft of version 4: it has {difference}",
         hint="maintain the table with the engine that wrote it",
         rule=rule,
     )
@@ -143,8 +143,8 @@ def _check_codes(name: str, values: pa.Array) -> None:
     if name == "content" and not 0 <= lowest <= highest <= 5:  # V4-044
         raise CorruptTable("a manifest has a row of an unknown content type", rule="V4-044")
     if name == "status" and not 0 <= lowest <= highest <= max(Status):  # V4-050
-        told = f"a status of {highest if highest > max(Status) else lowest}"
-        raise _dialect(told, rule="V4-050")
+        difference = f"a status of {highest if highest > max(Status) else lowest}"
+        raise _dialect(difference, rule="V4-050")
 
 
 def _unknown(schema: pa.Schema) -> tuple[int, ...]:

@@ -205,9 +205,9 @@ def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """
     stored = rows.column(STATS) if STATS in rows.column_names else None
     stats = None if stored is None or not len(rows) else whole(stored)
-    held = conform(stats, facts.columns, len(rows))
+    conformed = conform(stats, facts.columns, len(rows))
     names = [name for name in rows.column_names if name != STATS]
-    return rows.select(names).append_column(facts.rows_schema.field(STATS), held)
+    return rows.select(names).append_column(facts.rows_schema.field(STATS), conformed)
 
 
 def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
@@ -363,7 +363,7 @@ def _legacy_rows(
     spec = facts.metadata.spec(listed.partition_spec_id)
     columns = ALL_COLUMNS if part.stats is None else ALL_COLUMNS - FOR_STATS
     header, raw = read_manifest(content, columns=columns, manifest=0, spec=spec)
-    # Tools that wrote manifests anew left the header bare; the list and the root say what it is.
+    # Tools that wrote manifests again left the header bare; the list and the root say what it is.
     if "content" in header.metadata and header.content is not listed.content:  # V4-111
         raise CorruptTable("its content is not what the root says", rule="V4-111")
     if carried:

@@ -15,7 +15,7 @@ from icectl.sfc1.checks.live import PlannedTree
 from icectl.sfc1.listed import decode_tree_manifest, tree_manifests, tree_manifests_of
 from icectl.sfc1.manifests import TreeFacts
 from icectl.sfc1.rules import SFC1_RULES
-from icectl.sfc1.views import killed_of, manifests_for_views, marked_manifests, root_manifest
+from icectl.sfc1.views import deleted_only, manifests_for_views, marked_manifests, root_manifest
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader
@@ -72,9 +72,9 @@ class RootReader:
         """Find the manifests with what a snapshot changed (sfc-1 9.2)."""
         return marked_manifests(store, self._facts, snapshot)
 
-    def killed(self, manifest: ManifestFile) -> ManifestFile:
+    def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
         """Return the same leaf with what is dead in it alive, and the other way round."""
-        return killed_of(manifest)
+        return deleted_only(manifest)
 
     def decode(
         self,

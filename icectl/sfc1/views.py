@@ -172,7 +172,7 @@ def _summaries(facts: TreeFacts, spec_id: int, stats: pa.StructArray) -> tuple[F
     return tuple(summaries)
 
 
-def killed_of(manifest: ManifestFile) -> ManifestFile:
+def deleted_only(manifest: ManifestFile) -> ManifestFile:
     """Return the same leaf with what is dead in it alive, and the other way round."""
     counts = (
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count

@@ -108,7 +108,7 @@ class ListReader:
         del store, snapshot
         return ()
 
-    def killed(self, manifest: ManifestFile) -> ManifestFile:
+    def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
         """Nothing is dead in any."""
         return manifest
 

@@ -241,10 +241,10 @@ def _with_due(
         if options.file_format is FileFormat.PARQUET:
             others = kept - listed.parquet
         dues.append((others, f"are not in {options.file_format.name.capitalize()}"))
-    for due, told in dues:
+    for due, why in dues:
         if due:
             whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))))
-            reason = f"{len(due):,} {told}"
+            reason = f"{len(due):,} {why}"
             reason = f"{group.reason}, {reason}" if group.rewritten else reason
             rewritten = tuple(sorted({*group.rewritten, *due}))
             group = rewriting(metadata, whole, rewritten, listed, options, reason)
@@ -303,11 +303,11 @@ def by_size(
     if few and not large:
         return replace(group, reason="nothing to gain")
     rewritten = tuple(sorted(large if few else [*small, *large]))
-    told = (
+    reasons = (
         [f"{len(small):,} are smaller than {print_size(round(SMALL * target))}"] if not few else []
     )
-    told += [f"{len(large):,} larger than {print_size(round(LARGE * target))}"] if large else []
-    return rewriting(metadata, group, rewritten, listed, options, ", ".join(told))
+    reasons += [f"{len(large):,} larger than {print_size(round(LARGE * target))}"] if large else []
+    return rewriting(metadata, group, rewritten, listed, options, ", ".join(reasons))
 
 
 def rewriting(

@@ -113,7 +113,7 @@ class SnapshotReader(Protocol):
         Raises: as `manifests`.
         """
 
-    def killed(self, manifest: ManifestFile) -> ManifestFile:
+    def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
         """Return the same manifest with what is dead in it alive, and the other way round."""
 
     def decode(

@@ -201,9 +201,9 @@ class OtherTables:
 
         Raises: Refused; StorageError, where a folder above cannot be listed.
         """
-        held = dict.fromkeys(above for place in places for above in _above(place))
+        folders = dict.fromkeys(above for place in places for above in _above(place))
         found = []
-        for above in held:
+        for above in folders:
             try:
                 found += self._metadata_files_in([join(above, "metadata")])
             except StorageError as error:
@@ -215,7 +215,7 @@ class OtherTables:
                 )
         found += [
             status.location
-            for above in held
+            for above in folders
             if is_within(above, loaded.metadata.location)
             for folder, names in _OTHER_FORMATS.items()
             for status in self.context.store.list_directory(join(above, folder))

@@ -29,7 +29,7 @@ _WORTH_A_COPY = 0.75
 """Part of the files that may be left, for the others to be dropped: a copy takes memory twice."""
 
 
-class VectorHomes:
+class VectorTargets:
     """Data files that delete vectors of version 4 are for, by the manifests that list them.
 
     Delete manifests are taken in first: then it is known which data files to look for.
@@ -87,12 +87,12 @@ class Live:
     """The live files of some manifests, and the schemas that those were written with.
 
     A file that several entries name may be there several times. `spec_ids` are those of entries
-    in every state: a root and leaves of version 4 have such of several specs. `homes` tells of
-    delete vectors there.
+    in every state: a root and leaves of version 4 have such of several specs. `vector_targets` are
+    the data files of delete vectors.
     """
 
     files: Files
-    homes: VectorHomes
+    vector_targets: VectorTargets
     schema_ids: frozenset[int | None]
     spec_ids: frozenset[int]
 
@@ -116,7 +116,7 @@ def read_live(
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
     found = _Gathered()
-    homes = VectorHomes()
+    vector_targets = VectorTargets()
     # Delete vectors first: then it is known which data files to look for.
     manifests = sorted(manifests, key=lambda item: not _names_files(item))
     schema_ids: set[int | None] = set()
@@ -125,13 +125,13 @@ def read_live(
     for part in scan_manifests(context, metadata, manifests, columns):
         alive = live(part.rows)
         keys = loosest_keys(alive.table["location"])
-        homes.add(manifests, alive, keys)
+        vector_targets.add(manifests, alive, keys)
         found.add(content_files(alive, keys))
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
     return Live(
         found.files,
-        homes,
+        vector_targets,
         frozenset(schema_ids),
         frozenset(spec_ids),
     )

@@ -59,7 +59,7 @@ def check_live(
     refuse(snapshot_reader(metadata, snapshot).risks(snapshot, manifests, entries))
 
 
-def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:
+def check_vector_targets(snapshot: Snapshot, lost: Collection[str]) -> None:
     """Do nothing where the delete vectors of a snapshot are all of live data files.
 
     `lost` are keys of those that aren't live: leaves are not what was committed then, and files

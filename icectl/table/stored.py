@@ -165,8 +165,8 @@ def _look_up(
 def _discrepancies(
     expected: Files, sizes: npt.NDArray[np.int64], problems: dict[int, str]
 ) -> Iterator[Discrepancy]:
-    told = pc.fill_null(expected.table["size_bytes"], -1).to_numpy()
-    wrong = np.flatnonzero((sizes < 0) | ((told >= 0) & (told != sizes)))
+    stated = pc.fill_null(expected.table["size_bytes"], -1).to_numpy()
+    wrong = np.flatnonzero((sizes < 0) | ((stated >= 0) & (stated != sizes)))
     kinds = list(FileKind)
     for place in wrong.tolist():
         yield Discrepancy(

@@ -150,7 +150,10 @@ def race(
         again = [word for word in words if word != "--rewrite-all"]
         for _ in range(3):
             code, document = run(again)
-            assert code == 0, document
+            if code in (3, 5) and method == "merge":  # merged files may be merged with no others
+                assert "can't be merged" in str(document)
+                document["status"] = "nothing-to-do"
+            assert document["status"] in ("done", "nothing-to-do"), document
             if document["status"] == "nothing-to-do":
                 break
         assert document["status"] == "nothing-to-do"

@@ -24,7 +24,7 @@ from icectl.table.reachable import (
     statistics_files,
 )
 from icectl.table.retention import Retention
-from icectl.table.row_safety import check_homes
+from icectl.table.row_safety import check_vector_targets
 
 
 def read_reached(
@@ -42,7 +42,7 @@ def read_reached(
     live = read_live(context, metadata, staying)
     for snapshot in kept:
         if layout_of(snapshot) is Layout.SFC_1:
-            check_homes(snapshot, live.homes.lost(lists[snapshot.snapshot_id]))
+            check_vector_targets(snapshot, live.vector_targets.lost(lists[snapshot.snapshot_id]))
     going = _Going(context, metadata)
     return ReachedFiles(
         going=going.read(going_ids, staying, sizes),

@@ -271,7 +271,9 @@ def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> En
     """Return the dead entries of the manifests that are shown."""
     struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
     killed = [
-        reader_of(reader.metadata, layout_of_manifest(manifests[index])).killed(manifests[index])
+        reader_of(reader.metadata, layout_of_manifest(manifests[index])).deleted_only(
+            manifests[index]
+        )
         for index in struck
     ]
     parts = reader.scan(killed, TREE_SOURCES)

@@ -57,7 +57,7 @@ class LiveTree(Protocol):
         """Delete vectors of data files that an earlier row has a vector for."""
 
     @property
-    def homes(self) -> tuple[Integers, Integers]:
+    def vector_targets(self) -> tuple[Integers, Integers]:
         """The delete vectors, and the live data file of each; -1 where there is none."""
 
     @property
@@ -78,8 +78,8 @@ class LiveTree(Protocol):
 
 def _pairs(tree: LiveTree) -> tuple[Integers, Integers]:
     """Return delete vectors whose data file is live, with these."""
-    vectors, homes = tree.homes
-    return vectors[homes >= 0], homes[homes >= 0]
+    vectors, targets = tree.vector_targets
+    return vectors[targets >= 0], targets[targets >= 0]
 
 
 def row_ids_of_files(tree: LiveTree) -> Iterator[Breach]:
@@ -100,24 +100,24 @@ def row_ids_of_files(tree: LiveTree) -> Iterator[Breach]:
 
 
 def _large_vectors(tree: LiveTree) -> Iterator[Breach]:
-    vectors, homes = _pairs(tree)
+    vectors, targets = _pairs(tree)
     if len(vectors):
         records = tree.numbers("record_count")
-        wrong = vectors[records[vectors] > records[homes]]
+        wrong = vectors[records[vectors] > records[targets]]
         yield from tree.breaches("deletes more rows than its data file has", wrong)
 
 
 def _old_vectors(tree: LiveTree) -> Iterator[Breach]:
-    vectors, homes = _pairs(tree)
+    vectors, targets = _pairs(tree)
     if len(vectors):
         numbers = tree.numbers("sequence_number")
-        wrong = vectors[numbers[vectors] < numbers[homes]]
+        wrong = vectors[numbers[vectors] < numbers[targets]]
         yield from tree.breaches("is older than its data file", wrong)
 
 
 def _lost_vectors(tree: LiveTree) -> Iterator[Breach]:
-    vectors, homes = tree.homes
-    yield from tree.breaches("is a delete vector of no live data file", vectors[homes < 0])
+    vectors, targets = tree.vector_targets
+    yield from tree.breaches("is a delete vector of no live data file", vectors[targets < 0])
 
 
 def _unknown_partitions(tree: LiveTree) -> Iterator[Breach]:
@@ -141,14 +141,14 @@ def strange_in_leaves(tree: LiveTree) -> Iterator[Breach]:
     if not tree.data_leaves:
         return
     delete_leaves = list(tree.data_leaves)
-    vectors, homes = tree.homes
+    vectors, targets = tree.vector_targets
     others = np.concatenate([tree.data, tree.deletes])
     wrong = [others[np.isin(tree.leaves(others), delete_leaves)]]
     own = tree.leaves(vectors)
     chosen = np.isin(own, delete_leaves)
-    vectors, homes, own = vectors[chosen], homes[chosen], own[chosen]
+    vectors, targets, own = vectors[chosen], targets[chosen], own[chosen]
     wanted = np.array([tree.data_leaves[leaf] for leaf in own.tolist()], np.int64)
-    wrong.append(vectors[(homes < 0) | (wanted != tree.leaves(homes))])
+    wrong.append(vectors[(targets < 0) | (wanted != tree.leaves(targets))])
     what = "is in a delete leaf of a data leaf that does not have its data file"
     yield from tree.breaches(what, np.sort(np.concatenate(wrong)))
 
@@ -198,16 +198,16 @@ class PlannedTree(LiveRows, LiveTree):
         return np.flatnonzero(self.is_vector)[repeated_places(named)]
 
     @cached_property
-    def homes(self) -> tuple[Integers, Integers]:
+    def vector_targets(self) -> tuple[Integers, Integers]:
         """The delete vectors, and the live data file of each, or -1."""
         if not self.is_vector.any() or not self.has("referenced_data_file"):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         named = self.keys("referenced_data_file", self.is_vector)
         known = pc.drop_null(pc.unique(named))
         codes = index_in(self.keys("location", self.is_data), known)
-        homes = np.full(len(known) + 1, -1, np.int64)
-        homes[codes[codes >= 0]] = self.data[codes >= 0]
-        return np.flatnonzero(self.is_vector), homes[index_in(named, known)]
+        targets = np.full(len(known) + 1, -1, np.int64)
+        targets[codes[codes >= 0]] = self.data[codes >= 0]
+        return np.flatnonzero(self.is_vector), targets[index_in(named, known)]
 
     @cached_property
     def is_named(self) -> Mask:
@@ -253,7 +253,7 @@ class LeafUse:
         return np.unique(np.concatenate(found)) if found else NONE
 
     @cached_property
-    def killed(self) -> Positions:
+    def deleted_positions(self) -> Positions:
         """Positions that are dead in the snapshot."""
         return self.of(Status.ADDED, Status.EXISTING)
 
@@ -332,7 +332,7 @@ class TreeFiles:
         if not use.is_live:
             return rows[:0]
         alive = self.status[rows] != Status.DELETED
-        dead = use.killed[use.killed < len(rows)]
+        dead = use.deleted_positions[use.deleted_positions < len(rows)]
         alive[dead.astype(np.int64)] = False
         return self.chosen(rows, alive)
 
@@ -434,7 +434,7 @@ class CheckedTree(LiveTree):
         return _again(self.files.named[self.vectors], self.vectors)
 
     @cached_property
-    def homes(self) -> tuple[Integers, Integers]:
+    def vector_targets(self) -> tuple[Integers, Integers]:
         """The delete vectors, and the live data file of each, or -1."""
         place = np.full(self.files.code_count, -1, np.int64)
         place[self.files.codes[self.data]] = self.data
@@ -476,8 +476,8 @@ def _again(codes: Integers, rows: Integers) -> Integers:
 
 
 def _of_other_spec(live: CheckedTree) -> Iterator[Breach]:
-    vectors, homes = _pairs(live)
-    wrong = vectors[live.files.specs[vectors] != live.files.specs[homes]]
+    vectors, targets = _pairs(live)
+    wrong = vectors[live.files.specs[vectors] != live.files.specs[targets]]
     yield from live.breaches("has another spec than its data file", wrong)
 
 
@@ -499,9 +499,9 @@ def _replaced_position_deletes(live: CheckedTree) -> Iterator[Breach]:
 
 def _deleted_before(live: CheckedTree) -> Iterator[Breach]:
     for use in live.tree.leaves:
-        if use.is_live and len(use.killed):
+        if use.is_live and len(use.deleted_positions):
             rows = live.files.part(use.part)
-            named = rows[use.killed[use.killed < len(rows)].astype(np.int64)]
+            named = rows[use.deleted_positions[use.deleted_positions < len(rows)].astype(np.int64)]
             wrong = named[live.files.status[named] == Status.DELETED]
             what = "is named by a delete vector, and DELETED in its leaf"
             yield from live.breaches(what, wrong)

@@ -360,19 +360,19 @@ def _weak_statistics(leaf: LeafStatistics) -> Iterator[Breach]:
     yield from leaf.breaches("wide", "has tighter bounds than its root says", "info")
 
 
-def _compared(told: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> Iterator[str]:
+def _compared(stated: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> Iterator[str]:
     """Yield how the rows of a leaf differ from what is stated of one column."""
-    if told.is_null.all():
+    if stated.is_null.all():
         if not whole.is_null.all():
             yield "absent"
         return
-    lower, upper = told.get("lower_bound"), told.get("upper_bound")
+    lower, upper = stated.get("lower_bound"), stated.get("upper_bound")
     if lower is not None and upper is not None:
         if _outside(rows, lower, upper):
             yield "narrow"
-        elif _outside(told, whole.get("lower_bound"), whole.get("upper_bound")):
+        elif _outside(stated, whole.get("lower_bound"), whole.get("upper_bound")):
             yield "wide"
-    if _miscounts(told, whole) or _is_not_tight(told, whole):
+    if _miscounts(stated, whole) or _is_not_tight(stated, whole):
         yield "untrue"
 
 
@@ -383,22 +383,22 @@ def _outside(group: StatsMembers, lower: pa.Array, upper: pa.Array) -> bool:
     return bool(mask_of(below).any() or mask_of(above).any())
 
 
-def _miscounts(told: StatsMembers, whole: StatsMembers) -> bool:
+def _miscounts(stated: StatsMembers, whole: StatsMembers) -> bool:
     for name in ("value_count", "null_count", "nan_count"):
-        (said, is_said), (found, is_known) = told.counts(name), whole.counts(name)
-        if (is_said & is_known & (said != found)).any():
+        (claimed, is_stated), (counted, is_known) = stated.counts(name), whole.counts(name)
+        if (is_stated & is_known & (claimed != counted)).any():
             return True
     return False
 
 
-def _is_not_tight(told: StatsMembers, whole: StatsMembers) -> bool:
+def _is_not_tight(stated: StatsMembers, whole: StatsMembers) -> bool:
     """Return whether bounds are called tight that are not those of the rows."""
-    said, really = told.get("tight_bounds"), whole.get("tight_bounds")
-    if said is None or not mask_of(said).any():
+    claimed, tight = stated.get("tight_bounds"), whole.get("tight_bounds")
+    if claimed is None or not mask_of(claimed).any():
         return False
-    if really is None or not mask_of(really).any():
+    if tight is None or not mask_of(tight).any():
         return True
-    return any(told.get(name) != whole.get(name) for name in ("lower_bound", "upper_bound"))
+    return any(stated.get(name) != whole.get(name) for name in ("lower_bound", "upper_bound"))
 
 
 # fmt: off

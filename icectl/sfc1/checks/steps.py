@@ -40,7 +40,11 @@ def changed_rows(
     status = files.status[rows]
     added, removed = [rows[status == Status.ADDED]], [rows[status == Status.DELETED]]
     implied = [rows[:0]]
-    dead = {} if parent is None else {use.key: use.killed for use in parent.leaves if use.is_live}
+    dead = (
+        {}
+        if parent is None
+        else {use.key: use.deleted_positions for use in parent.leaves if use.is_live}
+    )
     for use in tree.leaves:
         if use.is_live:
             fresh, gone = _of_leaf(files, use, dead.get(use.key, NONE))
@@ -79,7 +83,7 @@ def _of_leaf(files: TreeFiles, use: LeafUse, dead_before: Positions) -> tuple[In
     if use.status == Status.EXISTING:
         return none, rows[killed_now & (status != Status.DELETED)]
     alive = np.ones(len(rows), bool)
-    alive[_within(use.killed, rows)] = False
+    alive[_within(use.deleted_positions, rows)] = False
     gone = (status == Status.DELETED) | ((status == Status.EXISTING) & killed_now)
     return rows[(status == Status.ADDED) & alive], rows[gone]
 
@@ -176,7 +180,7 @@ def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, In
 
 
 def _content(use: LeafUse) -> tuple[int, bool, bytes]:
-    return use.part, use.is_live, use.killed.tobytes()
+    return use.part, use.is_live, use.deleted_positions.tobytes()
 
 
 def _renumbered(step: TreeStep) -> Iterator[Breach]:

@@ -199,8 +199,8 @@ def _differs(root: RootVectors, parent: RootVectors, key: str) -> str | None:
     if not added:
         return "has more dead rows than in the parent, and no new delete vector says so"
     if len(before):
-        told = _union(root, deleted)
-        if not deleted or (told is not None and not np.array_equal(told, before)):
+        replaced = _union(root, deleted)
+        if not deleted or (replaced is not None and not np.array_equal(replaced, before)):
             return "has a new delete vector, and the one before it is not listed as DELETED"
     return None
 

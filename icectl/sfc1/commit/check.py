@@ -98,8 +98,8 @@ def check(
         raise _wrong(f"files that stay differ in {differs}")
 
 
-def _wrong(told: str) -> SelfCheckFailed:
-    message = f"a new root does not have the files that it should: {told}"
+def _wrong(difference: str) -> SelfCheckFailed:
+    message = f"a new root does not have the files that it should: {difference}"
     return SelfCheckFailed(message, rule="V4-160")
 
 

@@ -26,7 +26,7 @@ from icectl.sfc1.commit.draft import (
     keys,
     with_status,
 )
-from icectl.sfc1.commit.find import RemovedPlaces, find, homes
+from icectl.sfc1.commit.find import RemovedPlaces, data_leaves_of, find
 from icectl.sfc1.commit.leaves import NewVector, vector_rows
 from icectl.sfc1.live import is_dead, leaf_rows, live_rows, of_contents, without
 from icectl.sfc1.manifest_file import TreeContent, write_tree
@@ -49,7 +49,7 @@ def drop_dead_leaves(draft: Draft) -> None:
 
 
 def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
-    """Write the live rows of chosen leaves, and chosen files of the root, anew (sfc-1 7.6)."""
+    """Write the live rows of chosen leaves, and chosen files of the root, again (sfc-1 7.6)."""
     if not change.rewritten and not change.rewritten_files:
         return
     affiliated = _affiliated(draft, change.rewritten)
@@ -73,7 +73,7 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
             write_existing(draft, rows, kind)
             continue
         _drop_leaves(draft, set(change.rewritten))
-        write_existing(draft, rows, kind, _one_home(draft, rows))
+        write_existing(draft, rows, kind, _one_data_leaf(draft, rows))
     _repair_affinity(draft, affiliated)
 
 
@@ -122,11 +122,11 @@ def _flush_deletes(draft: Draft, excess: int, going: set[Identity]) -> None:
     else:
         rest = draft.means.facts.empty()
     alone = []
-    for home, rows in group_by_data_leaf(draft, taken):
-        if home is None or len(rows) < 2:
+    for data_leaf, rows in group_by_data_leaf(draft, taken):
+        if data_leaf is None or len(rows) < 2:
             alone.append(rows)
         else:
-            write_existing(draft, rows, TreeContent.DELETE, home)
+            write_existing(draft, rows, TreeContent.DELETE, data_leaf)
     write_existing(draft, pa.concat_tables([*alone, rest]), TreeContent.DELETE)
 
 
@@ -139,38 +139,40 @@ def group_by_data_leaf(draft: Draft, vectors: pa.Table) -> list[tuple[str | None
     if not draft.means.options.affinity or not len(vectors):
         return [(None, vectors)]
     references = [str(key) for key in keys(vectors["referenced_file"])]
-    found = homes(draft, set(references))
+    found = data_leaves_of(draft, set(references))
     places = [found.get(key) for key in references]
     groups: list[tuple[str | None, pa.Table]] = []
-    for home in [*dict.fromkeys(place for place in places if place is not None), None]:
-        mask = pa.array([place == home for place in places])
-        groups.append((home, vectors.filter(mask)))
+    for data_leaf in [*dict.fromkeys(place for place in places if place is not None), None]:
+        mask = pa.array([place == data_leaf for place in places])
+        groups.append((data_leaf, vectors.filter(mask)))
     return groups
 
 
-def _one_home(draft: Draft, rows: pa.Table) -> str | None:
+def _one_data_leaf(draft: Draft, rows: pa.Table) -> str | None:
     """Return the data leaf that the files of all these vectors are in.
 
     None where there is no such.
     """
     if set(rows["content"].unique().to_pylist()) != {Content.POSITION_DELETES}:
         return None
-    groups = [home for home, part in group_by_data_leaf(draft, rows) if len(part)]
+    groups = [data_leaf for data_leaf, part in group_by_data_leaf(draft, rows) if len(part)]
     return groups[0] if len(groups) == 1 else None
 
 
 def write_existing(
-    draft: Draft, rows: pa.Table, kind: TreeContent, home: str | None = None
+    draft: Draft, rows: pa.Table, kind: TreeContent, data_leaf: str | None = None
 ) -> None:
-    """Write rows of the parent state into new leaves; `home` is the data leaf they belong to."""
+    """Write rows of the parent state into new leaves; `data_leaf` is the one of their files."""
     if len(rows):
         leaves = draft.write(with_status(rows, Status.EXISTING), kind, Status.EXISTING)
-        draft.existing += [affiliate(leaf, home) for leaf in leaves]
+        draft.existing += [affiliate(leaf, data_leaf) for leaf in leaves]
 
 
-def affiliate(leaf: pa.Table, home: str | None) -> pa.Table:
+def affiliate(leaf: pa.Table, data_leaf: str | None) -> pa.Table:
     """Return the row of a leaf, with the data leaf that it belongs to."""
-    return leaf if home is None else with_column(leaf, "referenced_file", pa.array([home]))
+    return (
+        leaf if data_leaf is None else with_column(leaf, "referenced_file", pa.array([data_leaf]))
+    )
 
 
 def _take(draft: Draft, wanted: Callable[[Identity], bool]) -> pa.Table:
@@ -203,8 +205,12 @@ def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
     found = []
     for leaf in leaf_rows(draft.kept):
         key = comparison_key(leaf.name)
-        home = leaf.referenced_file
-        if home is not None and comparison_key(str(home)) in rewritten and key not in rewritten:
+        data_leaf = leaf.referenced_file
+        if (
+            data_leaf is not None
+            and comparison_key(str(data_leaf)) in rewritten
+            and key not in rewritten
+        ):
             found.append(key)
     return found
 
@@ -213,11 +219,11 @@ def _repair_affinity(draft: Draft, leaves: list[str]) -> None:
     """Point delete leaves to the data leaf that their files moved to, if it is one (sfc-1 A3)."""
     for key, leaf in _chosen(draft, leaves):
         rows = without(draft.look_at(leaf), draft.dead.get(key, NONE))
-        home = _one_home(draft, rows)
-        if home is None:
+        data_leaf = _one_data_leaf(draft, rows)
+        if data_leaf is None:
             continue
         mask = pa.array([found == key for found in keys(draft.kept["location"])])
-        pointed = pc.if_else(mask, pa.scalar(home), draft.kept["referenced_file"])
+        pointed = pc.if_else(mask, pa.scalar(data_leaf), draft.kept["referenced_file"])
         draft.kept = with_column(draft.kept, "referenced_file", pointed)
 
 
@@ -233,7 +239,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
     Raises: CommitConflict for a removed file that is not live.
     """
     kept = with_status(live_rows(parent.rows), Status.EXISTING)
-    draft = Draft(means, attempt, kept, dict(parent.dead), change.homes)
+    draft = Draft(means, attempt, kept, dict(parent.dead), change.data_leaves)
     going = {gone.key for gone in change.removed}
     drop_dead_leaves(draft)
     compact(draft, change, going)
@@ -301,12 +307,14 @@ def _place(draft: Draft, added: pa.Table) -> None:
         draft.added.append(deletes)
         return
     alone = [of_contents(deletes, Content.EQUALITY_DELETES)]
-    for home, rows in group_by_data_leaf(draft, of_contents(deletes, Content.POSITION_DELETES)):
-        if home is None or len(rows) < 2:
+    for data_leaf, rows in group_by_data_leaf(
+        draft, of_contents(deletes, Content.POSITION_DELETES)
+    ):
+        if data_leaf is None or len(rows) < 2:
             alone.insert(-1, rows)
             continue
         leaves = draft.write(_to_inherit(rows), TreeContent.DELETE, Status.ADDED)
-        draft.added += [affiliate(leaf, home) for leaf in leaves]
+        draft.added += [affiliate(leaf, data_leaf) for leaf in leaves]
     rest = _to_inherit(pa.concat_tables(alone))
     draft.added += draft.write(rest, TreeContent.DELETE, Status.ADDED)
 
@@ -361,8 +369,8 @@ def _with_row_ids(
     is_numbered = np.zeros(len(rows), bool)
     in_leaves = pc.add(rows["added_rows_count"], rows["existing_rows_count"])
     for at in np.flatnonzero(is_leaf):
-        held = in_memory.get(comparison_key(rows["location"][at].as_py()))
-        if held is not None and not held["first_row_id"].null_count:
+        entries = in_memory.get(comparison_key(rows["location"][at].as_py()))
+        if entries is not None and not entries["first_row_id"].null_count:
             is_numbered[at] = True
     uses = np.where(is_file, rows["record_count"].to_numpy(), 0)
     uses += np.where(is_leaf & ~is_numbered, pc.fill_null(in_leaves, 0).to_numpy(), 0)

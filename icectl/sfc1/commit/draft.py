@@ -59,7 +59,7 @@ class TreeChange:
 
     `added` has rows of files with the data sequence number null, or an older one (sfc-1 7.5); their
     other tracking is ignored. `removed` comes in the order of the operation. Leaves of `rewritten`
-    are compacted, with `rewritten_files` of the root: keys of locations. `homes` has the data leaf
+    are compacted, with `rewritten_files` of the root: keys of locations. `data_leaves` has the leaf
     that data files of new vectors were seen in, None for the root, both as keys. `summary` has
     what the snapshot's says beside counters.
     """
@@ -69,7 +69,7 @@ class TreeChange:
     rewritten: frozenset[str] = frozenset()
     rewritten_files: frozenset[str] = frozenset()
     operation: str | None = None
-    homes: Mapping[str, str | None] = field(default_factory=dict)
+    data_leaves: Mapping[str, str | None] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -127,13 +127,13 @@ class TreeMeans:
 
 @dataclass(slots=True)
 class Draft:
-    """A root in the making: `kept` are rows of the parent, all live, `homes` as in TreeChange."""
+    """A new root so far: `kept` are live rows of the parent, `data_leaves` as in TreeChange."""
 
     means: TreeMeans
     attempt: Attempt
     kept: pa.Table
     dead: dict[str, Positions]
-    homes: Mapping[str, str | None] = field(default_factory=dict)
+    data_leaves: Mapping[str, str | None] = field(default_factory=dict)
     existing: list[pa.Table] = field(default_factory=list)
     added: list[pa.Table] = field(default_factory=list)
     files: list[NewFile] = field(default_factory=list)
@@ -148,13 +148,13 @@ class Draft:
 
     def look_at(self, leaf: ListedRow) -> pa.Table:
         """Return the rows of a leaf, perhaps without their statistics."""
-        held = self.in_memory.get(comparison_key(leaf.name))
-        return self.means.look(leaf) if held is None else held
+        new_rows = self.in_memory.get(comparison_key(leaf.name))
+        return self.means.look(leaf) if new_rows is None else new_rows
 
     def names_of(self, leaf: ListedRow) -> pa.Table:
         """Return the rows of a leaf, perhaps with nothing but what identifies them."""
-        held = self.in_memory.get(comparison_key(leaf.name))
-        return self.means.names(leaf) if held is None else held
+        new_rows = self.in_memory.get(comparison_key(leaf.name))
+        return self.means.names(leaf) if new_rows is None else new_rows
 
     def may_list(self, leaf: ListedRow, keys: pa.Array) -> bool:
         """Return whether a leaf may list a file with one of some comparison keys."""

@@ -47,7 +47,7 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     gone_data = [comparison_key(one.location) for one in change.removed if _is_data(one.content)]
     seen_in = {comparison_key(one.leaf) for one in change.removed if one.leaf is not None}
     search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced})
-    search.look_through(seen_in, change.homes)
+    search.look_through(seen_in, change.data_leaves)
     order: list[Place] = []
     for gone in change.removed:
         place = search.places.get(gone.key)
@@ -67,21 +67,21 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
             in_leaves.setdefault(leaf, []).append(at)
     rows = [draft.kept.take(pa.array(in_root, pa.int64()))]
     for leaf, places in in_leaves.items():
-        held = draft.look_at(search.leaves[leaf])
-        rows.append(held.take(pa.array(places, pa.int64())))
+        entries = draft.look_at(search.leaves[leaf])
+        rows.append(entries.take(pa.array(places, pa.int64())))
     return RemovedPlaces(in_root, in_leaves, pa.concat_tables(rows))
 
 
-def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:
+def data_leaves_of(draft: Draft, data_files: set[str]) -> dict[str, str]:
     """Return the location of the data leaf that each data file is live in.
 
     Those in the root lack.
     """
     leaves = dict(_leaves(draft, Content.DATA_MANIFEST))
     found = {
-        file: leaves[home].name
-        for file, home in draft.homes.items()
-        if file in data_files and home in leaves
+        file: leaves[data_leaf].name
+        for file, data_leaf in draft.data_leaves.items()
+        if file in data_files and data_leaf in leaves
     }
     in_root = keys(of_contents(draft.kept, Content.DATA)["location"])
     left = data_files - found.keys() - set(in_root)
@@ -115,10 +115,10 @@ class _Search:
         self._data_files = _texts(data_files)
         self._data_keys = data_files
 
-    def look_through(self, first: set[str], homes: Mapping[str, str | None]) -> None:
+    def look_through(self, first: set[str], data_leaves: Mapping[str, str | None]) -> None:
         """Look for all of it: in the root, in leaves of `first`, then in those that may have it.
 
-        `homes` has the data leaf of data files that do not go, as far as it is known.
+        `data_leaves` has the data leaf of data files that do not go, as far as it is known.
         """
         draft = self._draft
         self._look(None, draft.kept, NONE)
@@ -127,7 +127,7 @@ class _Search:
                 break
             if key in first or draft.may_list(leaf, self._wanted):
                 self._look_into(key, leaf, draft.look_at(leaf))
-        strange = self._strange(homes)
+        strange = self._strange(data_leaves)
         passed = []
         for key, leaf in _first(first, _leaves(draft, Content.DELETE_MANIFEST)):
             if strange(leaf) and key not in first:
@@ -139,7 +139,7 @@ class _Search:
                 break
             self._look_into(key, leaf, draft.names_of(leaf))
 
-    def _strange(self, homes: Mapping[str, str | None]) -> Callable[[ListedRow], bool]:
+    def _strange(self, data_leaves: Mapping[str, str | None]) -> Callable[[ListedRow], bool]:
         """Tell delete leaves that can have no vector of a wanted data file.
 
         They belong to data leaves that have none of these (sfc-1 A1).
@@ -147,7 +147,7 @@ class _Search:
         data, new = int(Content.DATA), self._draft.in_memory
         found = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}
         there = {None, *(key for key, _ in _leaves(self._draft, Content.DATA_MANIFEST))}
-        known = {**{key: at for key, at in homes.items() if at in there}, **found}
+        known = {**{key: at for key, at in data_leaves.items() if at in there}, **found}
         own = {known[key] for key in self._data_keys & known.keys()}
         if not self._data_keys <= known.keys():
             return lambda _: False

@@ -119,8 +119,8 @@ class ListsOfRoots:
         for mark in marked_manifests(self.context.store, facts, snapshot):
             of_leaf = not mark.manifest.in_root and not mark.unless_live
             if of_leaf and mark.removed & _LIVE:
-                held = of_status(self._load(facts, mark.manifest), *mark.removed)
-                parts.append(_deleted(held, snapshot))
+                removed_rows = of_status(self._load(facts, mark.manifest), *mark.removed)
+                parts.append(_deleted(removed_rows, snapshot))
         whole = concat(Entries(part.table.select(_COLUMNS)) for part in parts)
         return [
             _of_snapshot(one, snapshot)
@@ -175,8 +175,8 @@ class ListsOfRoots:
         """Yield manifests of the rows that live, which the snapshot found there or added."""
         entries = live(self._entries(facts, leaf, dead))
         if not leaf.deleted_files_count and len(entries) != leaf.live_count - len(dead):
-            told = f"{len(entries)} entries of `{leaf.name}` live, its root says otherwise"
-            raise SelfCheckFailed(told, rule="V4-160")
+            message = f"{len(entries)} entries of `{leaf.name}` live, its root says otherwise"
+            raise SelfCheckFailed(message, rule="V4-160")
         kept = entries if leaf.status == Status.ADDED else as_existing(entries)
         for one in self._write(facts, kept, snapshot.sequence_number):
             yield _of_snapshot(one, snapshot)
@@ -230,7 +230,7 @@ def rooted_snapshots(metadata: TableMetadata) -> Sequence[Snapshot]:
 
 
 def _of_snapshot(manifest: ManifestFile, snapshot: Snapshot) -> ManifestFile:
-    """Return a manifest as its snapshot lists it, which gives no row an id anew (R-102)."""
+    """Return a manifest as its snapshot lists it, which gives no row an id again (R-102)."""
     first_row_id = manifest.first_row_id
     is_of_data = manifest.content is ManifestContent.DATA
     if is_of_data and not (manifest.added_files_count or manifest.existing_files_count):

@@ -170,7 +170,7 @@ class TreeWriter:
         changes: Changes,
         groups: tuple[int, ...],
     ) -> Proposal:
-        """Write a root that says what comes and goes; positions are found in it anew."""
+        """Write a root that says what comes and goes; positions are found in it again."""
         del groups
         return self.propose(
             metadata,
@@ -184,13 +184,13 @@ class TreeWriter:
     def rewrite_manifests(
         self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
     ) -> Proposal:
-        """Write chosen leaves anew, and a root that lists them (sfc-1 7.6)."""
+        """Write chosen leaves again, and a root that lists them (sfc-1 7.6)."""
         manifests = rewrite.listed.manifests
         chosen = [manifests[at] for group in rewrite.plan.chosen for at in group.rewritten]
         return self.propose(
             metadata,
             snapshot_id,
-            lambda facts, state: leaves_anew(facts, state, chosen),
+            lambda facts, state: rewritten_leaves(facts, state, chosen),
             leaf_target_size_bytes=rewrite.plan.options.target_size_bytes,
         )
 
@@ -226,9 +226,9 @@ class TreeWriter:
     ) -> tuple[Update, ...]:
         """Write the files of one attempt; the updates that commit it.
 
-        `change` says what to do to the state that it is given, None where that is nothing:
-        positions are found anew (sfc-1 7.10). Leaves have the size that the table's properties say,
-        unless another is asked for.
+        `change` says what to do to the newest state, None where that is nothing: positions are
+        found again (sfc-1 7.10). Leaves have the size that the table's properties say, unless
+        another is asked for.
         Raises: CommitConflict where the branch or a removed file is gone; StorageError; others
         that reading raises.
         """
@@ -298,14 +298,14 @@ def _options(metadata: TableMetadata, leaf_target_size_bytes: int | None) -> Tre
 
 def _once(read: ReadLeaf) -> ReadLeaf:
     """Return a reader that reads each leaf one time."""
-    held: dict[str, pa.Table] = {}
+    leaves: dict[str, pa.Table] = {}
 
     def read_once(leaf: ListedRow) -> pa.Table:
         """Read a leaf, or return it where it was read before."""
         location = leaf.name
-        if location not in held:
-            held[location] = read(leaf)
-        return held[location]
+        if location not in leaves:
+            leaves[location] = read(leaf)
+        return leaves[location]
 
     return read_once
 
@@ -343,11 +343,11 @@ def _totals(
     """Return the parent's totals with the changes; counted where it has none (R-031)."""
     added = summary_counters(summarise(_entries(change.added)), "total")
     removed = summary_counters(summarise(_entries(made.removed)), "total")
-    told = {} if parent is None else dict(parent.summary or {})
+    stated = {} if parent is None else dict(parent.summary or {})
     if parent is None:
         before = summary_counters(Totals(), "total")
-    elif all(told.get(key, "").isdigit() for key in added):
-        before = {key: int(told[key]) for key in added}
+    elif all(stated.get(key, "").isdigit() for key in added):
+        before = {key: int(stated[key]) for key in added}
     else:
         files = live_in_tree(state.rows, state.dead, means.look)
         before = summary_counters(summarise(_entries(files)), "total")
@@ -381,12 +381,12 @@ def leaf_at(manifests: Sequence[ManifestFile], at: int) -> str | None:
     return None if manifest.in_root else manifest.manifest_path
 
 
-def leaves_anew(
+def rewritten_leaves(
     facts: TreeFacts, state: ParentState, chosen: Sequence[ManifestFile]
 ) -> TreeChange | None:
-    """Maintenance that writes some leaves anew, and files of the root as leaves (sfc-1 7.6).
+    """Maintenance that writes some leaves again, and files of the root as leaves (sfc-1 7.6).
 
-    A leaf that is not there any more has been written anew by another commit; None where all have.
+    A leaf that is not there any more has been written again by another commit; None where all have.
     """
     present = {comparison_key(leaf.name) for leaf in leaf_rows(state.rows)}
     keys = {comparison_key(item.manifest_path) for item in chosen if not item.in_root}

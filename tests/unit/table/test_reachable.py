@@ -17,7 +17,7 @@ from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
-    VectorHomes,
+    VectorTargets,
     all_manifests,
     dropped_files,
     every_statistics_file,
@@ -223,28 +223,28 @@ ONE, TWO = (
 )
 
 
-def add(homes: VectorHomes, manifest: ManifestFile, *rows, chunks: int = 1) -> None:
-    """Let homes take in the live entries of a manifest."""
+def add(vector_targets: VectorTargets, manifest: ManifestFile, *rows, chunks: int = 1) -> None:
+    """Let vector_targets take in the live entries of a manifest."""
     found = entries(*(row | {"manifest": 0} for row in rows)).table
     if manifest.content is ManifestContent.DATA:
         found = found.drop_columns("referenced_data_file")
     keys = found["location"].combine_chunks()
     parts = [keys[at::chunks] for at in range(chunks)] if chunks else []
-    homes.add([manifest], RawEntries(found), pa.chunked_array(parts, pa.string()))
+    vector_targets.add([manifest], RawEntries(found), pa.chunked_array(parts, pa.string()))
 
 
 def test_v4_122_the_files_of_vectors_are_lost_where_no_manifest_of_these_lists_them():
-    homes = VectorHomes()
-    add(homes, DELETES, vector("v", "/t/a"), vector("w", "file:///t/z"), vector("x", None))
-    assert homes.lost([DELETES]) == {"/t/a", "/t/z"}
-    assert homes.lost([ONE, TWO]) == set()
-    add(homes, ONE, data("/t/0"), data("/t/a"), data("/t/b"))
-    add(homes, TWO, data("/t/c"), data("/t/z"), chunks=2)
-    add(homes, TWO, chunks=0)
-    assert homes.lost([DELETES, ONE]) == {"/t/z"}
-    assert homes.lost([TWO, DELETES]) == {"/t/a"}
-    assert homes.lost([DELETES, ONE, TWO]) == set()
-    assert homes.lost([replace(DELETES, dead=b"1"), ONE]) == set()
+    vector_targets = VectorTargets()
+    add(vector_targets, DELETES, vector("v", "/t/a"), vector("w", "file:///t/z"), vector("x", None))
+    assert vector_targets.lost([DELETES]) == {"/t/a", "/t/z"}
+    assert vector_targets.lost([ONE, TWO]) == set()
+    add(vector_targets, ONE, data("/t/0"), data("/t/a"), data("/t/b"))
+    add(vector_targets, TWO, data("/t/c"), data("/t/z"), chunks=2)
+    add(vector_targets, TWO, chunks=0)
+    assert vector_targets.lost([DELETES, ONE]) == {"/t/z"}
+    assert vector_targets.lost([TWO, DELETES]) == {"/t/a"}
+    assert vector_targets.lost([DELETES, ONE, TWO]) == set()
+    assert vector_targets.lost([replace(DELETES, dead=b"1"), ONE]) == set()
 
 
 def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
@@ -257,13 +257,13 @@ def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
         [item for item in manifests if item.content is content]
         for content in (ManifestContent.DATA, ManifestContent.DELETES)
     )
-    assert read_live(READER, metadata, manifests).homes.lost(manifests) == set()
-    homes = read_live(READER, metadata, [*of_data, *deletes]).homes
-    assert homes.lost(manifests) == set()
-    assert homes.lost(of_data) == set()
-    lost = homes.lost(deletes)
+    assert read_live(READER, metadata, manifests).vector_targets.lost(manifests) == set()
+    vector_targets = read_live(READER, metadata, [*of_data, *deletes]).vector_targets
+    assert vector_targets.lost(manifests) == set()
+    assert vector_targets.lost(of_data) == set()
+    lost = vector_targets.lost(deletes)
     assert len(lost) == 2
-    assert read_live(READER, metadata, deletes).homes.lost(manifests) == lost
+    assert read_live(READER, metadata, deletes).vector_targets.lost(manifests) == lost
 
 
 def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
@@ -275,7 +275,7 @@ def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
     manifests = manifests_by_snapshot(READER, built.metadata, [head])[head.snapshot_id]
     deletes = [item for item in manifests if item.content is ManifestContent.DELETES]
     assert len(deletes) == 1
-    assert read_live(READER, built.metadata, deletes).homes.lost(deletes) == set()
+    assert read_live(READER, built.metadata, deletes).vector_targets.lost(deletes) == set()
 
 
 def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):
