@@ -38,6 +38,8 @@ WAYS = (
     "binpack", "sort", "zorder", "deletes-only", "branch", "output-spec", "spark-binpack",
     "spark-sort",
 )  # fmt: skip
+MERGES = ("merge", "merge-verified")
+MERGE = ("--method", "merge", "--min-delete-ratio", "90%")
 SMALL = ("--target-file-size", "20KB", "--min-input-files", "2")
 REFUSALS = re.compile(
     "5: .*it can't be merged"
@@ -254,7 +256,7 @@ class Matrix:
             return
         for one in told["rows"]:
             report.add(way, "rows", one)
-        whole = way not in ("deletes-only", "branch", "merge")
+        whole = way not in ("deletes-only", "branch", *MERGES)
         for one in told["filters"]:
             if whole or "before too" not in one:
                 report.add(way, "filter", one)
@@ -296,7 +298,8 @@ def chosen_lines(made: dict[str, Any], seed: int) -> dict[str, dict[str, Any]]:
         "binpack": {"options": everything},
         "sort": {"options": (*everything, "--sort-order", keys)},
         "zorder": {"options": (*everything, "--zorder", zorder)},
-        "merge": {"options": (*SMALL, "--method", "merge")},
+        "merge": {"options": (*SMALL, *MERGE)},
+        "merge-verified": {"options": (*SMALL, *MERGE, "--verify", "rows")},
         "output-spec": {
             "options": (*everything, "--output-spec-id", str(rng.choice(made["specs"])))
         },
@@ -369,7 +372,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1, help="seed of the first table")
     parser.add_argument("--tables", type=int, default=10, help="how many tables")
-    parser.add_argument("--ways", default=",".join(WAYS), help="ways to compact, comma-separated")
+    parser.add_argument("--ways", default=",".join((*WAYS, *MERGES)), help="ways to compact, comma-separated")
     parser.add_argument("--filters", type=int, default=40, help="filters a table")
     parser.add_argument("--jobs", type=int, default=2, help="tables at the same time")
     parser.add_argument("--keep", type=Path, help="folder for tables that failed, as they were")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.peers import random_values as values
 from tests.spark.engine import why_skipped
-from tests.spark.random_tables import WAYS, Report, run_matrix, told_of
+from tests.spark.random_tables import MERGES, WAYS, Report, run_matrix, told_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -63,7 +63,7 @@ def test_a_hundred_tables_go_every_way(tmp_path: Path) -> None:
     if skipped:
         pytest.skip(skipped)
     first = int(os.environ.get("ICECTL_TEST_SEED", time.time_ns() // 10**9))
-    reports = run_matrix(range(first, first + TABLES), lambda _: WAYS, folder=tmp_path)
+    reports = run_matrix(range(first, first + TABLES), lambda _: (*WAYS, *MERGES), folder=tmp_path)
     assert not any(report.failures for report in reports), "\n".join(
         told_of(report) for report in reports if report.failures
     )
