@@ -372,7 +372,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1, help="seed of the first table")
     parser.add_argument("--tables", type=int, default=10, help="how many tables")
-    parser.add_argument("--ways", default=",".join((*WAYS, *MERGES)), help="ways to compact, comma-separated")
+    parser.add_argument(
+        "--ways", default=",".join((*WAYS, *MERGES)), help="ways to compact, comma-separated"
+    )
     parser.add_argument("--filters", type=int, default=40, help="filters a table")
     parser.add_argument("--jobs", type=int, default=2, help="tables at the same time")
     parser.add_argument("--keep", type=Path, help="folder for tables that failed, as they were")

@@ -68,4 +68,5 @@ def test_a_hundred_tables_go_every_way(tmp_path: Path) -> None:
         told_of(report) for report in reports if report.failures
     )
     assert sum(bool(report.upstream) for report in reports) <= TABLES // 4
-    assert sum(len(report.refused) for report in reports) <= TABLES * len(WAYS) // 10
+    refused = [way for report in reports for way in report.refused if way not in MERGES]
+    assert len(refused) <= TABLES * len(WAYS) // 10
