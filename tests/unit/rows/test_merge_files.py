@@ -106,7 +106,7 @@ def test_what_would_need_decoding_is_refused() -> None:
     files = three(store, first_row_id=0)
     refused = [
         (group(store, files, partition=None), "moved"),
-        (group(store, [replace(files[0], split=(0, 9)), *files[1:]]), "whole"),
+        (group(store, [replace(files[0], split=(0, 9)), *files[1:]]), "complete"),
         (group(store, [replace(files[0], first_row_id=None), *files[1:]], 3), "no ids yet"),
     ]
     for whole, why in refused:
