@@ -12,10 +12,13 @@ from icectl.entries.partition.key import encode_key
 from icectl.errors import CorruptTable, Refused
 from icectl.files.data_rows import flat_retyped, retype_array, typed_batch
 from icectl.files.parquet.schema import FIELD_ID, arrow_schema, child_fields
+from icectl.files.wkb import Shapes
 from icectl.format.schema import Schema, children, similar_name_hint
 from icectl.format.types import (
     DecimalType,
     FixedType,
+    GeographyType,
+    GeometryType,
     ListType,
     MapType,
     NestedField,
@@ -24,6 +27,7 @@ from icectl.format.types import (
     Type,
     type_text,
 )
+from icectl.rows.columns import inside, is_shape, path_to
 from icectl.rows.compact_job import TypedSpec, data_entries
 from icectl.rows.partition_rows import Partition, partitioner
 from icectl.rows.read_data import SourceFile, projected
@@ -71,9 +75,25 @@ class IncomingRows:
             columns = [_fitted(*pair) for pair in zip(batch.columns, self.given, strict=True)]
             rows = typed_batch(columns, self.given, batch.num_rows)
             try:
-                yield projection.project(rows, np.zeros(batch.num_rows, np.int64))
+                made = projection.project(rows, np.zeros(batch.num_rows, np.int64))
             except CorruptTable as error:
                 raise Refused(error.message.removesuffix(f" ({error.rule})")) from None
+            _check_shapes(made, wanted)
+            yield made
+
+
+def _check_shapes(rows: pa.RecordBatch, schema: Schema) -> None:
+    """Look at values of geometry and geography outside of lists and maps. Raises: Refused."""
+    for id_, item in schema.all_fields.items():
+        path = path_to(rows.schema, id_) if is_shape(item.type) else None
+        if path is not None:
+            shapes = Shapes(isinstance(item.type, GeographyType))
+            shapes.add(inside(rows.column(path[0]), path[1:]))
+            if shapes.invalid_count:
+                raise Refused(
+                    f"a value of the data frame's column `{schema.name_of(id_)}` is not a shape in "
+                    f"well-known binary: {shapes.reason}"
+                )
 
 
 def frame_schema(given: pa.Schema, wanted: Schema) -> pa.Schema:
@@ -132,7 +152,8 @@ def _kind(given: pa.DataType, wanted: Type, shown: str) -> pa.DataType:
     taken = given if _is_lossless(given, wanted) else _checked(given, wanted)
     if taken is not None:
         return taken
-    name = "binary" if isinstance(wanted, FixedType) else type_text(wanted)
+    is_binary = isinstance(wanted, FixedType) or is_shape(wanted)
+    name = "binary" if is_binary else type_text(wanted)
     raise Refused(
         f"`{shown}` is {given} in the data frame and {type_text(wanted)} in the table",
         hint=f"cast it to {_SPARK.get(name, name)}",
@@ -163,6 +184,8 @@ def _is_lossless(given: pa.DataType, wanted: Type) -> bool:
             return is_decimal and given.scale == scale and given.precision <= precision
         case PrimitiveType(name):
             return any(test(given) for test in _WHOLE.get(name, ()))
+        case GeometryType() | GeographyType():
+            return any(test(given) for test in _WHOLE["binary"])
         case _:
             return False
 
