@@ -27,7 +27,14 @@ from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.puffin.positions import Positions, read_dv, write_dv
 from icectl.format.schema import Schema
-from icectl.format.types import DecimalType, PrimitiveType, Type
+from icectl.format.types import (
+    DecimalType,
+    PrimitiveType,
+    Type,
+    is_comparable,
+    is_nested,
+    type_text,
+)
 from icectl.rows.columns import as_values, inside, path_to
 from icectl.rows.compact_job import CompactJob, file_group
 from icectl.rows.equality_deletes import (
@@ -197,13 +204,20 @@ def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:
 def keys_of(given: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
     """Return keys to look for, and a condition that holds for each row that has one of them.
 
-    Raises: Refused, for columns that the table does not have and for nulls, which equal nothing.
+    Raises: Refused, for columns that the table does not have or that don't compare, and for nulls,
+    which equal nothing.
     """
     named = set(given.column_names)
     columns = Schema(
         schema.schema_id,
         tuple(replace(item, required=False) for item in schema.fields if item.name in named),
     )
+    for item in columns.fields:
+        if not is_nested(item.type) and not is_comparable(item.type):
+            raise Refused(
+                f"a key can't have `{item.name}`, which is {type_text(item.type)}",
+                hint="its values don't compare; take other columns",
+            )
     incoming = IncomingRows(frame_schema(given.schema, columns), columns)
     table = pa.Table.from_batches(
         incoming.of(given.combine_chunks().to_batches()), arrow_schema(columns)

@@ -18,7 +18,7 @@ from icectl.entries.conditions.predicates import Predicate
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, SelfCheckFailed, Unsupported
 from icectl.files.data_rows import retype_array
-from icectl.files.parquet.schema import arrow_type, child_fields
+from icectl.files.parquet.schema import METADATA, VALUE, arrow_type, child_fields
 from icectl.format.schema import Schema
 from icectl.format.types import (
     FixedType,
@@ -28,7 +28,6 @@ from icectl.format.types import (
     PrimitiveType,
     StructType,
     Type,
-    type_text,
 )
 from icectl.progress import Progress
 from icectl.rows.compact_job import CompactJob, OutputPlaces, file_group
@@ -47,6 +46,13 @@ _UUID_DIGITS = [at for at in range(36) if at not in (8, 13, 18, 23)]
 """Where the digits of a UUID are in its text; between them are hyphens."""
 _TIMES = "spark.sql.timeType.enabled"
 _PARTITION = "_icectl_partition"
+_SPARK_VARIANT = pa.struct(
+    [
+        pa.field(VALUE, pa.binary(), nullable=False),
+        pa.field(METADATA, pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
+"""A variant as Spark gets it in Arrow: it finds the type by that mark, and the fields by place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class OutgoingRows:
         Raises: Unsupported, where a value has no place in the type that Spark has.
         """
         schema = self.schema
-        parts = zip(batch.columns[: len(schema)], schema, strict=True)
+        parts = zip(batch.columns[: len(schema)], schema, self.columns.fields, strict=True)
         return pa.RecordBatch.from_arrays([_column(*part) for part in parts], schema=schema)
 
 
@@ -89,7 +95,7 @@ def _kind(column: NestedField, type_: Type) -> pa.DataType:
         case PrimitiveType("timestamptz_ns"):
             return pa.timestamp("us", "UTC")
         case PrimitiveType("variant"):
-            raise _not_given(column.name, f"is or holds {type_text(type_)}")
+            return _SPARK_VARIANT
         case ListType():
             return pa.list_(_kind(column, type_.element))
         case MapType():
@@ -106,13 +112,38 @@ def _not_given(column: str, why: str) -> Unsupported:
     )
 
 
-def _column(values: pa.Array, field: pa.Field) -> pa.Array:
+def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
     if values.offset:
         values = pa.concat_arrays([values])  # no slice, whose nulls retype_array does not take
+    values = _with_values_first(values, item.type)
     try:
         return retype_array(values, field.type, _given_values)
     except pa.ArrowInvalid:
         raise _not_given(field.name, "has moments between two microseconds") from None
+
+
+def _with_values_first(values: pa.Array, type_: Type) -> pa.Array:
+    """Return a column with the fields of its variants in the order of Spark, at any depth."""
+    mask = values.is_null() if values.null_count else None
+    match type_:
+        case PrimitiveType("variant"):
+            parts = [values.field(name) for name in (VALUE, METADATA)]
+            return pa.StructArray.from_arrays(parts, fields=list(_SPARK_VARIANT), mask=mask)
+        case StructType(fields) if fields:
+            parts = [
+                _with_values_first(values.field(at), item.type) for at, item in enumerate(fields)
+            ]
+            names = [item.name for item in fields]
+            return pa.StructArray.from_arrays(parts, names, mask=mask)
+        case ListType():
+            inner = _with_values_first(values.values, type_.element)
+            return pa.ListArray.from_arrays(values.offsets, inner, mask=mask)
+        case MapType():
+            keys = _with_values_first(values.keys, type_.key)
+            inner = _with_values_first(values.items, type_.value)
+            return pa.MapArray.from_arrays(values.offsets, keys, inner, mask=mask)
+        case _:
+            return values
 
 
 def _given_values(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -11,7 +11,7 @@ from pyarrow import types as arrow_types
 from icectl.entries.partition.key import encode_key
 from icectl.errors import CorruptTable, Refused
 from icectl.files.data_rows import flat_retyped, retype_array, typed_batch
-from icectl.files.parquet.schema import FIELD_ID, arrow_schema, child_fields
+from icectl.files.parquet.schema import FIELD_ID, METADATA, VALUE, arrow_schema, child_fields
 from icectl.files.wkb import Shapes
 from icectl.format.schema import Schema, children, similar_name_hint
 from icectl.format.types import (
@@ -49,8 +49,14 @@ _WHOLE: Mapping[str, tuple[_Test, ...]] = {
     "timestamptz": (lambda kind: arrow_types.is_timestamp(kind) and kind.tz is not None,),
     "string": (arrow_types.is_string, arrow_types.is_large_string),
     "binary": (arrow_types.is_binary, arrow_types.is_large_binary),
+    "variant": (lambda kind: arrow_types.is_struct(kind) and _names(kind) == {METADATA, VALUE},),
 }  # fmt: skip
 """What a column of a frame may be, for each type of which it loses nothing."""
+
+
+def _names(kind: pa.DataType) -> set[str]:
+    return {field.name for field in kind}
+
 
 _UUID_BYTES = 16
 _UUID_TEXT = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"

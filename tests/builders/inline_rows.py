@@ -66,11 +66,28 @@ TYPES: dict[str, Type] = {
 def typed_tree(directory: Path) -> Path:
     """An empty table of layout sfc-1 with the columns of TYPES, by buckets of its UUIDs."""
     fields = enumerate(TYPES.items(), 1)
-    schema = Schema(0, tuple(NestedField(at, *item, required=at == 1) for at, item in fields))
+    columns = tuple(NestedField(at, *item, required=at == 1) for at, item in fields)
     by_uuid = PartitionField((2,), 1000, "u_bucket", parse_transform("bucket[2]"))
+    return _tree(directory, columns, (by_uuid,))
+
+
+def variant_tree(directory: Path) -> Path:
+    """An empty table of layout sfc-1 with variants, in a list too."""
+    variant = PrimitiveType("variant")
+    columns = (
+        NestedField(1, "id", PrimitiveType("long"), required=True),
+        NestedField(2, "v", variant, required=False),
+        NestedField(3, "many", ListType(4, variant, element_required=False), required=False),
+    )
+    return _tree(directory, columns, ())
+
+
+def _tree(
+    directory: Path, columns: tuple[NestedField, ...], partitions: tuple[PartitionField, ...]
+) -> Path:
     metadata = plain_metadata(
-        schema,
-        PartitionSpec(0, (by_uuid,)),
+        Schema(0, columns),
+        PartitionSpec(0, partitions),
         format_version=3,
         table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
         location=str(directory),

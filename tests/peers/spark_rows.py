@@ -3,8 +3,8 @@
 spark_rows.py FOLDER PAGE     prints one JSON line for each step: its name, what it came to, and the
                               ids that the table has to have then
 
-FOLDER has the empty tables `two`, `plain`, `page` and `typed`, and `three` of version 3. PAGE is
-documentation, whose example is run. The session has the settings of spark_program.py.
+FOLDER has the empty tables `two`, `plain`, `page`, `typed` and `variants`, and `three` of version
+3. PAGE is documentation, whose example is run. The session has the settings of spark_program.py.
 """
 
 import json
@@ -154,6 +154,29 @@ def typed(spark: SparkSession, table: str) -> None:
     spark.conf.unset(TIMES)
 
 
+def variants(spark: SparkSession, table: str) -> None:
+    """Variants, there and back, changed and compacted; of two shapes, and null."""
+    text = "if(id % 3 = 0, null, if(id % 2 = 0, concat('{\"a\": ', id, '}'), '[1.5, \"x\"]'))"
+    made = [
+        "id",
+        f"parse_json({text}) AS v",
+        f"array(parse_json({text}), parse_json('1')) AS many",
+    ]
+    for start in (0, 10):
+        frame = spark.range(start, start + 10).selectExpr(*made)
+        name, expected = f"variants {start}", range(start + 10)
+        tell(name, lambda frame=frame: append(frame, table), expected)
+    tell("variants deleted", lambda: delete_where(table, "id = 4"))
+    tell("variants compacted", lambda: compact(spark, table, CompactOptions(rewrite_all=True)))
+    shown = ["id", "to_json(v)", "to_json(many[0])", "schema_of_variant(many[1])"]
+    found = load(spark, table).selectExpr(*shown).orderBy("id").collect()
+    whole = spark.range(20).selectExpr(*made).where("id <> 4").selectExpr(*shown).orderBy("id")
+    print(json.dumps({"name": "variants", "same": found == whole.collect()}), flush=True)
+    tell("variants as keys", lambda: delete_rows(table, frame.select("v")))
+    tell("variants in a condition", lambda: delete_where(table, "v = 1"))
+    tell("variants that are null", lambda: ids(load(spark, table, where="v is null")))
+
+
 def stumble(spark: SparkSession, table: str) -> None:
     """Append rows in tasks whose first attempts fail."""
     frame = rows(spark, 0, 40, 2)
@@ -193,6 +216,7 @@ def main(folder: Path, page: Path) -> None:
     partitioned(spark, str(folder / "two"))
     plain(spark, str(folder / "plain"))
     typed(spark, str(folder / "typed"))
+    variants(spark, str(folder / "variants"))
     tell("version 3", lambda: append(rows(spark, 0, 4), str(folder / "three")))
     tell("loaded", lambda: ids(load(spark, str(folder / "three"))))
     text = page.read_text().partition("## Rows of tables of layout sfc-1")[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.inline_rows import tree
+from tests.builders.inline_rows import tree, variant_tree
 from tests.builders.table_builder import TableBuilder, make_rows
 from tests.conftest import ROOT
 from tests.spark.engine import on_spark, why_skipped
@@ -19,6 +19,7 @@ from tests.spark.programs import (
     check_loaded,
     check_overwritten,
     check_typed,
+    checked,
     ids_by_snapshot,
     rows_of,
     told_by,
@@ -43,6 +44,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     folder = tmp_path_factory.mktemp("rows")
     build_trees(folder)
     tree(folder / "page", "identity")
+    variant_tree(folder / "variants")
     TableBuilder(folder / "three", 3).append(range(8))
     page = ROOT / "docs/spark-python.md"
     done = on_spark(str(ROOT / "tests/peers/spark_rows.py"), str(folder), str(page))
@@ -74,6 +76,15 @@ def test_frames_have_the_rows_of_their_snapshot(program: Program) -> None:
 
 def test_values_of_types_that_spark_lacks_go_there_and_back(program: Program) -> None:
     check_typed(program.told, program.folder / "typed")
+
+
+def test_variants_are_written_changed_compacted_and_read(program: Program) -> None:
+    told = program.told
+    assert told["variants"]["same"]
+    for name in ("variants as keys", "variants in a condition"):
+        assert "variant" in told[name]["message"], told[name]
+    assert told["variants that are null"]["made"] == [0, 3, 6, 9, 12, 15, 18]
+    assert checked(program.folder / "variants")["result"]["findings"] == []
 
 
 def test_values_are_what_the_frame_had(program: Program) -> None:

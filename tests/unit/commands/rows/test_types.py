@@ -15,7 +15,7 @@ from icectl.commands.rows.delete import WantedRows, delete, where
 from icectl.commands.rows.write import append
 from icectl.errors import Refused, Unsupported
 from icectl.format.schema import Schema
-from icectl.format.types import ListType, NestedField, PrimitiveType, Type
+from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.find_job import keys_of
 from icectl.rows.spark_frames import LoadJob, OutgoingRows, _load
 from icectl.storage.local.store import LocalStore
@@ -120,20 +120,6 @@ def test_moments_between_microseconds_are_not_cut(table: Path) -> None:
     with pytest.raises(Unsupported, match="`ns` has moments between two microseconds"):
         OutgoingRows(column).of(fine)
     assert OutgoingRows(column).of(fine.slice(0, 2)).to_pylist()[0]["ns"].microsecond == 1
-
-
-@pytest.mark.parametrize(
-    "type_",
-    [
-        PrimitiveType("variant"),
-        ListType(2, PrimitiveType("variant"), element_required=True),
-    ],
-)
-def test_types_that_spark_is_not_given_are_told_by_name(type_: Type) -> None:
-    column = Schema(0, (NestedField(1, "v", type_, required=False),))
-    with pytest.raises(Unsupported, match=r"column `v` is or holds variant") as raised:
-        _ = OutgoingRows(column).schema
-    assert raised.value.hint == "`columns=` names the others"
 
 
 @pytest.mark.parametrize(
