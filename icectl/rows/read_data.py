@@ -52,6 +52,7 @@ from icectl.format.types import (
 )
 from icectl.rows.check_data_file import LAST_UPDATED, ROW_ID
 from icectl.rows.columns import Convert, conversion, inside, path_to, with_lost_seconds
+from icectl.table.reading import naming
 
 
 def is_any_list(kind: pa.DataType) -> bool:
@@ -305,7 +306,8 @@ class Projection:
         for column in self.columns:
             try:
                 place = None if column.place is None else places[column.field.id]
-                values = column.make(len(positions) if place is None else stored.column(place))
+                with naming(self.file.location):
+                    values = column.make(len(positions) if place is None else stored.column(place))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise _not_carried(self.file, column.field, str(error)) from error
             if column.field.id == ROW_ID:

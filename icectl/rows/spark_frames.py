@@ -19,7 +19,7 @@ from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, SelfCheckFailed, Unsupported
 from icectl.files.data_rows import retype_array
 from icectl.files.parquet.schema import METADATA, VALUE, arrow_type, child_fields
-from icectl.format.schema import Schema
+from icectl.format.schema import Schema, children
 from icectl.format.types import (
     FixedType,
     ListType,
@@ -115,11 +115,17 @@ def _not_given(column: str, why: str) -> Unsupported:
 def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
     if values.offset:
         values = pa.concat_arrays([values])  # no slice, whose nulls retype_array does not take
-    values = _with_values_first(values, item.type)
+    if _holds_variant(item.type):
+        values = _with_values_first(values, item.type)
     try:
         return retype_array(values, field.type, _given_values)
     except pa.ArrowInvalid:
         raise _not_given(field.name, "has moments between two microseconds") from None
+
+
+def _holds_variant(type_: Type) -> bool:
+    is_one = type_ == PrimitiveType("variant")
+    return is_one or any(_holds_variant(one.type) for one in children(type_))
 
 
 def _with_values_first(values: pa.Array, type_: Type) -> pa.Array:

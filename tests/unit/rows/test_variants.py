@@ -1,0 +1,142 @@
+"""Variants of data files that are rewritten, and checked: shredded alike, differently, damaged."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.errors import CorruptTable
+from icectl.files.parquet.schema import FIELD_ID, VARIANT_TYPE
+from icectl.files.parquet.shredding import whole_variants
+from icectl.format import variant
+from icectl.format.manifest import FileFormat
+from icectl.format.schema import Schema
+from icectl.format.types import NestedField, PrimitiveType
+from icectl.rows.check_data_file import RecordedFile, TableFacts, check_data_file
+from tests.builders.data_files import identified
+from tests.unit.rows.test_rewrite_data import ID, Group
+
+COLUMNS = Schema(
+    0,
+    (
+        NestedField(1, "id", PrimitiveType("long"), required=False),
+        NestedField(2, "v", PrimitiveType("variant"), required=False),
+    ),
+)
+NAMES = variant.write_metadata(["a", "b"])
+IDS = variant.read_metadata(NAMES).ids
+
+
+def shredded(kind: pa.DataType) -> pa.Field:
+    """Return a variant whose field `a` has a column of a type."""
+    field = pa.struct([("value", pa.binary()), ("typed_value", kind)])
+    typed = pa.struct([pa.field("a", field, nullable=False)])
+    parts = [
+        pa.field("metadata", pa.binary(), nullable=False),
+        pa.field("value", pa.binary()),
+        pa.field("typed_value", typed),
+    ]
+    return identified("v", pa.struct(parts), 2)
+
+
+NUMBERS, TEXTS, WHOLE = shredded(pa.int8()), shredded(pa.string()), identified("v", VARIANT_TYPE, 2)
+
+
+def typed(value: object) -> dict[str, object]:
+    """Return a variant `{"a": value}` whose field is in its column."""
+    return {"metadata": NAMES, "value": None, "typed_value": {"a": {"typed_value": value}}}
+
+
+def whole(**fields: bytes) -> dict[str, bytes]:
+    """Return an object that is not shredded."""
+    return {"metadata": NAMES, "value": variant.write_object(fields, IDS)}
+
+
+def shown(group: Group, location: str) -> list[object]:
+    """Return the variants of a file, as JSON has them."""
+    column = pq.ParquetFile(io.BytesIO(group.store.content[location])).read()["v"]
+    return texts(column.combine_chunks())
+
+
+def texts(column: pa.Array) -> list[object]:
+    """Return variants as JSON has them."""
+    found = whole_variants(column).to_pylist()
+    return [one and json.loads(variant.text(one["metadata"], one["value"])) for one in found]
+
+
+def run(*files: tuple[pa.Field, list[object]]) -> tuple[list[object], str]:
+    """Rewrite files of variants to one; what it has, and the Parquet schema of the variants."""
+    group = Group(COLUMNS)
+    for field, values in files:
+        group.add(list(enumerate(values)), fields=(ID, field))
+    (made,) = group.run().files
+    assert made.metrics.null_value_counts == {
+        1: 0,
+        2: sum(one is None for _, values in files for one in values),
+    }
+    schema = pq.ParquetFile(io.BytesIO(group.store.content[made.location])).schema
+    return shown(group, made.location), str(schema)
+
+
+@pytest.mark.parametrize(
+    ("files", "columns"),
+    [
+        ([(WHOLE, [whole(a=b"\x0c\x01"), None]), (WHOLE, [whole(b=b"\x00")])], 2),
+        ([(NUMBERS, [typed(1), None]), (NUMBERS, [typed(2)])], 4),
+        ([(NUMBERS, [typed(1), None]), (TEXTS, [typed("x")])], 2),
+        ([(NUMBERS, [typed(1)]), (WHOLE, [None, whole(a=b"\x0c\x02")])], 2),
+        ([(WHOLE, [whole(a=b"\x0c\x01")]), (TEXTS, [typed("x"), None])], 2),
+    ],
+    ids=["whole", "alike", "differently", "shredded first", "whole first"],
+)
+def test_variants_keep_their_values_and_the_shredding_they_share(files, columns) -> None:
+    expected = []
+    for field, values in files:
+        column = pa.array(values, field.type)
+        expected += texts(column)
+    found, schema = run(*files)
+    assert found == expected
+    assert schema.count("Variant(1)") == 1
+    assert schema.count(" binary ") + schema.count(" int32 ") == columns
+
+
+def test_a_file_without_the_column_has_nulls_beside_shredded_ones() -> None:
+    group = Group(COLUMNS)
+    group.add([(1, typed(1))], fields=(ID, NUMBERS))
+    group.add([(2,)], fields=(ID,))
+    (made,) = group.run().files
+    assert shown(group, made.location) == [{"a": 1}, None]
+
+
+def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_names_the_file() -> None:
+    group = Group(COLUMNS)
+    group.add([(1, {**typed(1), "value": b"\x05x"})], fields=(ID, NUMBERS))
+    group.add([(2, None)], fields=(ID, WHOLE))
+    with pytest.raises(CorruptTable, match=r"f0.*a variant is damaged: .* and is no object"):
+        group.run()
+
+
+def test_r099_flipped_bits_in_variants_are_found_or_leave_a_variant() -> None:
+    """Each bit of a value in turn: what is no variant any more is one finding."""
+    value = variant.write_object({"a": b"\x0c\x01", "b": b"\x0dabc"}, IDS)
+    facts = TableFacts(COLUMNS, (), 3, None)
+    told = RecordedFile("f", FileFormat.PARQUET, 1, 1)
+    found = 0
+    for bit in range(8 * len(value)):
+        flipped = bytearray(value)
+        flipped[bit // 8] ^= 1 << bit % 8
+        rows = {"v": [{"metadata": NAMES, "value": bytes(flipped)}]}
+        file = io.BytesIO()
+        schema = pa.schema([pa.field("v", VARIANT_TYPE, metadata={FIELD_ID: "2"})])
+        pq.write_table(pa.table(rows, schema=schema), file)
+        findings = [(one.rule, one.message) for one in check_data_file(file, told, facts)]
+        if findings:
+            found += 1
+            ((rule, message),) = findings
+            assert rule == "R-099"
+            assert "a variant is damaged" in message
+        else:
+            variant.check(NAMES, bytes(flipped))
+    assert found > 4 * len(value)
