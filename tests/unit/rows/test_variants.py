@@ -114,7 +114,7 @@ def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_names_the_f
     group = Group(COLUMNS)
     group.add([(1, {**typed(1), "value": b"\x05x"})], fields=(ID, NUMBERS))
     group.add([(2, None)], fields=(ID, WHOLE))
-    with pytest.raises(CorruptTable, match=r"f0.*a variant is damaged: .* and is no object"):
+    with pytest.raises(CorruptTable, match=r"f0.*a variant is damaged: .* and is not an object"):
         group.run()
 
 
