@@ -131,7 +131,7 @@ def test_the_specifications_events() -> None:
 @pytest.mark.parametrize(
     ("value", "typed", "why"),
     [
-        (b"\x0da", {}, "no object"),
+        (b"\x0da", {}, "not an object"),
         (b"\x02\x01\x00\x00\x02\x0c\x01", {"a": {"typed_value": 1}}, "in a column and in its"),
         (None, {"b": {"typed_value": 1}}, "lacks the name `b`"),
         (b"\x02\x01", {}, "ends early|more values"),
@@ -146,7 +146,7 @@ def test_r099_values_and_columns_that_contradict_one_another(value, typed, why) 
 
 
 def test_r099_a_value_beside_a_typed_value_is_damage() -> None:
-    with pytest.raises(CorruptTable, match="no object"):
+    with pytest.raises(CorruptTable, match="not an object"):
         whole_variants(variants(pa.int64(), [(b"\x0c\x01", 1)]))
 
 
