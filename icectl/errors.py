@@ -68,7 +68,6 @@ class UsageError(IcectlError):
     exit_code = 2
     id = "usage"
     meaning = "wrong usage"
-    default_hint = "`icectl COMMAND --help` lists the options"
 
 
 NO_TABLE = "no-table"

@@ -138,7 +138,8 @@ class Configuration:
             hint = f"configured are {listed}"
         else:
             hint = (
-                "none is configured: `[catalog.NAME]` in icectl.toml does it, or PyIceberg's "
+                "none is configured: `[catalog.NAME]` in ~/.config/icectl/icectl.toml, or in the "
+                "file that `--config` names, does it, or PyIceberg's "
                 f"{PYICEBERG_FILE} in your home or in {PYICEBERG_HOME}; a location of a table "
                 "holds a `/`"
             )

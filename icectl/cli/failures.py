@@ -60,6 +60,8 @@ def _system_error(raised: OSError) -> StorageError:
     if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StorageError(
             f"no space left on the device{where and ' of' + where}",
-            hint="`--temp-dir` puts temporary files elsewhere",
+            hint="`--temp-dir` puts temporary files elsewhere"
+            if where
+            else "make room where the output goes; nothing of the table is written there",
         )
     return StorageError(f"{(raised.strerror or str(raised)).lower()}{where and ':' + where}")

@@ -30,7 +30,8 @@ class NameInCatalog:
             shown = dotted_name((self.catalog, *self.parts))
             raise UsageError(
                 f"`{shown}` names no table: a table's name has a namespace in front",
-                hint=f"`icectl inspect {quote(shown)}` lists what there is",
+                hint=f"`icectl inspect {quote(shown)}` lists what there is; "
+                f"{quote(f'{shown}.**')} stands for all tables in it",
             )
         return TableName(self.parts[:-1], self.parts[-1])
 

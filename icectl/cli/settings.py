@@ -506,9 +506,12 @@ def default_config_file(environment: Mapping[str, str]) -> Path | None:
 def _config_file(environment: Mapping[str, str], config: str | None) -> Path | None:
     named = config or environment.get("ICECTL_CONFIG")
     if named:
-        if not Path(named).is_file():
+        if not Path(named).exists() or Path(named).is_dir():
             origin = "--config" if config else "ICECTL_CONFIG"
-            raise UsageError(f"`{origin}`: there is no file `{named}`")
+            raise UsageError(
+                f"`{origin}`: there is no file `{named}`",
+                hint="without it, settings are read from ~/.config/icectl/icectl.toml",
+            )
         return Path(named)
     usual = default_config_file(environment)
     return usual if usual is not None and usual.is_file() else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.document import Outcome, Status, clean
-from icectl.cli.failures import error_and_code, with_table
+from icectl.cli.failures import error_and_code, recovery_hint
 from icectl.cli.metrics import numbers_of
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common, Shell
@@ -294,9 +294,8 @@ def _quiet(shell: Shell) -> Shell:
 def _failed(common: Common, table: str, shell: Shell, raised: Exception) -> TableEnd:
     error, code = error_and_code(raised)
     redact = shell.console.redact
-    hint = (
-        None if error.hint is None else with_table(redact(error.hint), name_in_hints(common, table))
-    )
+    found = recovery_hint(error, shell.recovery_hints, name_in_hints(common, table))
+    hint = None if found is None else redact(found)
     return TableEnd(table, status_of_error(code), code, redact(error.message), hint)
 
 

@@ -112,7 +112,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["validate", "main"],
             2,
             "`main` names no table: a table's name has a namespace in front",
-            "`icectl inspect main` lists what there is",
+            "`icectl inspect main` lists what there is; 'main.**' stands for all tables in it",
         ),
         (
             ["compact", "main.db.inner.t", "--metadata-file", "x", "--engine", "local"],
@@ -124,7 +124,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["validate", "./warehouse/t", "--catalog-option", "a=b"],
             2,
             "`--catalog-option` concerns no catalog: `./warehouse/t` is a location",
-            "`icectl validate --help` lists the options",
+            None,
         ),
     ],
 )

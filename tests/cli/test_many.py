@@ -76,6 +76,18 @@ def test_one_failure_stops_no_other(server: SqlServer, run: Run) -> None:
     assert (ended.code, ended.document["status"]) == (3, "incomplete")
 
 
+def test_a_broken_table_among_several_has_the_hint_that_it_has_alone(
+    server: SqlServer, run: Run
+) -> None:
+    broken(server, "lost")
+    named = f"{PREFIX}lost"
+    alone = run(named, "--json", command="rewrite-manifests").document["error"]["hint"]
+    ended = run(named, named, "--json", command="rewrite-manifests")
+    (found, *_) = checked_document(ended)["result"]["tables"]
+    assert "icectl repair" in alone
+    assert found["hint"] == alone
+
+
 def test_a_check_of_several_tables_ends_with_4_where_one_has_work(
     server: SqlServer, run: Run
 ) -> None:

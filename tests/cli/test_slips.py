@@ -66,7 +66,7 @@ def test_unknown_variables_of_icectl_are_told(
 
 def test_hints_name_the_command_and_the_table(run: Run, table: str) -> None:
     ended = run("expire-snapshots", table, "--retain-last", "x", "--json")
-    assert ended.document["error"]["hint"] == "`icectl expire-snapshots --help` lists the options"
+    assert ended.document["error"]["hint"] is None  # the message says what is wrong
     ended = run("expire-snapshots", table, "--expire-id", "x", "--json")
     assert ended.document["error"]["hint"] == f"`icectl inspect {table} snapshots` lists them"
 

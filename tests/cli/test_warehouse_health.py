@@ -5,9 +5,13 @@ import re
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from icectl.commands.inspect.warehouse import WAREHOUSE_COLUMNS
+from icectl.commands.inspect.warehouse_page import warehouse_page
+from icectl.commands.many import TableEnd
 from icectl.env import Env
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.warehouse import at_rest, broken, rotten, warehouse
@@ -212,3 +216,21 @@ def test_a_page_of_tables_written_over_days_shows_growth(inspect: Run, tmp_path:
     page = Page()
     page.feed(place.read_text())
     assert page.titles[1:3] == ["Growth", "Snapshots over time"]
+
+
+def test_a_page_of_many_tables_folds_all_but_those_with_most_need() -> None:
+    """Fifty in the table, ten of them with their needs unfolded; messages and hints apart."""
+    row: dict[str, Any] = dict.fromkeys(WAREHOUSE_COLUMNS)
+    rows = [{**row, "table": f"db.t{number}"} for number in range(53)]
+    ends = [
+        TableEnd(one["table"], "failed", 15, "`f<1>` is gone", "`icectl repair`") for one in rows
+    ]
+    text = warehouse_page(["db"], rows, ends, START_MS)
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert text.count("<details open>") == 10
+    assert text.count("<details>") == 43 + 1
+    assert "<summary>3 more tables</summary>" in text
+    assert "<p><code>f&lt;1&gt;</code> is gone</p>" in text
+    assert '<p class="quiet">hint: <code>icectl repair</code></p>' in text

@@ -4,6 +4,7 @@ Bars are as wide as their part of the longest, and figures over time are one SVG
 that no script has to draw anything. Colours follow the reader's light or dark mode.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ def _known_before(history: Mapping[str, Any]) -> int:
 
 
 _MOST_BARS, _NAMED = 10, 3
+_MOST_SHOWN, _MOST_OPEN = 50, 10
+"""Tables that are listed, and whose needs are unfolded, before a reader asks for more."""
 _WIDTH, _HEIGHT = 600, 150
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2530; --paper: #fff; --quiet: #5c6b7a;
@@ -110,6 +113,9 @@ code { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
 figcaption { margin-top: .4rem; } svg { display: block; width: 100%; height: auto; }
 svg .area { fill: var(--data); opacity: .35; } svg .top { fill: none; stroke: var(--data);
   stroke-width: 2; } svg .bar { fill: var(--data); } svg .axis { stroke: var(--line); }
+.plot { display: grid; grid-template-columns: auto 1fr; gap: 0 .5rem; }
+.scale { display: flex; flex-direction: column; justify-content: space-between;
+  text-align: right; color: var(--quiet); font-size: .85em; white-space: nowrap; }
 .ends { display: flex; justify-content: space-between; color: var(--quiet); }
 .wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; width: 100%; }
@@ -217,33 +223,33 @@ def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     most_bytes = max(one.total_bytes for one in found)
     yield _figure(
         "Growth",
-        f"bytes of the live files, at most {print_size(most_bytes)}, as far as summaries of "
-        "snapshots tell; before its oldest that is left, a table counts with what that one says",
-        _area([one.total_bytes for one in found]) + ends,
+        "size of the live files of all tables, by the summaries of their snapshots; before the "
+        "oldest snapshot of a table that is left, its size there is assumed",
+        _with_axis(print_size(most_bytes), _area([one.total_bytes for one in found]), ends),
     )
     most = max(one.snapshot_count for one in found)
     yield _figure(
         "Snapshots over time",
-        f"those that are left, by the time they were committed: at most {most:,} in "
+        f"snapshots that are left, by the time of their commit; a column is "
         f"{print_count(found[0].day_count, 'day')}",
-        _columns(found) + ends,
+        _with_axis(f"{most:,}", _columns(found), ends),
     )
 
 
 def _most(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the tables of which maintenance would make most."""
-    for title, caption, key, show, look in (
+    for title, caption, key, show, look, full in (
         ("What expiry would free", "bytes that only snapshots past retention need",
-         "reclaimable_bytes", print_size, "freed"),
+         "reclaimable_bytes", print_size, "freed", None),
         ("What merging would save", "data files that fewer ones could hold",
-         "surplus_file_count", "{:,}".format, ""),
-        ("Deletes", "deleted rows still read by every scan",
-         "deleted_ratio", "{:.1%}".format, "deleted"),
+         "surplus_file_count", "{:,}".format, "", None),
+        ("Deletes", "deleted rows still read by every scan; a full bar is 100% of the rows",
+         "deleted_ratio", "{:.1%}".format, "deleted", 1.0),
     ):  # fmt: skip
         most = sorted((row for row in rows if row[key]), key=lambda row: -row[key])[:_MOST_BARS]
         if most:
             bars = [(row["table"], row[key], show(row[key])) for row in most]
-            yield _figure(title, caption, _bars(bars, look))
+            yield _figure(title, caption, _bars(bars, look, full))
 
 
 def _figure(title: str, caption: str, drawn: str) -> str:
@@ -253,9 +259,10 @@ def _figure(title: str, caption: str, drawn: str) -> str:
     )
 
 
-def _bars(bars: Iterable[tuple[str, float, str]], look: str = "") -> str:
+def _bars(bars: Iterable[tuple[str, float, str]], look: str = "", full: float | None = None) -> str:
+    """Draw bars; `full` is the value of the widest one there could be, else the largest is it."""
     drawn = list(bars)
-    most = max((value for _, value, _ in drawn), default=0) or 1
+    most = full or max((value for _, value, _ in drawn), default=0) or 1
     cells = [
         f'<span title="{as_html(name)}"><bdi>{as_html(name)}</bdi></span>'
         f'<i style="width:{max(value, 0) / most:.1%}{"" if value > 0 else ";visibility:hidden"}">'
@@ -279,6 +286,12 @@ def _area(values: Sequence[int]) -> str:
     )
 
 
+def _with_axis(most: str, drawn: str, ends: str) -> str:
+    """Put the scale on the left of a drawing, and its first and last day below."""
+    scale = f'<div class="scale"><span>{as_html(most)}</span><span>0</span></div>'
+    return f'<div class="plot">{scale}<div>{drawn}</div><i></i>{ends}</div>'
+
+
 def _columns(found: Sequence[Period]) -> str:
     most = max(one.snapshot_count for one in found) or 1
     step = _WIDTH / len(found)
@@ -296,20 +309,24 @@ def _columns(found: Sequence[Period]) -> str:
 def _svg(inside: str) -> str:
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-hidden="true">{inside}'
-        f'<path class="axis" d="M0 {_HEIGHT}H{_WIDTH}"/></svg>'
+        f'<path class="axis" d="M0 {_HEIGHT}H{_WIDTH}M0 {_HEIGHT / 2}H{_WIDTH}M0 4H{_WIDTH}"/>'
+        "</svg>"
     )
 
 
 def _table(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
     headings = ("table", "health", "files", "size", "sizes", "deleted rows", "to merge",
                 "manifests", "to expire", "to free", "run")  # fmt: skip
-    yield '<div class="wide"><table><thead><tr>'
-    yield "".join(f"<th>{name}</th>" for name in headings)
-    yield "</tr></thead><tbody>"
+    head = "".join(f"<th>{name}</th>" for name in headings)
+    begin = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>'
+    yield begin
     for number, (row, end) in enumerate(zip(rows, ends, strict=True), start=1):
+        if number == _MOST_SHOWN + 1:
+            rest = print_count(len(rows) - _MOST_SHOWN, "more table")
+            yield f"</tbody></table></div><details><summary>{rest}</summary>{begin}"
         cells = "".join(f"<td>{cell}</td>" for cell in _cells(number, row, end.result))
         yield f"<tr>{cells}</tr>"
-    yield "</tbody></table></div>"
+    yield "</tbody></table></div>" + ("</details>" if len(rows) > _MOST_SHOWN else "")
 
 
 def _cells(number: int, row: Row, result: Mapping[str, Any] | None) -> Iterator[str]:
@@ -349,17 +366,24 @@ def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
         if row["verdict"] == "ok":
             continue
         verdict = row["verdict"] or "unread"
+        is_open = " open" if number <= _MOST_OPEN else ""
         yield (
-            f'<details open id="t{number}"><summary><code>{as_html(row["table"])}</code> '
+            f"<details{is_open}><summary><code>{as_html(row['table'])}</code> "
             f'<span class="verdict {verdict}">{"not read" if end.result is None else verdict}'
-            "</span></summary>"
+            f'</span></summary><div id="t{number}">'
         )
         if end.result is None:
-            hint = f" {end.hint}" if end.hint else ""
-            yield f"<p>{as_html(end.reason + hint)}</p>"
+            yield f"<p>{_prose(end.reason)}</p>"
+            if end.hint:
+                yield f'<p class="quiet">hint: {_prose(end.hint)}</p>'
         else:
             yield from _checks(row["table"], end.result)
-        yield "</details>"
+        yield "</div></details>"
+
+
+def _prose(text: str) -> str:
+    """Return a sentence as HTML, what stands in backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", as_html(text))
 
 
 def _checks(table: str, result: Mapping[str, Any]) -> Iterator[str]:
