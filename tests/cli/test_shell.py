@@ -107,8 +107,8 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
     [
         ("inspct /t", "there is no command `inspct`\nhint: did you mean `inspect`?"),
         (
-            "frobnicate",
-            "there is no command `frobnicate`\nhint: `icectl --help` lists the commands",
+            "xyzzy",
+            "there is no command `xyzzy`\nhint: `icectl --help` lists the commands",
         ),
         ("inspect", "`TABLE` is missing\nhint: `icectl inspect --help` shows how it is used"),
         ("inspect /t --jsn", "there is no option `--jsn`\nhint: did you mean `--json`?"),
