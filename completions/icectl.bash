@@ -4,8 +4,13 @@ _icectl() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
     local options="--help" words="" second=""
     COMPREPLY=()
+    if [[ $current == "=" ]]; then
+        current=""
+    elif [[ $previous == "=" && $COMP_CWORD -gt 2 ]]; then
+        previous="${COMP_WORDS[COMP_CWORD-2]}"
+    fi
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v4 schema completion man help --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -147,6 +152,10 @@ _icectl() {
                 --branch|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
+        schema) words="inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v4" ;;
+        completion) words="bash zsh fish powershell" ;;
+        man) words="inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v4 icectl.toml maintain.toml" ;;
+        help) words="inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v4 schema completion man" ;;
     esac
     if [[ -n $words ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$current"))

@@ -7,9 +7,9 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
     $previous = $words[-1]
     $found = @()
     if ($words.Count -le 1) {
-        $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4') + @('--help', '--version')
+        $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
     } else {
-        $options = @(); $values = @{}; $second = @()
+        $options = @(); $values = @{}; $first = @(); $second = @()
         switch ($words[1]) {
             'inspect' {
                 $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--from', '--to', '--columns', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
@@ -104,9 +104,22 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
             }
+            'schema' {
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4')
+            }
+            'completion' {
+                $first = @('bash', 'zsh', 'fish', 'powershell')
+            }
+            'man' {
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
+            }
+            'help' {
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man')
+            }
         }
         if ($values.ContainsKey($previous)) { $found = $values[$previous] }
         elseif ($current -like '-*') { $found = $options + '--help' }
+        elseif ($words.Count -eq 2) { $found = $first }
         elseif ($words.Count -eq 3) { $found = $second }
     }
     $found | Where-Object { $_ -like "$current*" } | ForEach-Object {

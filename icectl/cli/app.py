@@ -107,6 +107,8 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
     Raises: UsageError.
     """
     words = list(arguments)
+    if words[0] == "help" and words[1:2] and words[1] in DOCUMENTATION:
+        words = [words[1], "--help"]
     if words[0] in DOCUMENTATION:
         _print_documentation(words)
         return None

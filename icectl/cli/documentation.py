@@ -34,7 +34,7 @@ def print_documentation(words: Sequence[str], commands: Mapping[str, str]) -> No
     """
     name, *words = words
     if words and words[0] in ("-h", "--help"):
-        sys.stdout.write(f"Usage: icectl {_USAGE[name]}\n")
+        sys.stdout.write(f"Usage: icectl {_USAGE[name]}\n{_ABOUT[name]}")
         return
     text = _PRINTERS[name](words, commands)
     man = find_program("man") if name == "man" and sys.stdout.isatty() else None
@@ -91,6 +91,23 @@ _PRINTERS: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], str]] = {
     "schema": _schema,
     "completion": _completion,
     "man": _man,
+}
+_ABOUT = {
+    "schema": """
+Print the JSON Schema of what COMMAND prints with --json, or of its saved plans.
+""",
+    "completion": """
+Print the completion script of a shell. To install it, add one line to its startup file:
+
+  bash (~/.bashrc):       source <(icectl completion bash)
+  zsh (~/.zshrc):         source <(icectl completion zsh)
+  fish (config.fish):     icectl completion fish | source
+  PowerShell ($PROFILE):  icectl completion powershell | Out-String | Invoke-Expression
+""",
+    "man": """
+Show the manual page of a command, of icectl.toml or of maintain.toml; without COMMAND that of
+icectl.
+""",
 }
 _USAGE = {
     "schema": "schema COMMAND [--plan]",

@@ -189,8 +189,31 @@ def _examples(examples: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"  $ {line}"
 
 
+_MEANT_COMMANDS: Mapping[str, str] = {
+    "version": "icectl --version",
+    "vacuum": "icectl maintain",
+    "optimize": "icectl compact",
+    "rollback": "icectl refs TABLE rollback",
+}
+"""What names that other tools have are called here."""
+
+_MEANT_OPTIONS: Mapping[str, tuple[str, str]] = {
+    "-o": ("--json", "`--json` prints one JSON document"),
+    "--output": ("--json", "`--json` prints one JSON document"),
+    "--force": ("--yes", "`--yes` does not ask"),
+    "-f": ("--yes", "`--yes` does not ask"),
+    "--debug": ("--verbose", "`-v` prints more, `-vv` each store call too"),
+    "-V": ("--json", "`icectl --version` prints the version"),
+    "--version": ("--json", "`icectl --version` prints the version"),
+}
+"""What options that other tools have are called here: the option to look for, and the hint."""
+
+
 def unknown_command(name: str, known: Sequence[str]) -> UsageError:
     """Say that there is no such command, and which may have been meant."""
+    if name in _MEANT_COMMANDS:
+        hint = f"did you mean `{_MEANT_COMMANDS[name]}`?"
+        return UsageError(f"there is no command `{name}`", hint=hint)
     parts = [one for one in known if name and name in one.split("-")]
     close = parts or get_close_matches(name, known, n=1)
     close = close or [one for one in known if name and one.startswith(name)]
@@ -218,7 +241,11 @@ def usage_error(error: Any, word: str) -> UsageError:
     kind = type(error).__name__
     if kind == "NoSuchOption":
         close = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
-        if close:
+        meant, text = _MEANT_OPTIONS.get(error.option_name, ("", ""))
+        context = getattr(error, "ctx", None)
+        if context is not None and any(meant in entry.opts for entry in context.command.params):
+            hint = text
+        elif close:
             hint = f"did you mean `{close[0]}`?"
         return UsageError(f"there is no option `{error.option_name}`", hint=hint)
     if kind == "BadOptionUsage":

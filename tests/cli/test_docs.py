@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.app import COMMANDS, load_command
+from icectl.cli.app import COMMANDS, DOCUMENTATION, load_command
 from icectl.cli.settings import ENV_VARS, SETTINGS, resolve
 from icectl.commands.inspect.views import VIEWS
 from icectl.errors import EXIT_CODES
@@ -49,7 +49,7 @@ def test_there_is_nothing_but_what_is_generated(pages: dict[str, str]) -> None:
         for folder in ("man", "completions")
         for path in (ROOT / folder).iterdir()
     }
-    assert there | {"docs/rules.md"} == set(pages)
+    assert there | {"docs/rules.md", "docs/settings.md"} == set(pages)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -146,7 +146,15 @@ def bash_completes(*words: str) -> list[str]:
 
 
 def test_bash_completes_commands_options_values_and_views() -> None:
-    assert bash_completes("icectl", "") == [*COMMANDS, "--help", "--version", "--spark-script"]
+    documents = ["schema", "completion", "man", "help"]
+    first = [*COMMANDS, *documents, "--help", "--version", "--spark-script"]
+    assert bash_completes("icectl", "") == first
+    assert bash_completes("icectl", "schema", "insp") == ["inspect"]
+    assert bash_completes("icectl", "completion", "z") == ["zsh"]
+    assert bash_completes("icectl", "man", "maint") == ["maintain", "maintain.toml"]
+    assert bash_completes("icectl", "help", "com") == ["compact", "completion"]
+    assert bash_completes("icectl", "inspect", "/t", "--color", "=") == ["auto", "always", "never"]
+    assert bash_completes("icectl", "inspect", "/t", "--color", "=", "a") == ["auto", "always"]
     assert bash_completes("icectl", "insp") == ["inspect"]
     assert bash_completes("icectl", "inspect", "/t", "--met") == ["--metrics-file"]
     assert bash_completes("icectl", "inspect", "/t", "--color", "a") == ["auto", "always"]
@@ -169,7 +177,8 @@ def test_fish_completes_commands_options_and_views(tmp_path: Path) -> None:
         )
         return [found.partition("\t")[0] for found in ended.stdout.splitlines()]
 
-    assert sorted(completes("icectl ")) == sorted(COMMANDS)
+    assert sorted(completes("icectl ")) == sorted([*COMMANDS, *DOCUMENTATION, "help"])
+    assert completes("icectl completion z") == ["zsh"]
     assert completes("icectl inspect /t --color a") == ["always", "auto"]
     assert completes("icectl inspect /t snap") == ["snapshots"]
     assert completes("icectl inspect /t --metr") == ["--metrics-file"]

@@ -115,3 +115,29 @@ def test_settings_of_spark_ask_for_spark(
     monkeypatch.delenv("ICECTL_COMPACT_ENGINE", raising=False)
     ended = run("compact", table, *MANY, "--master", "local[1]", "--json")
     assert (ended.code, ended.document["error"]["id"]) == (16, "engine")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (("version",), "did you mean `icectl --version`?"),
+        (("inspect", "/t", "-o", "json"), "`--json` prints one JSON document"),
+        (("inspect", "/t", "--output", "json"), "`--json` prints one JSON document"),
+        (("compact", "/t", "--force"), "`--yes` does not ask"),
+        (("compact", "/t", "--debug"), "`-v` prints more, `-vv` each store call too"),
+        (("inspect", "-V"), "`icectl --version` prints the version"),
+    ],
+)
+def test_names_that_other_tools_have_lead_to_the_one_here(
+    run: Run, line: tuple[str, ...], hint: str
+) -> None:
+    ended = run(*line)
+    assert (ended.code, ended.err.splitlines()[-1]) == (2, f"hint: {hint}")
+
+
+@pytest.mark.parametrize("name", ["schema", "completion", "man"])
+def test_help_of_a_document_says_what_it_prints(run: Run, name: str) -> None:
+    ended = run("help", name)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"Usage: icectl {name} ")
+    assert run(name, "--help").out == ended.out
