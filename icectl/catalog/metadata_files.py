@@ -163,6 +163,24 @@ def check_original(store: Store, loaded: LoadedTable) -> None:
         )
 
 
+def moved_from(loaded: LoadedTable) -> str | None:
+    """Return where a table's metadata say that it lies, if they lie elsewhere; else None.
+
+    Where `write.metadata.path` puts them somewhere, nobody can tell.
+    """
+    folder, own = locations.parent(loaded.metadata_location), loaded.metadata.location
+    if (
+        METADATA_PATH.name in loaded.metadata.properties
+        or locations.name(folder) != METADATA_FOLDER
+    ):
+        return None
+    place = locations.parent(folder)
+    is_here = is_same_place(place, own) or locations.loosest_key(place) == locations.loosest_key(
+        own
+    )
+    return None if is_here else own
+
+
 def relocation_hint(place: str, loaded: LoadedTable) -> str:
     """Return the hint for a table that says that it lies elsewhere than its metadata do."""
     shown = quote(locations.redacted(place))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from icectl.catalog.configured import from_environment
 from icectl.catalog.identifier import dotted_name
-from icectl.catalog.metadata_files import rivals
+from icectl.catalog.metadata_files import moved_from, relocation_hint, rivals
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.resolve import located, resolve
 from icectl.catalog.warehouse import PlacesByCatalog, TablePlace, Warehouse
@@ -19,7 +19,9 @@ from icectl.cli.naming import NameInCatalog, name_in_catalog, name_in_hints, war
 from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.errors import CorruptTable, IcectlError, UsageError
+from icectl.storage.location import parent, redacted
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
+from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import Store
 from icectl.table.context import CatalogTables, LeftoverRemovals, TableContext, open_table
 from icectl.table.reader import Reader
@@ -76,6 +78,14 @@ class Session:
             with suppress(IcectlError):  # listing is not what was asked for
                 for told in rivals(self.context.store, loaded):
                     self.console.warn(told)
+        origin = moved_from(loaded)
+        if origin is not None and not isinstance(self.context.store, PathMapStore):
+            place = parent(parent(loaded.metadata_location))
+            self.console.warn(
+                f"the metadata lie in {redacted(place)}, and say that the table lies in "
+                f"{redacted(origin)}: it is a copy, or was moved, and the files {done} are those "
+                f"of {redacted(origin)}; {relocation_hint(place, loaded)}"
+            )
         return Reader(self.context, loaded)
 
 

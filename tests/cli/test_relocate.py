@@ -67,7 +67,8 @@ def test_a_moved_table_is_at_home_where_it_is_now(tmp_path: Path, relocate: Run,
     built, moved = tmp_path / "built", tmp_path / "moved"
     CHANGING[BUILT[kind]].build(built)
     before, rows = read_metadata(current_metadata(built)), rows_of(built)
-    checked = result(relocate(built, "--level", "data", "--json", command="validate"))["counts"]
+    words = ("--level", "data", "--all-snapshots", "--json")
+    checked = result(relocate(built, *words, command="validate"))["counts"]
     built.rename(moved)
     files = contents(moved)
 
@@ -86,8 +87,8 @@ def test_a_moved_table_is_at_home_where_it_is_now(tmp_path: Path, relocate: Run,
     assert after.get("table-uuid") == before.get("table-uuid")
     assert after["snapshot-log"] == before["snapshot-log"]
     assert (after["metadata-log"], before["metadata-log"] != []) == ([], True)
-    found = relocate(moved, "--level", "data", "--all-snapshots", "--json", command="validate")
-    assert result(found)["counts"]["error"] == checked["error"] == 0
+    assert result(relocate(moved, *words, command="validate"))["counts"] == checked
+    assert checked["error"] == 0
 
     again = relocate(moved, "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
@@ -133,6 +134,8 @@ def test_a_copy_changes_without_the_original(tmp_path: Path, relocate: Run) -> N
     CHANGING["rewrite-manifests"].build(built)
     files, rows = contents(built), rows_of(built)
     shutil.copytree(built, copy)
+    told = relocate(copy, command="validate")
+    assert (told.code, f"`icectl relocate {copy}`" in told.err) == (0, True)
     refused = relocate(copy, "--engine", "local", command="compact")
     assert refused.code == 5
     assert f"`icectl relocate {copy}`" in refused.err

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from icectl.errors import Refused, UsageError
 from icectl.format import properties
 from icectl.format.locations import with_locations
 from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
 
 _PATHS = (
@@ -15,6 +17,9 @@ _PATHS = (
     properties.OBJECT_STORAGE_PATH.name,
     properties.FOLDER_STORAGE_PATH.name,
 )
+TOTAL_SIZE, ADDED_SIZE, REMOVED_SIZE = "total-files-size", "added-files-size", "removed-files-size"
+"""Counters of bytes in the summaries of snapshots (R-031)."""
+
 _S3 = ("s3://", "s3a://", "s3n://")
 
 
@@ -143,12 +148,14 @@ def new_metadata(
     move: Move,
     written: Mapping[str, str],
     *,
+    size_changes: Mapping[int, Mapping[str, int]] = MappingProxyType({}),
     uuid: str | None,
     now_ms: int,
 ) -> TableMetadata:
     """Return the metadata for the new place; `written` are new names of lists and manifests.
 
-    The metadata log begins anew. `uuid` is the table's from now on, None to keep it.
+    The metadata log begins anew. `size_changes` are what counters of bytes in summaries change by,
+    by snapshot id. `uuid` is the table's from now on, None to keep it.
     Raises: Refused, for a location that is not to be moved.
     """
 
@@ -160,10 +167,24 @@ def new_metadata(
     return replace(
         moved,
         location=move.new_location,
+        snapshots=tuple(
+            _recounted(one, size_changes.get(one.snapshot_id, {})) for one in moved.snapshots
+        ),
         table_uuid=uuid or metadata.table_uuid,
         properties={key: _property(key, value, move) for key, value in metadata.properties.items()},
         last_updated_ms=max(now_ms, metadata.last_updated_ms),  # R-017
     )
+
+
+def _recounted(snapshot: Snapshot, changes: Mapping[str, int]) -> Snapshot:
+    """Return a snapshot with counters changed, where its summary has them as numbers."""
+    summary = dict(snapshot.summary or {})
+    found = {
+        key: str(int(summary[key]) + change)
+        for key, change in changes.items()
+        if change and summary.get(key, "").isdecimal() and int(summary[key]) + change >= 0
+    }
+    return replace(snapshot, summary={**summary, **found}) if found else snapshot
 
 
 def _property(key: str, value: str, move: Move) -> str:
@@ -178,6 +199,14 @@ def _property(key: str, value: str, move: Move) -> str:
     return value
 
 
+def _without_sizes(snapshot: Snapshot) -> Snapshot:
+    if snapshot.summary is None:
+        return snapshot
+    counters = (TOTAL_SIZE, ADDED_SIZE, REMOVED_SIZE)
+    kept = {key: value for key, value in snapshot.summary.items() if key not in counters}
+    return replace(snapshot, summary=kept)
+
+
 def is_same_table(moved: TableMetadata, other: TableMetadata, *, new_uuid: bool) -> bool:
     """Return whether `other` is the state that a relocation would write again.
 
@@ -189,6 +218,7 @@ def is_same_table(moved: TableMetadata, other: TableMetadata, *, new_uuid: bool)
         nameless = with_locations(replace(metadata, metadata_log=()), lambda _: "")
         return replace(
             nameless,
+            snapshots=tuple(map(_without_sizes, nameless.snapshots)),
             last_updated_ms=0,
             table_uuid=None if new_uuid else metadata.table_uuid,
         )

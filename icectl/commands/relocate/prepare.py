@@ -4,26 +4,33 @@ So a dry run has done all that could fail but the writing, and the plan is what 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from icectl.commands.relocate import rewrite
 from icectl.commands.relocate.names import Names, NewFile
-from icectl.commands.relocate.plan import Move
+from icectl.commands.relocate.plan import ADDED_SIZE, REMOVED_SIZE, TOTAL_SIZE, Move
 from icectl.entries.files import FileKind, Files, distinct, of_other_kinds, rows, together
 from icectl.errors import MissingFile, SelfCheckFailed
-from icectl.format.manifest import Content, ManifestFile
+from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.storage import location as locations
 from icectl.table.context import TableContext
-from icectl.table.manifest_lists import manifests_by_snapshot
-from icectl.table.reachable import all_manifests, every_statistics_file, files_of_live_entries
+from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
+from icectl.table.manifests import scan_manifests
+from icectl.table.reachable import (
+    SOURCES,
+    all_manifests,
+    every_statistics_file,
+    files_of_live_entries,
+)
 from icectl.table.reading import in_threads, naming, read_file
 
 DELETES = (FileKind.POSITION_DELETE_FILES, FileKind.DELETION_VECTOR_FILES)
 _LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
+_COUNTED = ["manifest", "status", "location", "file_size_in_bytes"]
 _SIZE_UNKNOWN = 2**20
 
 
@@ -42,13 +49,15 @@ class Prepared:
     """All new files but the metadata file, and the files that the table keeps.
 
     `lists` are new locations of manifest lists, roots and embedded manifests by the old ones.
-    `kept` have their old locations. `folders` are those of new delete files.
+    `kept` have their old locations. `folders` are those of new delete files. `size_changes` are
+    what counters of bytes in snapshots' summaries change by, by snapshot id.
     """
 
     files: Sequence[WaitingFile]
     lists: dict[str, str]
     kept: Files
     folders: tuple[str, ...]
+    size_changes: Mapping[int, Mapping[str, int]]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -108,7 +117,39 @@ class Preparation:
         self._write("rewriting manifest lists", self._lists(), self._list)
         kept = of_other_kinds(together([live, statistics]), DELETES)
         folders = {locations.parent(file.location) for file in self._made if file.kind in DELETES}
-        return Prepared(self._made, self._new_lists(), kept, tuple(sorted(folders)))
+        changes = self._size_changes(lists)
+        return Prepared(self._made, self._new_lists(), kept, tuple(sorted(folders)), changes)
+
+    def _size_changes(
+        self, lists: Mapping[int, Sequence[ManifestFile]]
+    ) -> Mapping[int, Mapping[str, int]]:
+        """Count what new position delete files are larger by, for each snapshot (R-031)."""
+        if not any(file.kind is FileKind.POSITION_DELETE_FILES for file in self._made):
+            return {}
+        of_deletes = [
+            item
+            for item in distinct_manifests(lists.values())
+            if item.content is ManifestContent.DELETES and not item.in_root
+        ]
+        grown = [Counter[Status]() for _ in of_deletes]
+        for part in scan_manifests(self.context, self.metadata, of_deletes, SOURCES):
+            for row in part.rows.table.select(_COUNTED).to_pylist():
+                new = self.names.file(row["location"])
+                if new is not None and new.file_format is not None:
+                    size = new.size_bytes - row["file_size_in_bytes"]
+                    grown[row["manifest"]][Status(row["status"])] += size
+        by_path = {item.manifest_path: found for item, found in zip(of_deletes, grown, strict=True)}
+        changes = {}
+        for snapshot_id, listed in lists.items():
+            found = Counter[str]()
+            for item in listed:
+                sizes = by_path.get(item.manifest_path, Counter[Status]())
+                found[TOTAL_SIZE] += sizes[Status.ADDED] + sizes[Status.EXISTING]
+                if item.added_snapshot_id == snapshot_id:
+                    found[ADDED_SIZE] += sizes[Status.ADDED]
+                    found[REMOVED_SIZE] += sizes[Status.DELETED]
+            changes[snapshot_id] = found
+        return changes
 
     def _check_moved(self, found: Iterator[str] | Sequence[str]) -> None:
         for location in found:

@@ -228,7 +228,12 @@ def _relocate(
             raise _not_copied(error, move) from error
         journal = replace(journal, data=DataPlaces(prepared.folders))
         metadata = new_metadata(
-            loaded.metadata, move, prepared.lists, uuid=uuid, now_ms=env.now_ms()
+            loaded.metadata,
+            move,
+            prepared.lists,
+            size_changes=prepared.size_changes,
+            uuid=uuid,
+            now_ms=env.now_ms(),
         )
         missing = _missing(replace(reading, store=there), prepared, loaded, move)
         plan = RelocatePlan(
