@@ -328,16 +328,19 @@ def vending(folder: Path, now_ms: Callable[[], int]) -> Iterator[Vending]:
 
 @pytest.mark.full
 @pytest.mark.s3
+@pytest.mark.parametrize("method", ["merge", "rewrite"])
 def test_a_compaction_outlives_the_credentials_it_began_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """Half a minute passes with every use of the storage."""
     env = Hurried()
     with vending(tmp_path, partial(Quick.now_ms, env)) as made:
         assert made.catalog.server is not None
         words = ["compact", "c.db.t", "--catalog-option", f"uri={made.catalog.server.uri}"]
-        code, document = run([*words, "--engine", "local", "--rewrite-all", "--json"], env=env)
+        words += ["--engine", "local", "--rewrite-all", "--method", method, "--json"]
+        code, document = run(words, env=env)
         assert code == 0, document
+        assert {group["method"] for group in document["result"]["groups"]} == {method}
         assert made.catalog.commits == 1
         assert len(made.used) > 3, made.used
         assert made.new_rows(monkeypatch) == made.rows
