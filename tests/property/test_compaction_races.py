@@ -60,7 +60,7 @@ class Raced:
         self.heads: list[int] = []
         self.append(3)
         if version == 4:
-            self.table.run("upgrade-to-v4", "--yes")
+            self.table.run("upgrade-to-v4", "--layout", "sfc-1", "--yes")
 
     def append(self, count: int) -> None:
         """Append some files of a few rows."""
