@@ -78,7 +78,7 @@ class DeleteCarrier:
                     for file in task.inputs
                     if file.location in gone
                 }
-                before = _joined(self._deleted(task), made.by_value) if changed else {}
+                before = _joined(self._deleted_then(task), made.by_value) if changed else {}
                 came += _new_count(changed, before, after)
                 left_out = made.left_out if made.keeps_deleted else before
                 found |= moved_positions(task.inputs, left_out, after, made.files)
@@ -100,6 +100,14 @@ class DeleteCarrier:
         return MergeDeletesTask(
             f"{group}-0", group, (), (), "vectors" if self.has_vectors else "positions"
         )
+
+    def _deleted_then(self, task: Task) -> dict[str, Positions]:
+        """Return the deleted rows of a task as planned. Raises: NotCarried, where they expired."""
+        try:
+            return self._deleted(task)
+        except FileNotFoundError as error:
+            reason = "deletes that the plan was made with have expired with their snapshot"
+            raise NotCarried(reason) from error
 
     def _deleted(self, task: Task) -> dict[str, Positions]:
         """Return the rows of all inputs of a task that it says are deleted by position."""

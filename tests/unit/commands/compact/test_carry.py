@@ -7,7 +7,14 @@ import pytest
 
 from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
-from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.rows import (
+    current_metadata,
+    head,
+    live_entries,
+    local,
+    read_metadata,
+    read_rows,
+)
 from tests.builders.table_builder import TableBuilder
 from tests.builders.twins import grown
 from tests.stores.fixed_env import FixedEnv
@@ -99,3 +106,31 @@ def test_equality_deletes_that_were_applied_let_the_group_fall_away(tmp_path: Pa
     assert ids(tmp_path) == sorted(set(range(60)) - {3, 6})
     assert len(done.failed) == 1
     assert next(iter(done.failed.values())).endswith("are deleted by position now")
+
+
+class Expiring(FixedEnv):
+    """A vector goes between the rewrite and its commit: only the planned snapshot needed it."""
+
+    def __init__(self, vector: Path) -> None:
+        super().__init__(NOW_MS)
+        self.vector = vector
+
+    def new_snapshot_id(self) -> int:
+        self.vector.unlink()
+        return super().new_snapshot_id()
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_deletes_that_have_expired_meanwhile_let_the_group_fall_away(
+    tmp_path: Path, version: int
+) -> None:
+    table = built(tmp_path, version)
+    table.delete_rows([3])
+    prepared = planned(tmp_path)
+    (vector,) = [file["file_path"] for file in deletes(tmp_path)]
+    table.delete_rows([6, 9])
+    done = compacted(tmp_path, prepared, env=Expiring(local(vector)))
+    assert list(done.failed.values()) == [
+        "deletes that the plan was made with have expired with their snapshot"
+    ]
+    assert ids(tmp_path) == sorted(set(range(60)) - {3, 6, 9})
