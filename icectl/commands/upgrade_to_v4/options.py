@@ -8,11 +8,11 @@ from icectl.cli.options import Change, Common, TablesArgument, command, option
 from icectl.cli.patterns import is_pattern
 from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
-from icectl.format.layout import LAYOUTS_OF_VERSION_4
+from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout
 
 READERS = {
     "iceberg-1.12": "engines with Iceberg 1.12 read and write it; it is experimental there",
-    "sfc-1": "only icectl reads and writes it; it is a proposal",
+    Layout.SFC_1.value: "only icectl reads and writes it; it is a proposal",
 }
 """Who can use a table of each layout."""
 
