@@ -267,9 +267,9 @@ BOUND_RULES = (
     )),
     Rule("R-093", "bounds of shapes are corners of a box, those of variants objects",
          "Bound serialization", "error", COMPACT_OWN, (
-        in_entries("a lower bound that is no corner of a box, or no object",
+        in_entries("a lower bound that is not a corner of a box, or not an object",
                    lambda one: one.once(_bounds).cornerless["lower"]),
-        in_entries("an upper bound that is no corner of a box, or no object",
+        in_entries("an upper bound that is not a corner of a box, or not an object",
                    lambda one: one.once(_bounds).cornerless["upper"]),
     )),
     Rule("R-096", "bounds are read by the type they were written with", "Schema Evolution",

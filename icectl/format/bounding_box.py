@@ -99,7 +99,7 @@ def corner_from_text(text: str) -> Corner:
     """Return the corner that a point in well-known text is. Raises: ValueError, for other text."""
     match = _POINT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text} is no point")
+        raise ValueError(f"{text} is not a point")
     dimensions = f"xy{(match[1] or '').lower()}"
     values = dict(zip(dimensions, map(float, match[2].split()), strict=True))
     x, y, z, m = (values.get(one, math.nan) for one in "xyzm")

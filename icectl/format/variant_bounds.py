@@ -29,7 +29,7 @@ def read_bounds(bound: bytes) -> Mapping[str, bytes]:
         raise ValueError("it is not an object")
     for path, one in fields.items():
         if variant.read_primitive(one) is None:
-            raise ValueError(f"the bound of {path} is no primitive")
+            raise ValueError(f"the bound of {path} is not a primitive")
     return fields
 
 

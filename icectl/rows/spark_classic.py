@@ -440,7 +440,7 @@ def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes], master: 
         if "stopped SparkContext" in error.message:
             raise EngineError(
                 f"the Spark master {master} takes no application",
-                hint="the log of the master tells why; its Spark has to be of PySpark's version",
+                hint="the master's log says why; its Spark must have PySpark's version",
             ) from error
         said = [line for line in _lines(log) if "rror" in line or "xception" in line]
         if not said:

@@ -330,8 +330,8 @@ class RestClient:
         uri = self.configured.get("uri", "").rstrip("/")
         if _origin(uri) is None:
             raise UsageError(
-                f"catalog `{self.name}`: its property `uri` is `{redacted_url(uri)}`, which is no "
-                "address of a REST catalog",
+                f"catalog `{self.name}`: its property `uri` is `{redacted_url(uri)}`, which is not "
+                "the address of a REST catalog",
                 hint="it is like https://catalog.example.com",
             )
         return uri

@@ -67,7 +67,7 @@ def relocate(
     Before the metadata file is written, each data file must be at the new place with its size, but
     for those in the list.
 
-    The metadata log begins anew: the older metadata files name the old place. A table of a catalog
+    The metadata log starts again: the older metadata files name the old place. A table of a catalog
     has to be registered with the new metadata file, which is printed. Its current metadata file is
     named by `--metadata-file`, unless TABLE is its name in the catalog.
     """

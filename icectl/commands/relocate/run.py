@@ -468,7 +468,7 @@ class _Writing:
             try:
                 self.target.store.create(outputs.add(file.location), content)
             except FileExistsError as error:
-                raise CommitConflict(f"{file.location} is there already") from error
+                raise CommitConflict(f"{file.location} exists already") from error
             context.progress.advance(1)
 
         with ThreadPoolExecutor(context.concurrency, thread_name_prefix="icectl-write") as pool:

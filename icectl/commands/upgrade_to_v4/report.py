@@ -139,7 +139,7 @@ def question(upgrade: Upgrade) -> str:
     if _changes_layout(upgrade.plan):
         return f"take {upgrade.table_location} to layout {upgrade.layout}?"
     if _only_rewrites(upgrade.plan):
-        return f"write the manifests of {upgrade.table_location} anew?"
+        return f"rewrite the manifests of {upgrade.table_location}?"
     if upgrade.layout is None:
         return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
     return f"make {upgrade.table_location} a table of version 4, layout {upgrade.layout}?"
