@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.files.parquet.schema import child_fields, with_children
+from icectl.files.parquet.schema import child_fields, is_variant, with_children
 from icectl.format.data_paths import data_file_name
 from icectl.format.schema import Schema, schema_from_json
 from icectl.rows.read_data import SourceFile
@@ -101,7 +101,10 @@ def _orc_field(field: pa.Field) -> pa.Field:
     inner = [_orc_field(one) for one in child_fields(kind)]
     if pa.types.is_large_string(kind):
         kind = pa.string()
-    return field.with_type(with_children(kind, inner)).with_metadata({"iceberg.id": _id(field)})
+    number = {} if field.metadata is None else {"iceberg.id": _id(field)}  # parts of variants
+    if is_variant(field):
+        number["iceberg.struct-type"] = "VARIANT"
+    return field.with_type(with_children(kind, inner)).with_metadata(number)
 
 
 def _avro_schema(schema: pa.Schema) -> dict[str, Any]:
@@ -109,11 +112,12 @@ def _avro_schema(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _avro_field(field: pa.Field) -> dict[str, Any]:
-    return {"name": field.name, "type": _avro_union(field), "field-id": int(_id(field))}
+    number = {} if field.metadata is None else {"field-id": int(_id(field))}  # parts of variants
+    return {"name": field.name, "type": _avro_union(field), **number}
 
 
 def _avro_union(field: pa.Field) -> Any:
-    kind = _avro_type(field.type, f"r{_id(field)}")
+    kind = _avro_type(field.type, f"r{_id(field) if field.metadata else ''}")
     return ["null", kind] if field.nullable else kind
 
 
@@ -130,7 +134,7 @@ def _avro_type(kind: pa.DataType, name: str) -> Any:
         return {"type": "fixed", "name": name, "size": kind.byte_width}
     return {
         pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.large_string(): "string",
-        pa.float32(): "float", pa.float64(): "double",
+        pa.float32(): "float", pa.float64(): "double", pa.binary(): "bytes",
     }[kind]  # fmt: skip
 
 

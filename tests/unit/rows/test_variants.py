@@ -102,6 +102,15 @@ def test_variants_keep_their_values_and_the_shredding_they_share(files, columns)
     assert schema.count(" binary ") + schema.count(" int32 ") == columns
 
 
+@pytest.mark.parametrize("file_format", ["orc", "avro"])
+def test_variants_of_other_formats_are_written_to_parquet(file_format: str) -> None:
+    group = Group(COLUMNS)
+    group.add([(1, whole(a=b"\x0c\x01")), (2, None)], fields=(ID, WHOLE), file_format=file_format)
+    group.add([(3, typed(3))], fields=(ID, NUMBERS))
+    (made,) = group.run().files
+    assert shown(group, made.location) == [{"a": 1}, None, {"a": 3}]
+
+
 def test_a_file_without_the_column_has_nulls_beside_shredded_ones() -> None:
     group = Group(COLUMNS)
     group.add([(1, typed(1))], fields=(ID, NUMBERS))
