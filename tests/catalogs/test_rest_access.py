@@ -236,8 +236,8 @@ def test_every_location_of_the_catalog_is_asked_for(catalog: Fake) -> None:
 
 
 ODD = {
-    "no JSON": (Reply(200, b"<html>login</html>", {"Content-Type": "text/html"}), 13, "no JSON"),
-    "no object": (Reply(200, b"[]"), 13, "no JSON object"),
+    "no JSON": (Reply(200, b"<html>login</html>", {"Content-Type": "text/html"}), 13, "is not JSON"),
+    "no object": (Reply(200, b"[]"), 13, "not a JSON object"),
     "no metadata": (Reply(body={"metadata-location": "/x"}), 13, "no table metadata"),
     "a redirection": (Reply(302, b"", {"Location": "/login"}), 13, "status 302"),
     "a page for 404": (Reply(404, b"<html>"), 13, "status 404"),

@@ -109,7 +109,7 @@ def test_federated_identities_are_for_googles_own_library(file, monkeypatch):
 def test_without_googles_library_the_extra_is_named(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.auth", None)
     federated = file(type="external_account", audience="a")
-    with pytest.raises(Unsupported, match="needs google-auth") as caught:
+    with pytest.raises(Unsupported, match="need google-auth") as caught:
         access({"token": federated})
     assert "icectl[gcs]" in caught.value.hint
 
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_credentials_is_told_with_its_hint_and_nothing_is_rep
     assert "gcloud auth" in caught.value.hint
     monkeypatch.setitem(sys.modules, "google.auth", None)
     store = open_store(StorageOptions({"token": file(type="external_account")}), fixed_env)
-    with pytest.raises(Unsupported, match="needs google-auth") as unsupported:
+    with pytest.raises(Unsupported, match="need google-auth") as unsupported:
         store.create("gs://lake/a", b"")
     assert unsupported.value.exit_code == 14
     assert fixed_env.slept == []
