@@ -124,7 +124,7 @@ complete -c icectl -n '__fish_seen_subcommand_from maintain; and test (count (co
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l policy -r -F -d 'rules for tables, see maintain.toml(5)'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l untrusted-policy -d 'refuse a policy that says on which Spark steps run: for files of pull requests'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l exclude -x -d 'leave these tables out; repeatable'
-complete -c icectl -n '__fish_seen_subcommand_from maintain' -l only -x -a 'compact rewrite-manifests expire-snapshots remove-orphans' -d 'run only these of the steps that the policy names'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l only -x -a 'compact rewrite-manifests expire-snapshots remove-orphans' -d 'run only these steps'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l explain -d 'print the policy of a table, each value with its origin'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l strict -d 'refuse a rule, --exclude or --only that matches nothing'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l jobs -s j -x -d 'tables at a time (default 1)'

@@ -9,7 +9,6 @@ from icectl.units import print_size
 
 EngineName = Literal["spark", "local"]
 AUTO = "auto"
-_THERE = "PySpark and Java are installed"
 
 SPARK_PAYS_BYTES = 1 << 30
 """Work from which AUTO takes Spark: below, its start and its passing on of tasks cost more than it
@@ -18,10 +17,14 @@ can win (tests/benchmarks/bench_compact_spark.py)."""
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """An engine, and why it is that one: empty where it was asked for."""
+    """An engine, and why it is that one: empty where nothing is to be said.
+
+    `is_tentative` tells that AUTO chose it by a look, before the amount of work was known.
+    """
 
     name: EngineName
     why: str = ""
+    is_tentative: bool = False
 
     def __str__(self) -> str:
         return f"engine: {self.name} ({self.why})" if self.why else f"engine: {self.name}"
@@ -43,13 +46,13 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
         return EngineChoice("spark", "it has a session")
     prerequisite = missing_prerequisite()
     if prerequisite is None:
-        return EngineChoice("spark", _THERE)
+        return EngineChoice("spark", is_tentative=True)
     return EngineChoice("local", prerequisite)
 
 
 def weigh_engine(choice: EngineChoice, work_bytes: int) -> EngineChoice:
     """Return the choice for a known amount of work: small work is done here unless Spark runs."""
-    if choice.why != _THERE or work_bytes >= SPARK_PAYS_BYTES:
+    if not choice.is_tentative or work_bytes >= SPARK_PAYS_BYTES:
         return choice
     why = f"{print_size(work_bytes)} to rewrite; Spark from {print_size(SPARK_PAYS_BYTES)}"
     return EngineChoice("local", why)
@@ -60,7 +63,7 @@ def confirm_engine(choice: EngineChoice) -> EngineChoice:
 
     It takes an import of PySpark and a start of Java.
     """
-    if choice.why != _THERE:
+    if not choice.is_tentative:
         return choice
     try:
         check_installed()

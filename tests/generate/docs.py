@@ -227,8 +227,7 @@ def _policy_sections() -> Mapping[str, Sequence[Key]]:
 
 def _about_key(key: Key) -> str:
     default = "" if key.default is None else f" (default {key.default})"
-    calls = f"calls for `{key.section}` from here on: " if key.name in _THRESHOLDS else ""
-    return f"{calls}{key.help}{default}."
+    return f"{key.help}{default}."
 
 
 _POLICY = """\

@@ -157,7 +157,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         )
 
         def finish() -> Finished[Compaction]:
-            if choice.why:
+            if choice.why or choice.is_tentative:
                 session.console.note(str(choice))
             compacted = execute(
                 context,

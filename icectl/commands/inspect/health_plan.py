@@ -245,8 +245,8 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
     ratio = positions / totals.record_count if totals.record_count else 0.0
     found = (
         f"{print_count(totals.delete_file_count, 'delete file')} on {touched:,} of "
-        f"{print_count(len(matches.data), 'data file')}, at most {most:,} on one; positions delete "
-        f"{ratio:.1%} of the rows; {dangling:,} of no effect"
+        f"{print_count(len(matches.data), 'data file')}, at most {most:,} on one; {ratio:.1%} of "
+        f"the rows deleted by position; {dangling:,} dangling"
     )
     return _Check(
         _worst(
@@ -257,7 +257,7 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
         found if totals.delete_file_count else "no delete files",
         f"{_from(limits.deleted_rows, 'of the rows', ratio=True)}; "
         f"{_from(limits.deletes_on_one_file, 'on one data file')}; "
-        f"{_from(limits.deletes_of_no_effect, 'of no effect')}",
+        f"{_from(limits.deletes_of_no_effect, 'dangling')}",
         "compact",
         {
             "position_delete_file_count": totals.position_delete_file_count,

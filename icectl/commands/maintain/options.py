@@ -54,7 +54,7 @@ class MaintainRequest:
             metavar="STEP,...",
             choices=STEPS,
             parse=_parse_steps,
-            help="run only these of the steps that the policy names",
+            help="run only these steps",
         ),
     ] = None
     explain: Annotated[

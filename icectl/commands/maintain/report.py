@@ -229,7 +229,7 @@ def _print_totals(console: Console, found: Mapping[str, Any], *, planning: bool)
 _SHOWN: Mapping[str, Callable[[Mapping[str, int]], str]] = {
     "files": lambda found: f"{found['file_count']:,} ({print_size(found['file_bytes'])})",
     "snapshots": lambda found: f"{found['snapshot_count']:,}",
-    "to plan a scan": lambda found: (
+    "read per scan": lambda found: (
         f"{print_count(found['planning_file_count'], 'manifest')} "
         f"({print_size(found['planning_bytes'])})"
     ),

@@ -19,6 +19,7 @@ LISTED_WITHOUT_VERBOSE = 20
 """Findings of one rule that are printed when not all were asked for."""
 
 _STYLES: Mapping[Severity, Style] = {"error": "red", "warning": "yellow", "info": "cyan"}
+_NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,11 @@ def print_wrapped(
 
 def _verdict(checked: CheckedTable) -> str:
     number = counts(checked.findings)
-    named = [_plural(count, severity) for severity, count in number.items() if count]
-    told = ", ".join(named) if named else "no problems found"
+    named = [_plural(count, _NOUNS[severity]) for severity, count in number.items() if count]
+    if not named:
+        told = "no problems found"
+    else:
+        told = ", ".join(named if number["error"] else ["no errors", *named])
     looked_at = (
         f"{_plural(checked.snapshots_checked, 'snapshot')}, "
         f"{_plural(checked.files_checked, 'file')}, {_contents(checked)}"
@@ -148,5 +152,4 @@ def _contents(checked: CheckedTable) -> str:
 
 
 def _plural(count: int, noun: str) -> str:
-    invariable = noun == "info"
-    return f"{count:,} {noun}" if count == 1 or invariable else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

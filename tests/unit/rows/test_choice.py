@@ -29,7 +29,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_spark_is_chosen_where_pyspark_and_java_are_there(machine: Path) -> None:
     chosen = choose_engine("auto")
-    assert (chosen.name, str(chosen)) == ("spark", "engine: spark (PySpark and Java are installed)")
+    assert (chosen.name, str(chosen)) == ("spark", "engine: spark")
     assert confirm_engine(chosen) == chosen
     sys.modules.pop("pyspark")
 
