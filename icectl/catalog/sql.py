@@ -221,6 +221,8 @@ class SqlWarehouse:
         below = sorted({each[: depth + 1] for each in every if each[:depth] == parent})
         if not below and parent:
             raise self._no_namespace(parent)
+        if not below and self.rows.catalogs():  # those of others: the name may be wrong
+            raise self._empty()
         yield from (each for each in below if len(each) > depth)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:

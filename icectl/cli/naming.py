@@ -54,11 +54,12 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     configuration = configuration_of(common)
     is_known = catalog in configuration or bool(common.catalog_option)
     if is_path and is_known:
-        inside = dotted_name(tuple(parts)) or "NAME"
+        path, inside = quote(f"./{table}"), dotted_name(tuple(parts))
         raise UsageError(
             f"`{table}` is a path, and a name in catalog `{catalog}`",
-            hint=f"`{quote(f'./{table}')}` means the path, "
-            f"`--catalog {quote(catalog)} {quote(inside)}` the name",
+            hint=f"`{path}` means the path, `--catalog {quote(catalog)} {quote(inside)}` the name"
+            if parts
+            else f"`{path}` means the path, `{quote(_in_quotes(catalog))}` the catalog",
         )
     if is_path:
         return None
@@ -105,6 +106,11 @@ def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -
     return open_warehouse(
         CatalogAccess(settings, shell.env, storage, console.warn, console.hide, shell.deadline)
     )
+
+
+def _in_quotes(catalog: str) -> str:
+    """Return a catalog's name as no file is likely to be called."""
+    return f'"{catalog}"'
 
 
 def _may_be_name(table: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 from icectl.catalog.identifier import dotted_name, parse_name, without_quoted
@@ -26,8 +27,6 @@ T = TypeVar("T")
 
 _TABLES_AT_ONCE = 16
 """Tables that are looked at together at most."""
-
-_HINT = "`icectl inspect` of a catalog, a namespace or a folder lists the tables there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,9 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
             empty.append(target)
     if not found:
         shown = ", ".join(f"`{target}`" for target in targets)
-        raise TableNotFound(f"there is no table at {shown}", hint=_HINT)
+        raise TableNotFound(
+            f"there is no table at {shown}", hint=_where_tables_are(common, targets)
+        )
     excluded = {
         pattern: {table for table in found if covers(parts_of(pattern), parts_of(table))}
         for pattern in exclude
@@ -72,6 +73,18 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     kept = tuple(table for table in found if table not in left_out)
     idle = tuple(pattern for pattern, tables in excluded.items() if not tables)
     return FoundTables(kept, tuple(empty), idle)
+
+
+def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
+    """Return what helps where targets stand for no table."""
+    if len(targets) > 1:
+        return "`icectl inspect` of a catalog, a namespace or a folder lists the tables there"
+    name = None if "/" in without_quoted(targets[0]) else _name(common, targets[0])
+    if name is None:
+        return "a table is a folder with metadata/*.metadata.json"
+    namespace = fixed_part(name.parts)
+    namespace = namespace[:-1] if namespace == name.parts else namespace
+    return f"`icectl inspect {quote(dotted_name((name.catalog, *namespace)))}` lists what there is"
 
 
 def _may_be_none(target: str) -> bool:

@@ -115,13 +115,22 @@ _CREDENTIALS_HINTS = {
         "machine's identity; `--storage-option anon=true` uses none"
     ),
 }
-_HINTS_OF = {"gs": "gs", "gcs": "gs", "hdfs": "hdfs"} | dict.fromkeys(
-    ("az", "abfs", "abfss", "wasb", "wasbs"), "az"
-)
+_HINTS_OF = {
+    "gs": "gs",
+    "gcs": "gs",
+    "hdfs": "hdfs",
+    "http": "http",
+    "https": "http",
+} | dict.fromkeys(("az", "abfs", "abfss", "wasb", "wasbs"), "az")
 _CLUSTER_HINT = (
     "HADOOP_CONF_DIR names the folder with core-site.xml and hdfs-site.xml, which say where the "
     "name nodes are"
 )
+_WEB_HINT = (
+    "a table's location begins with s3://, gs://, abfss://, hdfs:// or `/`; a REST catalog at this "
+    "address is `uri` of `[catalog.NAME]` in icectl.toml"
+)
+_ENDPOINT_HINTS = {"hdfs": _CLUSTER_HINT, "http": _WEB_HINT}
 _REGION_HINT = "`--storage-option client_kwargs.region_name=...` names the bucket's region"
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 ACCESS_DENIED = "access-denied"
@@ -185,9 +194,10 @@ def remote_failure(
     if isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket":
         return FileNotFoundError(location)
     kind = _HINTS_OF.get(locations.scheme(location), "")
-    endpoint_hint = _CLUSTER_HINT if kind == "hdfs" else _ENDPOINT_HINT
     reason, hint = _reason_and_hint(
-        error, _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT), endpoint_hint
+        error,
+        _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT),
+        _ENDPOINT_HINTS.get(kind, _ENDPOINT_HINT),
     )
     message = f"cannot {doing} {locations.redacted(location)}: {redact(reason, secrets)}"
     return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)

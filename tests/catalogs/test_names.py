@@ -79,6 +79,14 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
     )
     code, document = run(["inspect", "./main.db.inner.t", "--json"])
     assert (code, document["error"]["id"]) == (10, "table-not-found")
+    (catalog / "main").mkdir()
+    code, document = run(["inspect", "main", "--json"])
+    assert (code, document["error"]["hint"]) == (
+        2,
+        "`./main` means the path, `'\"main\"'` the catalog",
+    )
+    code, document = run(["inspect", '"main"', "--json"])
+    assert (code, [row["table"] for row in document["result"]["rows"]]) == (0, ["main.db.inner.t"])
 
 
 @pytest.mark.parametrize(
@@ -107,6 +115,24 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             10,
             "catalog `main` has no table `db.inner.other`",
             "`icectl inspect main.db.inner` lists its tables",
+        ),
+        (
+            ["inspect", "main.*.t", "files"],
+            2,
+            "the view `files` shows one table, and `main.*.t` is a pattern",
+            "`icectl inspect 'main.*.t' health` alone takes patterns",
+        ),
+        (
+            ["maintain", "main.db.inner.x*", "--dry-run"],
+            10,
+            "there is no table at `main.db.inner.x*`",
+            "`icectl inspect main.db.inner` lists what there is",
+        ),
+        (
+            ["maintain", "./warehouse/t/data", "--dry-run"],
+            10,
+            "there is no table at `./warehouse/t/data`",
+            "a table is a folder with metadata/*.metadata.json",
         ),
         (
             ["validate", "main"],

@@ -260,6 +260,12 @@ def test_a_catalog_of_another_name_in_the_database_is_named(server: SqlServer) -
     assert document["error"]["hint"] == (
         "it has tables of `Main`: name the catalog exactly so (case-sensitive)"
     )
+    code, listed = run(["inspect", NAME, "--json"])
+    assert (code, listed["error"]["id"]) == (10, document["error"]["id"])
+    assert listed["error"]["hint"] == document["error"]["hint"]
+    server.execute("DELETE FROM iceberg_tables")
+    code, document = run(["inspect", NAME, "--json"])  # new: nobody's tables are in the database
+    assert (code, document["result"]["rows"]) == (0, [])
 
 
 def test_rows_written_by_both_are_read_back_by_both(server: SqlServer, tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from icectl.catalog.identifier import without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome
 from icectl.cli.naming import may_be_short, name_in_catalog, name_in_hints
 from icectl.cli.options import Common, read_options
+from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import (
     COMPACT_ENGINE,
@@ -97,6 +99,8 @@ def run(
     try:
         return _of_one(common, table, view, options)
     except TableNotFound as error:
+        if view != _HEALTH and _is_pattern_of_names(table):
+            raise _shows_one(table, view) from None
         if view != _HEALTH or error.error_id != TableNotFound.id or _is_of_snapshot(options):
             raise
         try:
@@ -112,6 +116,18 @@ def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -
     asks_for_rows = options.limit or options.columns or _format(common, options) in _ROW_PRINTERS
     is_many = is_many_tables(common, tables) or _is_namespace(common, tables[0])
     return is_many or bool(asks_for_rows or options.html)
+
+
+def _is_pattern_of_names(table: str) -> bool:
+    plain = without_quoted(table)
+    return is_pattern(plain) and "/" not in plain
+
+
+def _shows_one(table: str, view: str) -> UsageError:
+    return UsageError(
+        f"the view `{view}` shows one table, and `{table}` is a pattern",
+        hint=f"`icectl inspect {quote(table)} health` alone takes patterns",
+    )
 
 
 def _is_of_snapshot(options: ViewRequest) -> bool:

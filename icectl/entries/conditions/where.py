@@ -156,6 +156,14 @@ class _Parser:
         shown = token.text if token.kind == "end" else f"`{token.text}`"
         return _failure(self._text, token.position, f"expected {what}, found {shown}")
 
+    def _no_value(self, column: Column, token: _Token) -> UsageError:
+        error = self._expected("a value", token)
+        if token.kind != "word":
+            return error
+        is_text = column.type == PrimitiveType("string")
+        hint = f"text stands in single quotes: '{token.text}'" if is_text else _example(column.type)
+        return UsageError(error.message, hint=hint)
+
     def _or(self) -> Predicate:
         parts = [self._and()]
         while self._accept("or"):
@@ -268,7 +276,7 @@ class _Parser:
             hint = f"write `{column.name} is null`"
             raise _failure(self._text, token.position, "nothing compares with null", hint)
         if token.kind not in ("text", "number", "bytes") and token.text not in ("true", "false"):
-            raise self._expected("a value", token)
+            raise self._no_value(column, token)
         try:
             return _typed(column.type, token)
         except (ValueError, ArithmeticError, struct.error) as error:

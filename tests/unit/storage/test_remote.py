@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from icectl.errors import StorageError, Unsupported, UsageError
+from icectl.storage.failures import remote_failure
 from icectl.storage.open import StorageOptions, open_store
 
 pytestmark = pytest.mark.s3
@@ -183,6 +184,12 @@ def test_an_endpoint_that_is_not_there_is_told(fixed_env):
         assert "endpoint_url" in caught.value.hint
         assert "s3://b/t" in caught.value.message
     assert len(fixed_env.slept) == 20
+
+
+def test_a_web_page_is_told_where_tables_lie():
+    error = remote_failure("list", "http://h/t", ConnectionRefusedError("refused"), secrets=())
+    assert isinstance(error, StorageError)
+    assert (error.hint or "").startswith("a table's location begins with s3://")
 
 
 def test_missing_credentials_are_told(fixed_env, monkeypatch, tmp_path):

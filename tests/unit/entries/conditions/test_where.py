@@ -227,6 +227,8 @@ def test_what_is_wrong_is_told_with_its_position(text, message) -> None:
         ("day = 5", "a value of date is written like '2024-01-31'"),
         ("code = 5", "a value of fixed[2] is written like x'0000'"),
         ("id = null", "write `id is null`"),
+        ("name = c1", "text stands in single quotes: 'c1'"),
+        ("id in (1, c1)", "a value of int is written like 42"),
     ],
 )
 def test_the_hint_says_how_to_write_it(text, hint) -> None:
