@@ -62,6 +62,9 @@ DOCUMENTATION: Mapping[str, str] = {
 }
 """Documents about icectl itself; documentation.py prints them."""
 
+_COMPLETE = "__complete"
+"""What completion scripts call, and no help names."""
+
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """What the parser inside typer raises; its module is private, and moves between versions."""
 
@@ -85,6 +88,8 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     if not arguments:
         sys.stderr.write(root_help(COMMANDS, DOCUMENTATION))
         return UsageError.exit_code
+    if arguments[0] == _COMPLETE:
+        import_module("icectl.commands.candidates").main(arguments[1:])
     run = _Run(
         env=clock,
         started_seconds=clock.monotonic_seconds(),

@@ -103,6 +103,9 @@ Print the completion script of a shell. To install it, add one line to its start
   zsh (~/.zshrc):         source <(icectl completion zsh)
   fish (config.fish):     icectl completion fish | source
   PowerShell ($PROFILE):  icectl completion powershell | Out-String | Invoke-Expression
+
+In bash, zsh and fish it asks configured catalogs for names of tables, refs and columns, for a
+second at most.
 """,
     "man": """
 Show the manual page of a command, of icectl.toml or of maintain.toml; without COMMAND that of

@@ -19,6 +19,7 @@ from icectl.cli.app import COMMANDS, load_command, parser_of
 from icectl.cli.help import GROUPS, ROOT_SUMMARY, choices, is_flag, is_in_group, option_row
 from icectl.cli.options import Command
 from icectl.cli.settings import CATALOG_TABLE, ENV_VARS, SETTINGS, STORAGE_TABLE, Setting
+from icectl.commands.candidates import value_named
 from icectl.commands.maintain.policy import KEYS, Key
 from icectl.errors import EXIT_CODES
 from icectl.sfc1.rules import EVERY_RULE
@@ -86,6 +87,7 @@ def _completed(command: Command) -> completions.CompletedCommand:
                 metavar=None if is_flag(option) else f"{option.metavar}",
                 choices=choices(command, option),
                 repeatable=bool(option.multiple or option.count),
+                is_asked=any(value_named(command.name, name) for name in option.opts),
             )
             for option in parameters
             if any(is_in_group(option, group) for group in GROUPS)
