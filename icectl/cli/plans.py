@@ -204,7 +204,10 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
         put_in_place(Path(place), text, shell.env)
     except OSError as error:
         raise StorageError(f"cannot write the plan to {place}: {error.strerror}") from error
-    shell.console.note(f"the plan is in {place}; `icectl apply {quote(place)}` carries it out")
+    if outcome.status == "nothing-to-do":
+        shell.console.note(f"there is nothing to do: the plan in {place} is empty")
+    else:
+        shell.console.note(f"the plan is in {place}; `icectl apply {quote(place)}` carries it out")
 
 
 def planned_invocation(

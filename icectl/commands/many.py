@@ -126,7 +126,8 @@ def worst_finding(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _told(command: str, end: TableEnd) -> str:
     if end.result is None or end.status == "nothing-to-do":
         return ""
-    return what_was_done(command, dict(numbers_of(clean(end.result))))
+    told = what_was_done(command, dict(numbers_of(clean(end.result))))
+    return f"{told}, by the {end.result['engine']} engine" if command == "compact" else told
 
 
 _Figures = Mapping[str, int]

@@ -236,7 +236,11 @@ def test_every_location_of_the_catalog_is_asked_for(catalog: Fake) -> None:
 
 
 ODD = {
-    "no JSON": (Reply(200, b"<html>login</html>", {"Content-Type": "text/html"}), 13, "is not JSON"),
+    "no JSON": (
+        Reply(200, b"<html>login</html>", {"Content-Type": "text/html"}),
+        13,
+        "is not JSON",
+    ),
     "no object": (Reply(200, b"[]"), 13, "not a JSON object"),
     "no metadata": (Reply(body={"metadata-location": "/x"}), 13, "no table metadata"),
     "a redirection": (Reply(302, b"", {"Location": "/login"}), 13, "status 302"),

@@ -200,6 +200,20 @@ def test_limit_keeps_the_newest_of_a_log_and_the_first_of_others(
     assert result(inspect(table.location, "files", "--limit", 2, "--json"))["rows"] == every[:2]
 
 
+def test_columns_go_by_their_headings_too(inspect: Inspect, table: TableBuilder) -> None:
+    def keys(view: str, names: str) -> list[str]:
+        words = (view, "--columns", names, "--json")
+        return list(result(inspect(table.location, *words))["rows"][0])
+
+    assert keys("files", "file,size,records,content") == [
+        "file_path", "file_size_in_bytes", "record_count", "content",
+    ]  # fmt: skip
+    assert keys("files", "partition") == ["partition"]  # the column of that name, not its path
+    assert keys("snapshots", "snapshot,committed") == ["snapshot_id", "committed_at"]
+    assert keys("manifests", "manifest,size,spec") == ["path", "length", "partition_spec_id"]
+    assert inspect(table.location, "manifests", "--columns", "added").code == 2
+
+
 def test_columns_are_chosen_in_order_and_below_a_column(
     inspect: Inspect, table: TableBuilder
 ) -> None:

@@ -151,7 +151,7 @@ def test_the_report_has_a_line_a_table_and_totals(server: SqlServer, maintain: R
     assert lines[2] == "main.db.inner.calm    nothing to do"
     assert lines[4] == "2 tables: 1 nothing to do, 1 done"
     assert lines[5].startswith("files          26 (")
-    assert lines[6] == "snapshots       14 -> 2"
+    assert lines[6] == "snapshots      14 -> 2"
 
 
 def test_the_document_is_the_golden_one(

@@ -229,6 +229,9 @@ def test_a_plan_in_which_there_is_nothing_to_do_is_one_too(
     at_rest(server, "calm")
     place = tmp_path / "plan.json"
     assert planned(run, place)["tables"] == []
+    noted = run("main", "-n", "--save-plan", place, command="maintain").err
+    assert f"there is nothing to do: the plan in {place} is empty\n" in noted
+    assert run(place).out == "\n0 tables\n"
     before = server.current("calm")
     ended = run(place, "--json")
     assert (ended.code, json.loads(ended.out)["status"]) == (0, "nothing-to-do")

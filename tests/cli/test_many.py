@@ -114,6 +114,14 @@ def test_a_question_is_asked_once_and_not_without_a_terminal(server: SqlServer, 
         assert run("main.**", *more, "--yes", command=command).code == 0
 
 
+def test_compact_of_several_tables_names_the_engine(server: SqlServer, run: Run) -> None:
+    rotten(server, "rotten")
+    at_rest(server, "calm")
+    ended = run("main.**", "--engine", "local", "--yes", command="compact")
+    [done] = [line for line in ended.out.splitlines() if " done " in line]
+    assert done.endswith(" files into 1, by the local engine")
+
+
 @pytest.mark.parametrize(
     "words",
     [("--metadata-file", "x"), ("--deleted-list", "x"), ("--dry-run", "--save-plan", "x")],

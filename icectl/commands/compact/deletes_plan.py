@@ -26,6 +26,7 @@ from icectl.table.reviewed import Pin
 from icectl.table.rewritable_files import LiveFiles, check_deletes
 from icectl.table.rewrite_task import MergeDeletesTask
 from icectl.table.rewrite_tasks import TaskMaker
+from icectl.units import print_count
 
 _VECTORS_FROM = 3
 """The first format version with deletion vectors, which has no new position delete files."""
@@ -228,7 +229,9 @@ class _Planning:
         }
         found = [FileVerdict(int(self.verdicts[row])) for row in rows]
         return ", ".join(
-            f"{found.count(one):,} data files {text}" for one, text in texts.items() if one in found
+            f"{print_count(found.count(one), 'data file')} {text}"
+            for one, text in texts.items()
+            if one in found
         )
 
 

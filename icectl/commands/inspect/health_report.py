@@ -8,7 +8,7 @@ from typing import Any
 from icectl.cli.console import Console, Style
 from icectl.cli.tables import TableColumn, print_table
 from icectl.rows.choice import EngineChoice
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 CHECKS: Mapping[str, str] = {
     "small_files": "small files",
@@ -34,7 +34,8 @@ def print_health(
     """Print the sizes of data files, then each check with its threshold and the command to run."""
     target = print_size(found["target_file_size_bytes"])
     text = (
-        f"{found['data_file_count']:,} data files, {print_size(found['data_file_bytes'])}; "
+        f"{print_count(found['data_file_count'], 'data file')}, "
+        f"{print_size(found['data_file_bytes'])}; "
         f"target {target} ({found['target_file_size_origin']})"
     )
     for line in wrap(text, console.prose_width):

@@ -39,6 +39,23 @@ def text_members(view: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(member for each in TEXT_VIEWS[view] for member in each.members))
 
 
+def named_columns(view: str, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return columns by their names; headings of the text form stand for the column they show.
+
+    A heading over several columns stands for none, but for a size; a column's own name comes first.
+    """
+    if names is None or view not in TEXT_VIEWS:
+        return names
+    headings = {
+        each.heading.removesuffix(" (UTC)"): each.members[0]
+        for each in TEXT_VIEWS[view]
+        if (len(each.members) == 1 or each.heading == "size")
+        and each.members[0] not in ("summary", "partition_path")
+    }
+    own = text_members(view)
+    return tuple(name if name in own else headings.get(name, name) for name in names)
+
+
 def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
     """Print rows as text; locations below `base`, the table's, are printed from there on."""
     _print(console, TEXT_VIEWS[view], _shortened(row_set.rows, beginnings(base)))

@@ -405,7 +405,7 @@ def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) ->
         content=options.content,
         from_id=parse_snapshot_id("--from", options.from_),
         to_id=parse_snapshot_id("--to", options.to),
-        columns=_names(options.columns),
+        columns=row_output.named_columns(view.name, _names(options.columns)),
         limit=read_options(options)["limit"],
         format=wanted,
         html=options.html,

@@ -177,7 +177,8 @@ def _verdicts(found: Row) -> str:
 
 def _tiles(found: Row) -> Iterator[str]:
     tiles = [
-        (print_size(found["data_file_bytes"]), f"in {found['data_file_count']:,} data files"),
+        (print_size(found["data_file_bytes"]),
+         f"in {print_count(found['data_file_count'], 'data file')}"),
         (f"{found['delete_file_count']:,}",
          f"delete files, {print_size(found['delete_file_bytes'])}"),
         (f"{found['snapshot_count']:,}", "snapshots"),

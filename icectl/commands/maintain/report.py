@@ -211,13 +211,16 @@ def _sum(facts: Iterator[Facts | None]) -> dict[str, int]:
 
 
 def _print_totals(console: Console, found: Mapping[str, Any], *, planning: bool) -> None:
+    tables = print_count(found["table_count"], "table")
     counts = [
         f"{number:,} {STATUS_NAMES.get(status, status)}"
         for status, number in found["statuses"].items()
         if number
     ]
-    console.say(f"{print_count(found['table_count'], 'table')}: {', '.join(counts)}")
+    console.say(": ".join(filter(None, (tables, ", ".join(counts)))))
     before, after = found["before"], found["after"]
+    if not any(before.values()):  # no table was read
+        return
     pairs = [
         (name, show(before) if planning or show(before) == show(after)
          else f"{show(before)} -> {show(after)}")
