@@ -84,7 +84,7 @@ def test_other_commands_commit_and_validate_finds_nothing(
 
 def test_a_version_3_table_is_upgraded(bucket: CloudBucket, run: Run) -> None:
     build(bucket, "t", 3)
-    code, done = run("upgrade-to-v4", "--layout=sfc-1", "t", "--yes")
+    code, done = run("upgrade-to-v4", "t", "--layout=sfc-1", "--yes")
     assert (code, done["status"]) == (0, "done")
     assert run("inspect", "t")[1]["result"]["format_version"] == 4
 
