@@ -248,7 +248,7 @@ def test_r118_a_puffin_footer_that_inflates_to_too_much() -> None:
 def test_r118_a_puffin_footer_of_many_levels_is_no_json() -> None:
     payload = b"[" * 200_000
     tail = MAGIC + payload + struct.pack("<iI", len(payload), 0) + MAGIC
-    with pytest.raises(CorruptTable, match="no JSON"):
+    with pytest.raises(CorruptTable, match="not JSON"):
         read_footer(tail, 10**6)
 
 

@@ -305,7 +305,7 @@ def test_a_region_is_no_part_of_another_address(catalog: Fake, region: str) -> N
         assert "client_kwargs.region_name" not in options
         return
     store = open_store(StorageOptions(options), SystemEnv())
-    with pytest.raises(IcectlError, match="no region"):
+    with pytest.raises(IcectlError, match="not an AWS region"):
         store.read("s3://bucket/x")
 
 

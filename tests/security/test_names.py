@@ -215,6 +215,7 @@ def test_hints_quote_what_they_name(inspect: Inspect, tmp_path: Path) -> None:
     place = tmp_path / "a b; $(id)"
     table = TableBuilder(place / "t")
     table.append([1])
+    table.append([2])
     plan = place / "plan.json"
     words = (str(table.directory), "-n", "--save-plan", str(plan))
     ended = inspect(*words, command="expire-snapshots")

@@ -130,7 +130,6 @@ def test_a_plan_keeps_nothing_of_how_it_was_run(
         "branch": "main",
         "job_order": "none",
         "engine": "spark",
-        "method": "rewrite",
     }
     assert "hidden" not in text
     assert "own:7077" not in text

@@ -166,14 +166,14 @@ def bomb(size: int) -> Reply:
     [
         ("/tables/t", bomb(200 << 20), "MiB"),
         ("/tables/t", Reply(404, DEEP), "does not answer as"),
-        ("/tables/t", Reply(200, DEEP), "no JSON"),
+        ("/tables/t", Reply(200, DEEP), "not JSON"),
         ("/tables/t", Reply(403, b"x" * (5 << 20)), "MiB"),
         ("/tables/t", Reply(body=b"{}", headers={"Content-Encoding": "br"}), "not asked for"),
         ("/tables/t", Reply(body=b"{}", headers={"Content-Encoding": "gzip"}), "header"),
         ("/v1/config", bomb(200 << 20), "MiB"),
-        ("/oauth/tokens", Reply(400, DEEP), "no token"),
-        ("/oauth/tokens", Reply(body={"access_token": {"a": 1}}), "no token"),
-        ("/oauth/tokens", Reply(body={"access_token": "a\r\nb: c"}), "no token"),
+        ("/oauth/tokens", Reply(400, DEEP), "not a token"),
+        ("/oauth/tokens", Reply(body={"access_token": {"a": 1}}), "not a token"),
+        ("/oauth/tokens", Reply(body={"access_token": "a\r\nb: c"}), "not a token"),
     ],
 )
 def test_answers_that_are_bombs_end_in_one_message(
