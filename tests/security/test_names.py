@@ -217,7 +217,8 @@ def test_hints_quote_what_they_name(inspect: Inspect, tmp_path: Path) -> None:
     table.append([1])
     table.append([2])
     plan = place / "plan.json"
-    words = (str(table.directory), "-n", "--save-plan", str(plan))
+    expired = ("--older-than", "0s", "--retain-last", "1")
+    words = (str(table.directory), *expired, "-n", "--save-plan", str(plan))
     ended = inspect(*words, command="expire-snapshots")
     assert f"`icectl apply {shlex.quote(str(plan))}` carries it out" in ended.err
     missing = no_table("a; id", TableName(("n",), "t"), [])
