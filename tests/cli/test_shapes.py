@@ -1,7 +1,7 @@
 """Tables with geometry and geography through whole commands."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +185,43 @@ def test_types_are_kept_in_metadata_whatever_their_algorithm(table: Path, icectl
     current = max((table / "metadata").glob("v*.metadata.json"))
     fields = json.loads(current.read_text())["schemas"][0]["fields"]
     assert {one["name"]: one["type"] for one in fields if one["name"] in TYPES} == TYPES
+
+
+@pytest.mark.parametrize(
+    ("layouts", "mode"),
+    [
+        (("sfc-1", "iceberg-1.12"), ["--lazy"]),
+        (("sfc-1", "iceberg-1.12"), ["--eager"]),
+        (("iceberg-1.12", "sfc-1"), []),
+    ],
+)
+def test_upgrades_keep_types_and_their_parameters(
+    table: Path, icectl: Run, layouts: Sequence[str], mode: list[str]
+) -> None:
+    """In metadata alone: every data file stays, also without the columns that came after it."""
+    path = table / "metadata/v1.metadata.json"
+    metadata = json.loads(path.read_text())
+    metadata["last-column-id"] += 2
+    added = {"variant": "variant", "default": "geography"}
+    metadata["schemas"][0]["fields"] += [
+        {"id": metadata["last-column-id"] - at, "name": name, "required": False, "type": kind}
+        for at, (name, kind) in enumerate(added.items())
+    ]
+    path.write_text(json.dumps(metadata))
+    fields = metadata["schemas"][0]["fields"]
+    files = {file: file.read_bytes() for file in stored(icectl, table)}
+    for at, layout in enumerate(layouts):
+        words = [] if at else mode
+        done = icectl(table, "--layout", layout, *words, "--yes", command="upgrade-to-v4")
+        assert done.code == 0, done.err
+        assert result(icectl(table, "--json", command="inspect"))["layout"] == layout
+        current = max((table / "metadata").glob("v*.metadata.json"), key=version_of)
+        after = json.loads(current.read_text())
+        assert after["format-version"] == 4
+        assert [one["fields"] for one in after["schemas"]] == [fields]
+    assert {file: file.read_bytes() for file in stored(icectl, table)} == files
+    assert result(icectl(table, "--level", "data", "--json"))["findings"] == []
+
+
+def version_of(path: Path) -> int:
+    return int(path.name.split(".")[0].removeprefix("v"))

@@ -233,7 +233,7 @@ def _by_value(transform: Transform, source: Type, column: pa.Array) -> pa.Array:
     results = [apply(transform, source, value) for value in encoded.dictionary.to_pylist()]
     try:
         values = pa.array(results, encoded.dictionary.type)
-    except OverflowError as error:
+    except (OverflowError, pa.ArrowInvalid) as error:
         raise ValueError(f"a truncation is not a valid {type_text(source)}") from error
     return values.take(encoded.indices)
 

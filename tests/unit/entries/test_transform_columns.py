@@ -121,6 +121,13 @@ def test_results_outside_of_their_type_are_value_errors(text, type_, column) -> 
         transformed(text, type_, column)
 
 
+@pytest.mark.parametrize("precision", [2, 28, 38])
+def test_r074_a_truncation_that_has_more_digits_than_its_type_is_told_so(precision: int) -> None:
+    column = pa.array([Decimal(1 - 10**precision)])
+    with pytest.raises(ValueError, match=rf"not a valid decimal\({precision}, 0\)"):
+        transformed("truncate[10]", f"decimal({precision}, 0)", column)
+
+
 def test_widths_beyond_64_bits_still_truncate() -> None:
     assert transformed(f"truncate[{2**70}]", "long", pa.array([7, None])).to_pylist() == [0, None]
     assert transformed(f"truncate[{2**70}]", "string", pa.array(["abc"])).to_pylist() == ["abc"]
