@@ -6,7 +6,7 @@ from itertools import takewhile
 from shlex import join
 
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import Snapshot, ancestors
+from icectl.format.snapshot import Snapshot, ancestors, summary_count
 from icectl.units import print_count
 
 
@@ -142,8 +142,7 @@ def _keeps_counters(summary: Mapping[str, str]) -> bool:
 
 
 def _counter(summary: Mapping[str, str], key: str) -> int | None:
-    text = summary.get(key, "0")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return summary_count(summary.get(key, "0"))
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

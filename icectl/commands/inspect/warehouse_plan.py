@@ -6,6 +6,7 @@ from typing import Any
 from icectl.commands.inspect.views import Row
 from icectl.commands.maintain.needs_plan import OPEN_COST_BYTES
 from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import summary_count
 
 VERDICTS = ("ok", "attention", "critical")
 """What a table's health may be, the worst last."""
@@ -47,16 +48,12 @@ def history(metadata: TableMetadata) -> Row:
         day["snapshot_count"] += 1
         if snapshot.snapshot_id in made_current:
             said = snapshot.summary or {}
-            day["total_bytes"] = _number(said.get("total-files-size"))
-            day["total_records"] = _number(said.get("total-records"))
+            day["total_bytes"] = summary_count(said.get("total-files-size"))
+            day["total_records"] = summary_count(said.get("total-records"))
     return {
         "days": list(days.values()),
         "is_whole": bool(ordered) and ordered[0].parent_snapshot_id is None,
     }
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
 def benefit_bytes(found: Mapping[str, Any]) -> int:

@@ -32,6 +32,7 @@ TOTALS = {"operation": "append", "total-records": "30"}
         ([{"operation": "overwrite"}], Loss(None, None, 1)),
         ([None], Loss(None, None, 1)),
         ([{**APPEND, "added-records": "many"}], Loss(None, 0, 1)),
+        ([{**APPEND, "added-records": "9" * 5000}], Loss(None, 0, 1)),
     ],
 )
 def test_rows_that_later_snapshots_added_are_lost_and_deleted_ones_reappear(
