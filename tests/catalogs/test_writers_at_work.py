@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from tests.fault.changing import run
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("value", pa.int64())])
 FILES, ROWS = 24, 20
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.2  # between changes; on a slow machine as long as a change takes
+# Each try takes the head of then; ten leave room for a machine on which a try takes a second.
+PROPERTIES = {"format-version": "2", "commit.retry.num-retries": "10"}
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ class Writer:
         self._failure: Exception | None = None
         with closing(load_catalog(NAME, **self._properties)) as catalog:
             catalog.create_namespace("db")
-            table = catalog.create_table("db.t", SCHEMA, properties={"format-version": "2"})
+            table = catalog.create_table("db.t", SCHEMA, properties=PROPERTIES)
             for start in range(0, FILES * ROWS, ROWS):
                 added = dict.fromkeys(range(start, start + ROWS), 0)
                 table.append(_table(added))
@@ -69,9 +72,12 @@ class Writer:
         chance = random.Random(1)
         try:
             with closing(load_catalog(NAME, **self._properties)) as catalog:
-                while not self._stopped.wait(PAUSE_SECONDS):
+                pause = PAUSE_SECONDS
+                while not self._stopped.wait(pause):
                     chosen = chance.sample(sorted(self.rows), 2)
+                    start = time.monotonic()
                     self._change(catalog, chosen, is_deletion=chance.random() < 0.5)
+                    pause = max(PAUSE_SECONDS, time.monotonic() - start)
         except Exception as error:  # noqa: BLE001 - raised where the thread is waited for
             self._failure = error
 
