@@ -36,6 +36,11 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _YEAR_1_MS = (dt.datetime(1, 1, 1, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
+def read_count(text: str | None) -> int | None:
+    """Return a number as data has it: ASCII digits that fit 64 bits; None for any other text."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
 def parse_size(text: str) -> int:
     """Bytes of `64MB` (10^6), `64MiB` (2^20) or `1.5GiB`; the case of the unit does not matter.
 

@@ -16,6 +16,7 @@ import urllib3
 from icectl.catalog.tls import tls_context
 from icectl.env import Deadline
 from icectl.errors import UsageError
+from icectl.units import read_count
 
 _LOGGER = logging.getLogger(__name__)
 _CONNECT_MS, _READ_MS = 20_000, 120_000
@@ -234,12 +235,12 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
     text = properties.get(name)
     if text is None:
         return default
-    digits = text.isascii() and text.isdigit() and len(text) <= len(str(_LONGEST_MS))
-    if not digits or not 0 < int(text) <= _LONGEST_MS:
+    number = read_count(text)
+    if number is None or not 0 < number <= _LONGEST_MS:
         raise UsageError(
             f"catalog property `{name}`: `{text}` is not a number of milliseconds up to a day"
         )
-    return int(text)
+    return number
 
 
 def _proxy(uri: str) -> str | None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from icectl.env import Deadline
 from icectl.errors import StorageError, TableNotFound, Unsupported, UsageError
 from icectl.storage.location import redacted
+from icectl.units import read_count
 
 _WAIT_SECONDS = 30
 """How long another writer of the same rows is waited for."""
@@ -183,7 +184,7 @@ def _server(
         raise UsageError(f"catalog `{catalog}`: its `uri` names no port that there is") from error
     arguments = {key: value for key, value in arguments.items() if value is not None}
     own: dict[str, Any] = dict(parse_qsl(parts.query))
-    own |= {key: int(own[key]) for key in own if own[key].isascii() and own[key].isdigit()}
+    own |= {key: number for key in own if (number := read_count(own[key])) is not None}
 
     def connect(seconds: Mapping[str, int]) -> Any:
         return module.connect(**{**arguments, **_LOST[family], **seconds, **own})

@@ -17,7 +17,7 @@ from icectl.units import print_duration
 Kind = Literal["file-system", "catalog", "uncommitted", "other"]
 
 _SUFFIXES = (".metadata.json", ".metadata.json.gz")
-_LEADING_NUMBER = re.compile(r"v?(\d+)(?![0-9a-f])")
+_LEADING_NUMBER = re.compile(r"v?([0-9]{1,18})(?![0-9a-f])")
 _BARE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.", re.IGNORECASE)
 _UNCOMMITTED = re.compile(_BARE_UUID.pattern + r"(gz\.)?metadata\.json(\.gz)?", re.IGNORECASE)
 

@@ -18,6 +18,7 @@ from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import Fault, Severity
 from icectl.format.snapshot import PUT_BACK, Snapshot
+from icectl.units import read_count
 
 T = TypeVar("T")
 
@@ -76,11 +77,12 @@ def put_back_id(
     marked = (snapshot.summary or {}).get(PUT_BACK)
     if marked is not None or properties is None or snapshot.parent_snapshot_id is not None:
         return marked
-    old_id, number = properties.get("snapshot-id", ""), properties.get("sequence-number", "")
+    old_id, number = properties.get("snapshot-id", ""), properties.get("sequence-number")
     others = {str(each) for each in metadata.snapshots_by_id} - {str(snapshot.snapshot_id)}
     _, _, file_name = (snapshot.manifest_list or "").rpartition("/")
     is_named = old_id in re.findall(r"\d+", file_name) and old_id not in others
-    is_older = number.isdecimal() and int(number) < snapshot.sequence_number
+    written_at = read_count(number)
+    is_older = written_at is not None and written_at < snapshot.sequence_number
     return old_id if is_named and is_older else None
 
 

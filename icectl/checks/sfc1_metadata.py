@@ -44,6 +44,7 @@ from icectl.format.rule import ENGINE, NEXT_COMMIT, OLDER_METADATA, ROLL_BACK, W
 from icectl.format.snapshot import ancestors
 from icectl.format.transforms import result_type
 from icectl.format.types import PrimitiveType, can_promote, type_text
+from icectl.units import read_count
 
 _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -72,8 +73,8 @@ def _dropped_members(file: MetadataFile) -> Iterator[Breach]:
 
 def _long_metadata_log(file: MetadataFile) -> Iterator[Breach]:
     metadata = file.metadata
-    stated = metadata.properties.get(PREVIOUS_VERSIONS_MAX.name, "")
-    limit = max(int(stated), 1) if stated.isdigit() else PREVIOUS_VERSIONS_MAX.default
+    stated = read_count(metadata.properties.get(PREVIOUS_VERSIONS_MAX.name))
+    limit = PREVIOUS_VERSIONS_MAX.default if stated is None else max(stated, 1)
     if len(metadata.metadata_log) > limit:
         message = f"it has {len(metadata.metadata_log)} entries, {limit} should be kept"
         yield Breach(message, "metadata log")

@@ -14,6 +14,7 @@ from icectl.format.json_members import parse_json
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import metadata_json, parse_metadata
 from icectl.format.metadata_oddities import parse_generously
+from icectl.units import read_count
 
 GZIP_MAGIC = b"\x1f\x8b"
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|[-+.0-9A-Za-z]+)'
@@ -22,7 +23,6 @@ _LEADING_UUID = re.compile(_LEADING + rb'"table-uuid"\s*:\s*"([^"\\]*)"')
 _LEADING_TIME = re.compile(_LEADING + rb'"last-updated-ms"\s*:\s*([0-9]{1,18})\s*[,}]')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 _LEADING_NUMBER = re.compile(r"v?[0-9]+")
-_MOST_DIGITS = 18
 _BEGINNING = 2**20
 _VALUES_ALWAYS = 2_000_000
 """Values of JSON that a compressed file may have beside one for each of its bytes."""
@@ -120,8 +120,5 @@ def write_metadata(metadata: TableMetadata, *, compressed: bool) -> bytes:
 def read_version_hint(content: bytes) -> int | str | None:
     """Read a version hint: a number, the stem of a file name, or nothing usable (R-163)."""
     text = content.decode("utf-8", "replace").strip()
-    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
-        return int(text)
-    if _LEADING_NUMBER.match(text):
-        return text
-    return None
+    number = read_count(text)
+    return text if number is None and _LEADING_NUMBER.match(text) else number

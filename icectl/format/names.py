@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Literal
 
-_FILE_SYSTEM = re.compile(r"v([0-9]+)(\.gz)?\.metadata\.json(\.gz)?")
-_CATALOG = re.compile(r"([0-9]+)-(.+?)(\.gz)?\.metadata\.json(\.gz)?")
+_FILE_SYSTEM = re.compile(r"v([0-9]{1,18})(\.gz)?\.metadata\.json(\.gz)?")
+_CATALOG = re.compile(r"([0-9]{1,18})-(.+?)(\.gz)?\.metadata\.json(\.gz)?")
 
 VERSION_HINT = "version-hint.text"
 """Where file-system tables name their newest version, which may be late (R-163)."""

@@ -120,11 +120,6 @@ class PartitionStatisticsFile:
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
-def summary_count(text: str | None) -> int | None:
-    """Return a counter of a summary (R-031); None where it is not a number of 64 bits."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
 def ancestors(snapshots_by_id: Mapping[int, Snapshot], snapshot_id: int) -> Iterator[Snapshot]:
     """Yield a snapshot and its ancestors.
 

@@ -1,6 +1,5 @@
 """Listing the tables of a catalog, or below a folder: each by its metadata file alone."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -18,7 +17,7 @@ from icectl.progress import Progress
 from icectl.storage.location import name, parent
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads
-from icectl.units import print_instant
+from icectl.units import print_instant, read_count
 
 TABLE_COLUMNS = (
     "table",
@@ -104,18 +103,14 @@ def _facts(loaded: LoadedTable) -> Mapping[str, Any]:
     metadata = loaded.metadata
     snapshot = metadata.current_snapshot
     summary = {} if snapshot is None else snapshot.summary or {}
-    counted = [_count(summary.get(key)) for key in ("total-data-files", "total-delete-files")]
+    counted = [read_count(summary.get(key)) for key in ("total-data-files", "total-delete-files")]
     known = [count for count in counted if count is not None]
     return {
         "format_version": metadata.format_version,
         "last_updated": print_instant(metadata.last_updated_ms),
         "snapshot_count": len(metadata.snapshots),
         "file_count": 0 if snapshot is None else sum(known) if known else None,
-        "file_bytes": 0 if snapshot is None else _count(summary.get("total-files-size")),
+        "file_bytes": 0 if snapshot is None else read_count(summary.get("total-files-size")),
         "location": metadata.location,
         "metadata_location": loaded.metadata_location,
     }
-
-
-def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) else None

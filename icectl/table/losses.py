@@ -6,8 +6,8 @@ from itertools import takewhile
 from shlex import join
 
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import Snapshot, ancestors, summary_count
-from icectl.units import print_count
+from icectl.format.snapshot import Snapshot, ancestors
+from icectl.units import print_count, read_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _keeps_counters(summary: Mapping[str, str]) -> bool:
 
 
 def _counter(summary: Mapping[str, str], key: str) -> int | None:
-    return summary_count(summary.get(key, "0"))
+    return read_count(summary.get(key, "0"))
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

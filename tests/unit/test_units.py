@@ -15,6 +15,7 @@ from icectl.units import (
     print_size,
     print_text,
     print_value,
+    read_count,
     redact,
 )
 
@@ -56,6 +57,16 @@ def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text: str) -> None
         parse_size(text)
     assert caught.value.hint == "give a number with a unit: 64MB or 64MiB"
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("007", 7), (str(2**63 - 1), 2**63 - 1), ("9" * 5000, None), ("", None),
+     (None, None), ("-1", None), (" 1", None), ("1_0", None), ("1e3", None),
+     ("\u00b2", None), ("\u0661", None)],
+)  # fmt: skip
+def test_a_count_in_data_is_ascii_digits_of_at_most_64_bits(text: str, number: int) -> None:
+    assert read_count(text) == number
 
 
 def test_one_thing_is_counted_without_a_plural() -> None:

@@ -22,6 +22,7 @@ from icectl.catalog.hive.connection import Connection, HiveAnswerLost, Servers
 from icectl.catalog.hive.thrift import CallRefused
 from icectl.env import Env
 from icectl.errors import CommitConflict, StorageError
+from icectl.units import read_count
 
 _LOGGER = logging.getLogger(__name__)
 _LIMIT_KEY = "iceberg.hive.lock-timeout-ms"
@@ -177,8 +178,8 @@ def locker_of(
 
 
 def _seconds(properties: Mapping[str, str], key: str, otherwise: float) -> float:
-    text = properties.get(key, "")
-    return int(text) / 1000 if text.isascii() and text.isdigit() else otherwise
+    wait_ms = read_count(properties.get(key))
+    return otherwise if wait_ms is None else wait_ms / 1000
 
 
 def _user() -> str:

@@ -33,6 +33,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage.open import open_store
 from icectl.storage.store import Store
+from icectl.units import read_count
 
 METADATA_LOCATION = "metadata_location"
 PREVIOUS = "previous_metadata_location"
@@ -99,8 +100,8 @@ def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
 
 
 def _limit(catalog: Mapping[str, str]) -> int:
-    text = catalog.get(_MOST_CHARACTERS, "")
-    return int(text) if text.isascii() and text.isdigit() else _DEFAULT_MOST
+    characters = read_count(catalog.get(_MOST_CHARACTERS))
+    return _DEFAULT_MOST if characters is None else characters
 
 
 _LOCK_KEY = "engine.hive.lock-enabled"

@@ -14,6 +14,7 @@ from icectl.catalog.http import Http, NoAnswerError, NotReachedError, Request, r
 from icectl.env import Env
 from icectl.errors import StorageError, Unsupported, UsageError
 from icectl.format.json_members import parse_json
+from icectl.units import read_count
 
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _MARGIN_SECONDS = 60.0
@@ -218,9 +219,9 @@ def _expires_in(properties: Mapping[str, str]) -> float | None:
     Units: seconds.
     """
     own, legacy = _of_group(properties, "expires_in"), properties.get("token-expires-in-ms")
-    for text, per_second in ((own or "", 1), (legacy or "", 1000)):
-        if text.isascii() and text.isdigit() and len(text) < 16:
-            return int(text) / per_second
+    for text, per_second in ((own, 1), (legacy, 1000)):
+        if (count := read_count(text)) is not None:
+            return count / per_second
     return None
 
 

@@ -18,6 +18,7 @@ from icectl.catalog.rest.client import NotThereError, RestClient, texts
 from icectl.errors import IcectlError, Refused, StorageError, Unsupported
 from icectl.storage.credentials import Places
 from icectl.storage.open import StorageOptions
+from icectl.units import read_count
 
 _LOGGER = logging.getLogger(__name__)
 _UNTOLD_LIFE_MS = 30 * 60_000
@@ -133,10 +134,10 @@ class Vended:
     def _set_end(self, told: list[dict[str, str]]) -> None:
         now_ms = self.client.env.now_ms()
         ends = [
-            int(value)
+            end_ms
             for found in told
             for key, value in found.items()
-            if "expires-at" in key and value.isascii() and value.isdigit() and len(value) < 19
+            if "expires-at" in key and (end_ms := read_count(value)) is not None
         ]
         temporary = any(key.startswith(_TEMPORARY) for found in told for key in found)
         self._ends_at_ms = min(ends, default=now_ms + _UNTOLD_LIFE_MS if temporary else None)

@@ -23,14 +23,16 @@ from icectl.cli.settings import (
 )
 from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
+from icectl.units import read_count
 
 
 def _parse_id(text: str) -> int:
     """Read the id of a snapshot."""
-    if not text.isascii() or not text.isdigit() or len(text) > 19:
+    snapshot_id = read_count(text)
+    if snapshot_id is None:
         hint = "`icectl inspect TABLE snapshots` lists them"
         raise UsageError(f"`{text}` is not a snapshot id", hint=hint)
-    return int(text)
+    return snapshot_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from icectl.storage.store import FileStatus
 from icectl.table.reader import Reader
 from icectl.table.retention import AskedRetention, Retention, decide
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.units import read_count
 
 _EXACT_SNAPSHOTS = 5_000
 """Snapshots whose manifests are read for exact reclaimable bytes; beyond, summaries must do."""
@@ -122,5 +123,4 @@ def estimate_freed(metadata: TableMetadata, retention: Retention) -> Expirable:
 
 def _removed_bytes(snapshot: Snapshot) -> int:
     """Return bytes of the files that a snapshot took out, by its own summary."""
-    text = (snapshot.summary or {}).get("removed-files-size", "0")
-    return int(text) if text.isdigit() else 0
+    return read_count((snapshot.summary or {}).get("removed-files-size")) or 0

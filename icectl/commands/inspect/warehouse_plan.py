@@ -6,7 +6,7 @@ from typing import Any
 from icectl.commands.inspect.views import Row
 from icectl.commands.maintain.needs_plan import OPEN_COST_BYTES
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import summary_count
+from icectl.units import read_count
 
 VERDICTS = ("ok", "attention", "critical")
 """What a table's health may be, the worst last."""
@@ -48,8 +48,8 @@ def history(metadata: TableMetadata) -> Row:
         day["snapshot_count"] += 1
         if snapshot.snapshot_id in made_current:
             said = snapshot.summary or {}
-            day["total_bytes"] = summary_count(said.get("total-files-size"))
-            day["total_records"] = summary_count(said.get("total-records"))
+            day["total_bytes"] = read_count(said.get("total-files-size"))
+            day["total_records"] = read_count(said.get("total-records"))
     return {
         "days": list(days.values()),
         "is_whole": bool(ordered) and ordered[0].parent_snapshot_id is None,

@@ -8,7 +8,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import SnapshotRef, ancestors
 from icectl.format.updates import RemoveSnapshotRef, SetSnapshotRef, Update
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
-from icectl.units import print_instant
+from icectl.units import print_instant, read_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def snapshot_at(metadata: TableMetadata, where: str, instant_ms: int | None) -> 
     """
     if where in refs_of(metadata):
         choice = SnapshotChoice(ref=where)
-    elif where.isascii() and where.isdigit():
-        choice = SnapshotChoice(snapshot_id=int(where))
+    elif (snapshot_id := read_count(where)) is not None:
+        choice = SnapshotChoice(snapshot_id=snapshot_id)
     elif instant_ms is not None:
         choice = SnapshotChoice(as_of_ms=instant_ms)
     else:
@@ -121,7 +121,7 @@ def plan_rollback(
     """
     before = _branch(metadata, branch)
     line = [one.snapshot_id for one in ancestors(metadata.snapshots_by_id, before.snapshot_id)]
-    if where in refs_of(metadata) or (where.isascii() and where.isdigit()) or instant_ms is None:
+    if where in refs_of(metadata) or read_count(where) is not None or instant_ms is None:
         target = snapshot_at(metadata, where, instant_ms)
     else:
         older = ancestors(metadata.snapshots_by_id, before.snapshot_id)

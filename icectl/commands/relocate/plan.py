@@ -10,6 +10,7 @@ from icectl.format.locations import with_locations
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
+from icectl.units import read_count
 
 _PATHS = (
     properties.METADATA_PATH.name,
@@ -180,9 +181,9 @@ def _recounted(snapshot: Snapshot, changes: Mapping[str, int]) -> Snapshot:
     """Return a snapshot with counters changed, where its summary has them as numbers."""
     summary = dict(snapshot.summary or {})
     found = {
-        key: str(int(summary[key]) + change)
+        key: str(count + change)
         for key, change in changes.items()
-        if change and summary.get(key, "").isdecimal() and int(summary[key]) + change >= 0
+        if change and (count := read_count(summary.get(key))) is not None and count + change >= 0
     }
     return replace(snapshot, summary={**summary, **found}) if found else snapshot
 

@@ -24,6 +24,7 @@ from icectl.format.types import (
     Type,
     type_text,
 )
+from icectl.units import read_count
 
 FIELD_ID = b"PARQUET:field_id"
 """Arrow metadata key under which pyarrow keeps the field id of a Parquet column."""
@@ -253,9 +254,8 @@ def schema_with_ids(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
 
 
 def field_id(field: pa.Field) -> int | None:
-    """Return the field id of an Arrow field."""
-    text = (field.metadata or {}).get(FIELD_ID)
-    return None if text is None or int(text) < 0 else int(text)
+    """Return the field id of an Arrow field; None where it has none, or a text that is none."""
+    return read_count((field.metadata or {}).get(FIELD_ID, b"").decode("ascii", "replace"))
 
 
 def places_by_id(fields: Sequence[pa.Field]) -> Places:

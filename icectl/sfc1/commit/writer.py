@@ -1,6 +1,6 @@
 """A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -55,6 +55,7 @@ from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.row_safety import require_safe_base
+from icectl.units import read_count
 
 _MEASURED = (
     "content",
@@ -343,12 +344,12 @@ def _totals(
     """Return the parent's totals with the changes; counted where it has none (R-031)."""
     added = summary_counters(summarise(_entries(change.added)), "total")
     removed = summary_counters(summarise(_entries(made.removed)), "total")
-    stated = {} if parent is None else dict(parent.summary or {})
+    summary = {} if parent is None else parent.summary or {}
+    stated = {key: read_count(summary.get(key)) for key in added}
+    before: Mapping[str, int] = {key: n for key, n in stated.items() if n is not None}
     if parent is None:
         before = summary_counters(Totals(), "total")
-    elif all(stated.get(key, "").isdigit() for key in added):
-        before = {key: int(stated[key]) for key in added}
-    else:
+    elif len(before) < len(added):
         files = live_in_tree(state.rows, state.dead, means.look)
         before = summary_counters(summarise(_entries(files)), "total")
     return {key: str(before[key] + added[key] - removed[key]) for key in added}

@@ -209,6 +209,12 @@ def test_arrow_types_that_no_iceberg_type_holds_are_refused(arrow) -> None:
         parquet_schema.schema_from_arrow(pa.schema([pa.field("a", arrow)]))
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "-1", "x", ""])
+def test_a_text_that_is_no_field_id_gives_no_id(text: str) -> None:
+    field = pa.field("a", pa.int32(), metadata={FIELD_ID: text})
+    assert parquet_schema.field_id(field) is None
+
+
 def test_fields_without_an_id_at_any_depth_are_left_out() -> None:
     with_id = {FIELD_ID: "1"}
     schema = pa.schema(

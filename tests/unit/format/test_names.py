@@ -40,7 +40,7 @@ def test_a_name_says_kind_version_and_compression(name: str, expected: MetadataF
         "version-hint.text", "metadata.json", "v.metadata.json", "v7.metadata.json.crc",
         ".v7.metadata.json.crc", "v4.1.metadata.json", "v-1.metadata.json", "V7.metadata.json",
         f"{UUID}.avro", "00003-.metadata.json", f"a/00003-{UUID}.metadata.json", "v٣.metadata.json",
-        "snap-1-1-x.avro", "",
+        "snap-1-1-x.avro", "", f"v{'7' * 5000}.metadata.json",
     ],
 )  # fmt: skip
 def test_other_names_are_no_metadata_files(name: str) -> None:
