@@ -14,6 +14,7 @@ from tests.stores.azure_server import Azurite
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.gcs_server import FakeGcs
 from tests.stores.hdfs_server import Hdfs
+from tests.stores.merges import Inputs, make_inputs
 from tests.stores.s3_servers import S3Server
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,6 +77,14 @@ def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server
         pytest.skip(s3_servers.why_missing("rclone"))
     with s3_servers.rclone(binary, tmp_path_factory.mktemp("rclone")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def merge_inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    """Files to merge by a store, made once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        return make_inputs(tmp_path_factory.mktemp("merges"))
 
 
 @pytest.fixture(scope="session")

@@ -162,15 +162,20 @@ def build(
     return paths
 
 
-def adopt(directory: Path, paths: Sequence[Path]) -> list[Path]:
-    """A table in a directory of its own with the same data files, as links."""
+def adopt(directory: Path, paths: Sequence[Path], location: str = "") -> list[Path]:
+    """A table in a directory of its own with the same data files, as links.
+
+    Its metadata says that it lies at `location`, where one is given.
+    """
     (directory / "data").mkdir(parents=True)
     (directory / "metadata").mkdir()
     linked = [directory / "data" / path.name for path in paths]
     for path, link in zip(paths, linked, strict=True):
         link.hardlink_to(path)
     entries = [_entry(path, COLUMNS, Content.DATA) for path in linked]
-    _commit(directory, [entries], str(directory))
+    for entry in entries if location else ():
+        entry["location"] = entry["location"].replace(str(directory), location)
+    _commit(directory, [entries], location or str(directory))
     return linked
 
 
