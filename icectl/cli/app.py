@@ -253,7 +253,7 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     for line in settings.lines(invocation.command.name):
         console.detail(line)
     _check_format(invocation)
-    for message in unknown_variables(os.environ):
+    for message in (*settings.renamed, *unknown_variables(os.environ)):
         console.warn(message)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000

@@ -26,6 +26,7 @@ _SECRET_KEYS = (
 )  # fmt: skip
 STORAGE_TABLE = "storage-options"
 CATALOG_TABLE = "catalog"
+_PREFIX = "ICECTL_"
 _MOST_DIGITS = 18
 """Digits of a count: more of them do not fit the 64 bits that libraries count in."""
 
@@ -67,7 +68,7 @@ class Setting(Generic[_Value]):
     @property
     def variable(self) -> str:
         """Name of its environment variable."""
-        return "ICECTL_" + self.key.replace("-", "_").replace(".", "_").upper()
+        return variable_of(self.key)
 
     @property
     def option(self) -> str:
@@ -118,6 +119,8 @@ class Settings:
     storage_options: Mapping[str, str]
     file: Path | None
     catalogs: CatalogLayer = field(default_factory=dict)
+    renamed: Sequence[str] = ()
+    """Warnings about former names that were used."""
 
     def read(self, setting: Setting[_Value]) -> _Value:
         """Return the value."""
@@ -374,14 +377,21 @@ def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float] | N
 HEALTH_LIMITS = (
     _limits("files-to-save", "5, 1000", "small files that merging would save,"),
     _limits("deleted-rows", "10%, 30%", "the part of the rows that positions delete"),
-    _limits("deletes-on-one-file", "5, 100", "delete files on one data file"),
-    _limits("deletes-of-no-effect", "1, 1000", "delete files that apply to nothing,"),
+    _limits("deletes-per-file", "5, 100", "delete files on one data file"),
+    _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing,"),
     _limits("manifests-to-save", "20, 1000", "manifests that regrouping would save,"),
     _limits("snapshots-past-retention", "10, 1000", "snapshots past the table's retention,"),
-    _limits("metadata-files-off-the-log", "20, 1000", "metadata files off the log,"),
+    _limits("untracked-metadata-files", "20, 1000", "metadata files off the log,"),
     _limits("reclaimable", "25%, 100%", "what expiring frees, as a part of the live bytes,"),
 )
 """The limits of health, each by the name of its measure."""
+
+RENAMED_KEYS: Mapping[str, str] = {
+    "health.deletes-on-one-file": "health.deletes-per-file",
+    "health.deletes-of-no-effect": "health.dangling-deletes",
+    "health.metadata-files-off-the-log": "health.untracked-metadata-files",
+}
+"""Former names of settings, accepted with a warning until the release after 0.1."""
 
 SETTINGS: Sequence[Setting[Any]] = (
     CONCURRENCY,
@@ -423,6 +433,7 @@ def resolve(
     file = _config_file(environment, config)
     found = _InFile() if file is None else _read_file(file)
     values: dict[str, Resolved] = {}
+    environment, renamed = _with_new_names(environment)
     for setting in SETTINGS:
         if setting.key in options:
             text, origin = options[setting.key], Origin(Layer.OPTION, setting.option)
@@ -436,7 +447,27 @@ def resolve(
             values[setting.key] = _built_in(setting)
             continue
         values[setting.key] = _resolved(setting, text, origin)
-    return Settings(values, found.storage_options, file, found.catalogs)
+    renamed += found.renamed
+    return Settings(values, found.storage_options, file, found.catalogs, renamed)
+
+
+def renamed_key(old: str, new: str, origin: str) -> str:
+    """Return the warning about the former name of a key."""
+    return f"`{old}` in {origin} is now `{new}`; the next release drops the old name"
+
+
+def variable_of(key: str) -> str:
+    """Return the environment variable of a setting's key."""
+    return _PREFIX + key.replace("-", "_").replace(".", "_").upper()
+
+
+def _with_new_names(environment: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
+    """Return the environment with the values of former names under the new ones, and warnings."""
+    names = {variable_of(old): variable_of(new) for old, new in RENAMED_KEYS.items()}
+    used = {old: new for old, new in names.items() if environment.get(old)}
+    values = {new: environment[old] for old, new in used.items()}
+    renamed = [renamed_key(old, new, "the environment") for old, new in used.items()]
+    return {**values, **environment}, renamed
 
 
 def texts_of(settings: Settings, command: str) -> dict[str, dict[str, str]]:
@@ -524,6 +555,7 @@ class _InFile:
     values: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
     catalogs: CatalogLayer = field(default_factory=dict)
+    renamed: Sequence[str] = ()
 
 
 def _read_file(file: Path) -> _InFile:
@@ -541,17 +573,21 @@ def _read_file(file: Path) -> _InFile:
     storage_options: dict[str, str] = {}
     values: dict[str, str] = {}
     known = {setting.key for setting in SETTINGS}
-    for key, value in _flat(loaded):
-        table, _, name = key.partition(".")
-        if table == STORAGE_TABLE and name:
-            storage_options[name] = _without_secret(file, name, _scalar(file, key, value))
+    renamed: list[str] = []
+    for name, value in _flat(loaded):
+        key = RENAMED_KEYS.get(name, name)
+        if key != name:
+            renamed.append(renamed_key(name, key, str(file)))
+        table, _, option = key.partition(".")
+        if table == STORAGE_TABLE and option:
+            storage_options[option] = _without_secret(file, option, _scalar(file, key, value))
         elif key in known:
             values[key] = _scalar(file, key, value)
         else:
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean `{close[0]}`?" if close else "`man icectl.toml` lists the keys"
             raise UsageError(f"unknown key `{key}` in {file}", hint=hint)
-    return _InFile(values, storage_options, own_layer(catalogs, file))
+    return _InFile(values, storage_options, own_layer(catalogs, file), renamed)
 
 
 def _flat(loaded: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -602,7 +638,7 @@ ENV_VARS: Mapping[str, str] = {
 }
 """In the order in which the manual lists them."""
 
-_PREFIX = "ICECTL_"
+_KNOWN = {*ENV_VARS, *map(variable_of, RENAMED_KEYS)}
 _OWN = [name.removeprefix(_PREFIX) for name in ENV_VARS if name.startswith(_PREFIX)]
 
 
@@ -612,7 +648,7 @@ def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
     What tests of icectl go by is left alone.
     """
     for name in sorted(environment):
-        if not name.startswith(_PREFIX) or name in ENV_VARS or name.startswith(f"{_PREFIX}TEST_"):
+        if not name.startswith(_PREFIX) or name in _KNOWN or name.startswith(f"{_PREFIX}TEST_"):
             continue
         near = get_close_matches(name.removeprefix(_PREFIX), _OWN, n=1)
         meant = f"; did you mean {_PREFIX}{near[0]}?" if near else ""

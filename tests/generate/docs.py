@@ -6,7 +6,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,11 @@ from tests.generate import completions
 
 _THRESHOLDS = frozenset(
     {
-        "compact.small-files", "compact.delete-ratio", "compact.deletes-per-file",
-        "compact.dangling-deletes", "rewrite-manifests.manifests", "expire-snapshots.snapshots",
-        "expire-snapshots.reclaimable", "remove-orphans.metadata-files", "remove-orphans.every",
+        "compact.files-to-save", "compact.deleted-rows", "compact.deletes-per-file",
+        "compact.dangling-deletes", "rewrite-manifests.manifests-to-save",
+        "expire-snapshots.snapshots-past-retention",
+        "expire-snapshots.reclaimable", "remove-orphans.untracked-metadata-files",
+        "remove-orphans.every",
     }
 )  # fmt: skip
 """Keys that call for a step, from their value on."""
@@ -193,11 +195,24 @@ def settings_page() -> str:
 
 def settings_list() -> str:
     """Print the page on settings, with a table of all of them."""
+    options = {
+        option
+        for name in COMMANDS
+        for parameter in parameters_of(load_command(name))
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     rows = [
-        f"| `{setting.key}` | `{setting.option}` | `{setting.variable}` | {_in_table(setting)} |"
+        f"| `{setting.key}` | {_option_of(setting, options)} | `{setting.variable}` "
+        f"| {_in_table(setting)} |"
         for setting in SETTINGS
     ]
     return _page([_SETTINGS, *rows])
+
+
+def _option_of(setting: Setting[Any], options: Container[str]) -> str:
+    """Return the option of a setting, or its negation; nothing where it has none."""
+    name = setting.option.removeprefix("--")
+    return next((f"`{one}`" for one in (f"--{name}", f"--no-{name}") if one in options), "")
 
 
 def _in_table(setting: Setting[Any]) -> str:
@@ -240,10 +255,11 @@ a part of one name, and `**` for any number of names."""
 
 _POLICY_RULES = """\
 Of one key the last rule counts that is for the table, the others not; keys that no rule has are
-those at the top, then those of the environment and icectl.toml(5), then icectl's own. An unknown
-key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the origin of
-each value. `master`, `remote` and `spark-conf` can start programs: they count only in a file that
-the caller or root owns and no one else may write, and never with `--untrusted-policy`."""
+those at the top, then those of the environment and icectl.toml(5), then icectl's own. A threshold
+has the name of its limit in `[health]` of icectl.toml(5), and that value without one here. An
+unknown key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the
+origin of each value. `master`, `remote` and `spark-conf` can start programs: they count only in a
+file that the caller or root owns and no one else may write, and never with `--untrusted-policy`."""
 
 _POLICY_BOUNDS = """\
 A table's own word counts where it says that less may go: `icectl.maintain.enabled=false`,
@@ -308,7 +324,7 @@ retain-last = 5
 [[rule]]
 tables = ["prod.events.*"]
 compact.target-file-size = "256MiB"
-compact.small-files = 50
+compact.files-to-save = 50
 expire-snapshots.older-than = "2d"
 
 [[rule]]

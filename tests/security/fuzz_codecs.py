@@ -197,7 +197,7 @@ POLICY = b"""steps = ["expire-snapshots", "compact"]
 budget.delete-files = 10
 window = "22:00-04:00"
 [compact]
-small-files = 5
+files-to-save = 5
 where = "id > 5"
 [[rule]]
 tables = ["main.**", "other.db.t"]

@@ -238,7 +238,7 @@ def of_many(
     rotten(server, "rotten", appends=3)
     policy = tmp_path / "maintain.toml"
     policy.write_text(
-        "[compact]\nengine = 'spark'\nsmall-files = 2\nspark-conf = 'a.token=my-secret'\n"
+        "[compact]\nengine = 'spark'\nfiles-to-save = 2\nspark-conf = 'a.token=my-secret'\n"
     )
     run_apply = prepared("apply", FixedEnv(NOW_MS))
     words = ("main", "-n", "--save-plan", tmp_path / "plan.json", "--policy", policy)
@@ -294,7 +294,7 @@ ODD_OF_MANY: dict[str, Forge] = {
     "a policy of numbers": lambda plan: plan["policies"][0].update({"steps": 5}),
     "a text for a list": lambda plan: plan["policies"][0]["steps"].update(value="compact"),
     "a list for a text": lambda plan: plan["policies"][0]["enabled"].update(value=["true"]),
-    "no number": lambda plan: plan["policies"][0]["compact.small-files"].update(value="x"),
+    "no number": lambda plan: plan["policies"][0]["compact.files-to-save"].update(value="x"),
     "no order": lambda plan: plan["policies"][0].update(
         {"compact.job-order": {"value": "x", "origin": ""}}
     ),

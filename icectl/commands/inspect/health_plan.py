@@ -95,11 +95,11 @@ class HealthLimits:
 
     files_to_save: MeasureLimits = SURPLUS_FILES
     deleted_rows: MeasureLimits = DELETED_RATIO
-    deletes_on_one_file: MeasureLimits = DELETES_PER_FILE
-    deletes_of_no_effect: MeasureLimits = DANGLING_DELETES
+    deletes_per_file: MeasureLimits = DELETES_PER_FILE
+    dangling_deletes: MeasureLimits = DANGLING_DELETES
     manifests_to_save: MeasureLimits = SURPLUS_MANIFESTS
     snapshots_past_retention: MeasureLimits = EXPIRABLE_SNAPSHOTS
-    metadata_files_off_the_log: MeasureLimits = UNTRACKED_METADATA_FILES
+    untracked_metadata_files: MeasureLimits = UNTRACKED_METADATA_FILES
     reclaimable: MeasureLimits = RECLAIMABLE_RATIO
 
 
@@ -251,13 +251,13 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
     return _Check(
         _worst(
             limits.deleted_rows.judge(ratio),
-            limits.deletes_on_one_file.judge(most),
-            limits.deletes_of_no_effect.judge(dangling),
+            limits.deletes_per_file.judge(most),
+            limits.dangling_deletes.judge(dangling),
         ),
         found if totals.delete_file_count else "no delete files",
         f"{_from(limits.deleted_rows, 'of the rows', ratio=True)}; "
-        f"{_from(limits.deletes_on_one_file, 'on one data file')}; "
-        f"{_from(limits.deletes_of_no_effect, 'dangling')}",
+        f"{_from(limits.deletes_per_file, 'on one data file')}; "
+        f"{_from(limits.dangling_deletes, 'dangling')}",
         "compact",
         {
             "position_delete_file_count": totals.position_delete_file_count,
@@ -319,10 +319,10 @@ def _metadata_file_debt(source: HealthSource) -> _Check:
     files, tracked = source.metadata_files, len(source.metadata.metadata_log) + 1
     untracked = max(0, files.count - tracked)
     return _Check(
-        limits.metadata_files_off_the_log.judge(untracked),
+        limits.untracked_metadata_files.judge(untracked),
         f"{print_count(files.count, 'metadata file')}, {print_size(files.size_bytes)}; "
         f"{untracked:,} no longer in the metadata log",
-        _from(limits.metadata_files_off_the_log, "files off the log"),
+        _from(limits.untracked_metadata_files, "files off the log"),
         "remove-orphans",
         {
             "metadata_file_count": files.count,

@@ -1,12 +1,13 @@
 """The policy of maintenance: its keys, its file of defaults and rules, and that of one table."""
 
 import datetime as dt
+import math
 import os
 import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -17,12 +18,16 @@ from icectl.catalog.identifier import without_quoted
 from icectl.cli.options import SPARK_OPTIONS, declared_options
 from icectl.cli.patterns import covers, fixed_part, is_pattern
 from icectl.cli.settings import (
+    HEALTH_LIMITS,
+    HEALTH_SECTION,
     SETTINGS,
     VALIDATE_LEVEL,
     Setting,
+    Settings,
     parse_count,
     parse_positive_size,
     parse_switch,
+    renamed_key,
 )
 from icectl.cli.targets import parts_of
 from icectl.commands.compact.options import CompactRequest
@@ -41,7 +46,7 @@ from icectl.commands.maintain.needs_plan import STEPS
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.errors import Refused, UsageError
-from icectl.units import parse_duration, parse_ratio, print_count
+from icectl.units import parse_duration, print_count
 
 _WINDOW = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)(?:\s+(\S+))?")
 _DAY_MINUTES = 24 * 60
@@ -162,6 +167,18 @@ def _min_age(text: str) -> int:
     return found
 
 
+def _parse_part(text: str) -> float:
+    """Read a part of a whole, which may be more than all of it: `0.25`, `25%`, `200%`."""
+    number = text.strip()
+    try:
+        part = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        part = -1.0
+    if not 0 <= part < float("inf"):
+        raise UsageError(f"`{text}` is not a ratio", hint="give a number such as 0.25, or 25%")
+    return part
+
+
 def _whole(limit: float) -> str:
     return f"{limit:g}"
 
@@ -175,23 +192,25 @@ _OWN = (
     Key("budget.delete-files", "N", "files of a table that one step may delete; more is refused",
         parse_count),
     Key("budget.time", "DURATION", "time that one run spends on a table", parse_duration),
-    Key("compact.small-files", "N", "compact if merging saves at least N files", parse_count,
+    Key("compact.files-to-save", "N", "compact if merging saves at least N files", parse_count,
         _whole(SURPLUS_FILES.attention)),
-    Key("compact.delete-ratio", "R", "compact if at least this part of the rows is deleted",
-        parse_ratio, _whole(DELETED_RATIO.attention)),
+    Key("compact.deleted-rows", "R", "compact if at least this part of the rows is deleted",
+        _parse_part, _whole(DELETED_RATIO.attention)),
     Key("compact.deletes-per-file", "N", "compact if a data file has at least N delete files; such "
         "files are rewritten unless `min-delete-files` sets another number", parse_count,
         _whole(DELETES_PER_FILE.attention)),
     Key("compact.dangling-deletes", "N", "compact if at least N delete files apply to nothing",
         parse_count, _whole(DANGLING_DELETES.attention)),
-    Key("rewrite-manifests.manifests", "N", "rewrite manifests if that saves at least N",
+    Key("rewrite-manifests.manifests-to-save", "N", "rewrite manifests if that saves at least N",
         parse_count, _whole(SURPLUS_MANIFESTS.attention)),
-    Key("expire-snapshots.snapshots", "N", "expire if at least N snapshots are past retention",
-        parse_count, _whole(EXPIRABLE_SNAPSHOTS.attention)),
+    Key("expire-snapshots.snapshots-past-retention", "N",
+        "expire if at least N snapshots are past retention", parse_count,
+        _whole(EXPIRABLE_SNAPSHOTS.attention)),
     Key("expire-snapshots.reclaimable", "R", "expire if that frees this part of the live bytes",
-        parse_ratio, _whole(RECLAIMABLE_RATIO.attention)),
-    Key("remove-orphans.metadata-files", "N", "search if the log lacks at least N metadata files",
-        parse_count, _whole(UNTRACKED_METADATA_FILES.attention)),
+        _parse_part, _whole(RECLAIMABLE_RATIO.attention)),
+    Key("remove-orphans.untracked-metadata-files", "N",
+        "search if the log lacks at least N metadata files", parse_count,
+        _whole(UNTRACKED_METADATA_FILES.attention)),
     Key("remove-orphans.every", "DURATION", "search for orphans again after this time",
         parse_duration, "7d"),
     Key("remove-orphans.min-age", "DURATION", "age of files that may go, a day at least", _min_age,
@@ -206,7 +225,7 @@ def _options() -> Iterator[Key]:
     settings = {setting.key: setting for setting in SETTINGS}
     for step, request in REQUESTS.items():
         hints = get_type_hints(request)
-        for field, option in declared_options(request).items():
+        for parameter, option in declared_options(request).items():
             name = f"{step}.{option.name.removeprefix('--')}"
             if name in _NOT_IN_POLICIES:
                 continue
@@ -217,14 +236,40 @@ def _options() -> Iterator[Key]:
                 option.metavar or "BOOL",
                 option.help,
                 setting.parse if setting else parse,
-                is_list=list in (get_origin(kind) for kind in get_args(hints[field])),
-                field=None if setting else field,
+                is_list=list in (get_origin(kind) for kind in get_args(hints[parameter])),
+                field=None if setting else parameter,
                 setting=setting,
             )
 
 
 KEYS: Mapping[str, Key] = {key.name: key for key in (*_OWN, *_options())}
 """Every key, those of maintenance itself first."""
+
+RENAMED_KEYS: Mapping[str, str] = {
+    "compact.small-files": "compact.files-to-save",
+    "compact.delete-ratio": "compact.deleted-rows",
+    "rewrite-manifests.manifests": "rewrite-manifests.manifests-to-save",
+    "expire-snapshots.snapshots": "expire-snapshots.snapshots-past-retention",
+    "remove-orphans.metadata-files": "remove-orphans.untracked-metadata-files",
+}
+"""Former names of keys, accepted with a warning until the release after 0.1."""
+
+_LIMIT_KEYS: Mapping[str, Key] = {
+    f"{HEALTH_SECTION}.{key.name.rpartition('.')[2]}": key for key in _OWN if key.section in STEPS
+}
+"""The key of each limit of health: a threshold has one name in a policy and in the settings."""
+
+
+def thresholds_in(settings: Settings) -> Mapping[str, "PolicyValue"]:
+    """Return the thresholds that the limits of health in the settings stand for, by key."""
+    found: dict[str, PolicyValue] = {}
+    for limit in HEALTH_LIMITS:
+        values = settings.read(limit)
+        if values is not None:
+            key = _LIMIT_KEYS[limit.key]
+            attention = math.ceil(values[0]) if key.metavar == "N" else values[0]
+            found[key.name] = PolicyValue(_whole(attention), settings.origin(limit).text)
+    return found
 
 
 SPARK_KEYS = frozenset(
@@ -292,9 +337,14 @@ class PolicyRule:
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePolicy:
-    """Rules, of which later ones override earlier ones, key by key."""
+    """Rules, of which later ones override earlier ones, key by key.
+
+    `base` has values of the settings, below all rules; `renamed` warns of former names.
+    """
 
     rules: tuple[PolicyRule, ...] = ()
+    base: Mapping[str, PolicyValue] = field(default_factory=dict)
+    renamed: tuple[str, ...] = ()
 
     def of(self, name: str) -> TablePolicy:
         """Return what holds for a table of this name or location."""
@@ -302,7 +352,7 @@ class MaintenancePolicy:
             key.name: PolicyValue(_default(key, key.default), _BUILT_IN)
             for key in KEYS.values()
             if key.default is not None
-        }
+        } | dict(self.base)
         for rule in self.rules:
             if rule.concerns(name):
                 values |= {key: PolicyValue(text, rule.origin) for key, text in rule.values.items()}
@@ -363,11 +413,12 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
     if _TABLES in loaded:
         hint = f"a `[[{_RULES}]]` with `{_TABLES}` is for some tables"
         raise UsageError(f"`{_TABLES}` in {path} stands outside of a rule", hint=hint)
-    found = [PolicyRule(path, ("**",), _values(loaded, path))]
+    renamed: list[str] = []
+    found = [PolicyRule(path, ("**",), _values(loaded, path, renamed))]
     for number, one in enumerate(rules, start=1):
         origin = f"rule {number} in {path}"
         patterns = _patterns(one.pop(_TABLES, None), origin)
-        found.append(PolicyRule(origin, patterns, _values(one, origin)))
+        found.append(PolicyRule(origin, patterns, _values(one, origin, renamed)))
     for rule in found:
         for key in sorted(SPARK_KEYS & set(rule.values)):
             if not is_trusted or others is not None:
@@ -378,7 +429,7 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
                     f"`--{key.rpartition('.')[2]}`",
                     id="untrusted-policy",
                 )
-    return MaintenancePolicy(tuple(found))
+    return MaintenancePolicy(tuple(found), renamed=tuple(renamed))
 
 
 def _others_who_may_write(path: Path, status: os.stat_result) -> str | None:
@@ -404,9 +455,13 @@ def _patterns(given: Any, origin: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _values(loaded: Mapping[str, Any], origin: str) -> Mapping[str, Text]:
+def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mapping[str, Text]:
+    """Return the values by key, and add a warning to `renamed` for each former name."""
     found: dict[str, Text] = {}
-    for name, value in flattened(loaded):
+    for given, value in flattened(loaded):
+        name = RENAMED_KEYS.get(given, given)
+        if name != given:
+            renamed.append(renamed_key(given, name, origin))
         key = KEYS.get(name)
         if key is None:
             raise _unknown(name, origin)

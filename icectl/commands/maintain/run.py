@@ -30,6 +30,7 @@ from icectl.commands.maintain.policy import (
     Window,
     idle_rules,
     read_policy,
+    thresholds_in,
 )
 from icectl.commands.maintain.report import (
     Maintained,
@@ -155,6 +156,9 @@ def run(
     if request.policy is not None:
         is_trusted = not common.shell.settings.read(UNTRUSTED_POLICY)
         policy = read_policy(request.policy, is_trusted=is_trusted)
+        for message in policy.renamed:
+            common.shell.console.warn(message)
+    policy = replace(policy, base=thresholds_in(common.shell.settings))
     found = find_tables(common, targets, request.exclude or ())
     policies = {
         table: on_spark(policy.of(name_in_hints(common, table)), spark) for table in found.tables

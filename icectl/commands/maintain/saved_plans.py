@@ -19,6 +19,7 @@ from icectl.cli.plans import (
 from icectl.commands.maintain.needs_plan import Need
 from icectl.commands.maintain.policy import (
     KEYS,
+    RENAMED_KEYS,
     SPARK_KEYS,
     MaintenancePolicy,
     PolicyValue,
@@ -206,6 +207,7 @@ def policy_in(texts: PolicyTexts, file: str) -> TablePolicy:
     Raises: Unsupported, for keys that are not known here; Refused, for keys that no plan may have;
     UsageError, for values that make no sense.
     """
+    texts = {RENAMED_KEYS.get(key, key): value for key, value in texts.items()}
     unknown = set(texts) - set(KEYS)
     if unknown:
         raise Unsupported(

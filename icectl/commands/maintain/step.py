@@ -298,14 +298,14 @@ def thresholds_of(policy: TablePolicy) -> Thresholds:
     """Return the values that call for a step, by a policy."""
     read = policy.read
     return Thresholds(
-        small_files=read("compact.small-files"),
-        delete_ratio=read("compact.delete-ratio"),
+        small_files=read("compact.files-to-save"),
+        delete_ratio=read("compact.deleted-rows"),
         deletes_per_file=read("compact.deletes-per-file"),
         dangling_deletes=read("compact.dangling-deletes"),
-        manifests=read("rewrite-manifests.manifests"),
-        snapshots=read("expire-snapshots.snapshots"),
+        manifests=read("rewrite-manifests.manifests-to-save"),
+        snapshots=read("expire-snapshots.snapshots-past-retention"),
         reclaimable=read("expire-snapshots.reclaimable"),
-        metadata_files=read("remove-orphans.metadata-files"),
+        metadata_files=read("remove-orphans.untracked-metadata-files"),
         every_ms=read("remove-orphans.every"),
     )
 

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from icectl.commands.maintain.policy import KEYS, MaintenancePolicy, read_policy
+from icectl.cli.settings import HEALTH_LIMITS, resolve
+from icectl.commands.maintain.policy import (
+    KEYS,
+    RENAMED_KEYS,
+    MaintenancePolicy,
+    read_policy,
+    thresholds_in,
+)
 from icectl.errors import UsageError
 
 
@@ -24,12 +31,12 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
         [[rule]]
         tables = ["prod.sales.*", "/wh/*/*"]
         expire-snapshots.older-than = "2d"
-        compact.small-files = 50
+        compact.files-to-save = 50
         [[rule]]
         tables = "prod.*.orders"
         steps = ["compact"]
         [rule.compact]
-        small-files = 9
+        files-to-save = 9
         """,
     )
     orders = found.of("prod.sales.orders").values
@@ -37,26 +44,26 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
     assert {
         key: (orders[key].shown, orders[key].origin.replace(str(file), "FILE"))
         for key in (
-            "expire-snapshots.retain-last", "expire-snapshots.older-than", "compact.small-files",
+            "expire-snapshots.retain-last", "expire-snapshots.older-than", "compact.files-to-save",
             "steps", "remove-orphans.min-age",
         )
     } == {
         "expire-snapshots.retain-last": ("5", "FILE"),
         "expire-snapshots.older-than": ("2d", "rule 1 in FILE"),
-        "compact.small-files": ("9", "rule 2 in FILE"),
+        "compact.files-to-save": ("9", "rule 2 in FILE"),
         "steps": ("compact", "rule 2 in FILE"),
         "remove-orphans.min-age": ("3d", "built-in"),
     }  # fmt: skip
-    assert found.of("/wh/db/t").read("compact.small-files") == 50
-    assert found.of("prod.other.t").read("compact.small-files") == 5
+    assert found.of("/wh/db/t").read("compact.files-to-save") == 50
+    assert found.of("prod.other.t").read("compact.files-to-save") == 5
     assert found.of("prod.other.t").read("expire-snapshots.retain-last") == 5
 
 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("[compact]\nsmall-file = 5", "unknown key `compact.small-file`, FILE",
-         "did you mean `compact.small-files`?"),
+        ("[compact]\nfiles-to-sav = 5", "unknown key `compact.files-to-sav`, FILE",
+         "did you mean `compact.files-to-save`?"),
         ("[[rule]]\ntables = 'a.*'\nwindows = '1'", "unknown key `windows`, rule 1 in FILE",
          "did you mean `window`?"),
         ("[remove-orphans]\nolder-than = '1h'", "unknown key `remove-orphans.older-than`, FILE",
@@ -109,3 +116,26 @@ def test_options_that_would_act_on_every_run_or_on_one_table_are_no_keys() -> No
         "compact.target-file-size", "compact.where", "compact.engine", "rewrite-manifests.sort-by",
         "expire-snapshots.keep-daily", "remove-orphans.quarantine",
     } <= set(KEYS)  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
+def test_a_former_name_is_the_new_one_with_a_warning(tmp_path: Path, old: str, new: str) -> None:
+    found = policy(tmp_path, f"[[rule]]\ntables = 'a.*'\n{old} = 1")
+    assert found.of("a.b").values[new].text == "1"
+    (warning,) = found.renamed
+    assert f"`{old}` in rule 1 in {tmp_path}" in warning
+    assert f"is now `{new}`" in warning
+
+
+def test_limits_of_health_are_the_thresholds_of_a_policy_without_them(tmp_path: Path) -> None:
+    file = tmp_path / "icectl.toml"
+    file.write_text(
+        "[health]\n" + "\n".join(f'{limit.option[2:]} = "2.5, 5"' for limit in HEALTH_LIMITS)
+    )
+    base = thresholds_in(resolve({}, {}, str(file)))
+    assert len(base) == len(HEALTH_LIMITS)
+    found = MaintenancePolicy(base=base).of("a.b")
+    assert found.read("compact.files-to-save") == 3  # counts are whole
+    assert found.read("expire-snapshots.reclaimable") == 2.5
+    assert f"`health.files-to-save` in {file}" in found.values["compact.files-to-save"].origin
+    assert thresholds_in(resolve({}, {}, "/dev/null")) == {}

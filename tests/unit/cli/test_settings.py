@@ -17,12 +17,15 @@ from icectl.cli.settings import (
     HEALTH_LIMITS,
     METRICS_FILE,
     PROGRESS,
+    RENAMED_KEYS,
     SETTINGS,
     TIME_LIMIT,
     VALIDATE_LEVEL,
     Layer,
     Origin,
     resolve,
+    unknown_variables,
+    variable_of,
 )
 from icectl.errors import UsageError
 
@@ -179,3 +182,21 @@ def test_an_option_with_choices_takes_its_default(name: str) -> None:
     if request is not None:
         values = read_options(request())
         assert set(values) == set(declared_options(request))
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
+def test_a_former_name_counts_with_a_warning(file: Path, old: str, new: str) -> None:
+    section, _, name = old.partition(".")
+    file.write_text(f'[{section}]\n{name} = "2, 5"\n')
+    (setting,) = [one for one in SETTINGS if one.key == new]
+    in_file = resolve({}, {}, str(file))
+    assert in_file.read(setting) == (2, 5)
+    assert list(in_file.renamed) == [
+        f"`{old}` in {file} is now `{new}`; the next release drops the old name"
+    ]
+    environment = {variable_of(old): "3, 6"}
+    both = resolve({}, environment, str(file))
+    assert both.read(setting) == (3, 6)
+    assert len(both.renamed) == 2
+    assert resolve({}, {**environment, setting.variable: "4, 7"}, None).read(setting) == (4, 7)
+    assert list(unknown_variables(environment)) == []
