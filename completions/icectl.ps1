@@ -6,10 +6,17 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
     if ($current) { $words = @($words | Select-Object -SkipLast 1) }
     $previous = $words[-1]
     $found = @()
+    $ask = {
+        # icectl prints plain words only; PowerShell before 7.3 drops arguments that are empty
+        $last = $current
+        if (-not $last -and $PSVersionTable.PSVersion -lt [version]'7.3') { $last = '""' }
+        $before = @($words | Select-Object -Skip 1)
+        @(& icectl __complete @before $last 2>$null)
+    }
     if ($words.Count -le 1) {
         $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
     } else {
-        $options = @(); $values = @{}; $first = @(); $second = @()
+        $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
             'inspect' {
                 $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--from', '--to', '--columns', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
@@ -17,6 +24,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--format'] = @('text', 'json', 'jsonl', 'csv', 'mermaid', 'github', 'junit', 'sarif')
                 $values['--fail-on'] = @('attention', 'critical')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--ref', '--columns', '--catalog')
                 $second = @('summary', 'health', 'snapshots', 'history', 'refs', 'manifests', 'files', 'entries', 'partitions', 'schemas', 'specs', 'sort-orders', 'properties', 'metadata-log', 'statistics', 'tree', 'changes')
             }
             'validate' {
@@ -26,23 +34,27 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--fail-on'] = @('error', 'warning')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--ref', '--catalog')
             }
             'repair' {
                 $options = @('--level', '--branch', '--to-snapshot', '--drop-missing', '--accept-undeleted', '--skip', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--level'] = @('metadata', 'files', 'footers')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--branch', '--catalog')
             }
             'maintain' {
                 $options = @('--policy', '--untrusted-policy', '--exclude', '--only', '--explain', '--strict', '--jobs', '-j', '--json-lines', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--only'] = @('compact', 'rewrite-manifests', 'expire-snapshots', 'remove-orphans')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
             }
             'expire-snapshots' {
                 $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--expire-id', '--clean-expired-metadata', '--keep-files', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
             }
             'rewrite-manifests' {
                 $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--manifest-format', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
@@ -50,6 +62,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--manifest-format'] = @('avro', 'parquet')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--branch', '--sort-by', '--catalog')
             }
             'compact' {
                 $options = @('--where', '--target-file-size', '--sort-order', '--zorder', '--strategy', '--method', '--merge-row-group', '--verify', '--deletes-only', '--rewrite-all', '--max-groups', '--partial-progress', '--max-failed-commits', '--engine', '--branch', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--min-file-size', '--max-file-size', '--max-group-size', '--job-order', '--output-spec-id', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
@@ -60,6 +73,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--job-order'] = @('none', 'bytes-asc', 'bytes-desc', 'files-asc', 'files-desc')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--sort-order', '--zorder', '--branch', '--catalog')
             }
             'remove-orphans' {
                 $options = @('--older-than', '--location', '--inventory', '--quarantine', '--max-fraction', '--allow-recent', '--delete-outside', '--equal-scheme', '--equal-authority', '--prefix-mismatch', '--engine', '--master', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
@@ -67,42 +81,50 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--engine'] = @('local', 'spark')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
             }
             'refs' {
                 $options = @('--at', '--to', '--replace', '--max-ref-age', '--min-snapshots-to-keep', '--max-snapshot-age', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--at', '--to', '--catalog')
                 $second = @('list', 'tag', 'branch', 'drop', 'rollback', 'fast-forward')
             }
             'properties' {
                 $options = @('--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
                 $second = @('set', 'unset')
             }
             'relocate' {
                 $options = @('--from', '--to', '--new-uuid', '--copy-list', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
             }
             'apply' {
                 $options = @('--allow-newer', '--dry-run', '-n', '--deleted-list', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
             }
             'doctor' {
                 $options = @('--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
             }
             'migrate-v1-v2' {
                 $options = @('--rewrite-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
             }
             'upgrade-to-v4' {
                 $options = @('--layout', '--lazy', '--eager', '--convert-position-deletes', '--branch', '--allow-read-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--layout'] = @('sfc-1', 'iceberg-1.12')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--branch', '--catalog')
             }
             'schema' {
                 $first = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4')
@@ -118,11 +140,14 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
             }
         }
         if ($values.ContainsKey($previous)) { $found = $values[$previous] }
+        elseif ($asked -contains $previous) { $found = & $ask }
         elseif ($current -like '-*') { $found = $options + '--help' }
-        elseif ($words.Count -eq 2) { $found = $first }
-        elseif ($words.Count -eq 3) { $found = $second }
+        elseif ($first) { if ($words.Count -eq 2) { $found = $first } }
+        elseif ($words.Count -eq 3 -and $second) { $found = $second }
+        elseif ($words.Count -eq 2 -or $words[1] -eq 'refs') { $found = & $ask }
     }
-    $found | Where-Object { $_ -like "$current*" } | ForEach-Object {
+    $typed = $current.TrimStart([char[]]@('"', "'"))
+    $found | Where-Object { $_ -and $_.StartsWith($typed) } | ForEach-Object {
         [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)
     }
 }

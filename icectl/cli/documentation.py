@@ -1,8 +1,10 @@
 """What icectl prints about itself: schemas of its documents, completion scripts, its manual."""
 
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,22 +30,61 @@ _FILES = ("icectl.toml", "maintain.toml")
 
 
 def print_documentation(words: Sequence[str], commands: Mapping[str, str]) -> None:
-    """Print a document; a manual page on a terminal goes to `man`, if that is installed.
+    """Print a document; a manual page on a terminal is rendered, by `man` if that is installed.
 
-    Raises: UsageError, for what there is not.
+    Raises: UsageError, for an unknown document.
     """
     name, *words = words
     if words and words[0] in ("-h", "--help"):
         sys.stdout.write(f"Usage: icectl {_USAGE[name]}\n{_ABOUT[name]}")
         return
     text = _PRINTERS[name](words, commands)
-    man = find_program("man") if name == "man" and sys.stdout.isatty() else None
+    is_shown = name == "man" and sys.stdout.isatty()
+    man = find_program("man") if is_shown else None
     if man is not None:
         path = os.pathsep.join(program_folders())
         environment = {**os.environ, "MANROFFOPT": "-c", "PATH": path}
         subprocess.run([man, "-l", "-"], input=text, text=True, env=environment, check=False)  # noqa: S603
         return
-    sys.stdout.write(text)
+    sys.stdout.write(plain_page(text) if is_shown else text)
+
+
+def plain_page(page: str) -> str:
+    """Render a manual page of icectl as plain text, for terminals without `man`."""
+    lines: list[str] = []
+    paragraph: list[str] = []
+    margin, is_tag, is_literal = "", False, False
+    for line in (*page.splitlines(), ".PP"):
+        macro, _, rest = line.partition(" ")
+        if macro in _MACROS:
+            lines += textwrap.wrap(
+                " ".join(paragraph), 79, initial_indent=margin, subsequent_indent=margin,
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+            paragraph.clear()
+        if macro in (".SH", ".SS", ".PP", ".TP"):
+            lines += ["", _plain(rest.strip('"'))] if rest else [""]
+            margin, is_tag = _MARGIN, macro == ".TP"
+        elif macro in (".nf", ".fi"):
+            is_literal = macro == ".nf"
+        elif is_tag:
+            lines.append(_MARGIN + _plain(line))
+            margin, is_tag = 2 * _MARGIN, False
+        elif is_literal:
+            lines.append(_MARGIN + _plain(line))
+        elif macro not in _MACROS:
+            paragraph.append(_plain(line))
+    return "\n".join(lines).strip() + "\n"
+
+
+_MACROS = frozenset({".SH", ".SS", ".PP", ".TP", ".TH", ".nf", ".fi", ".nh", ".ad", ".br", '.\\"'})
+_MARGIN = "    "
+
+
+def _plain(text: str) -> str:
+    """Return a line without troff's marks."""
+    text = re.sub(r"\\f[BIRP]|\\&", "", text)
+    return text.replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\e", "\\")
 
 
 def _schema(words: Sequence[str], commands: Mapping[str, str]) -> str:
@@ -104,12 +145,14 @@ Print the completion script of a shell. To install it, add one line to its start
   fish (config.fish):     icectl completion fish | source
   PowerShell ($PROFILE):  icectl completion powershell | Out-String | Invoke-Expression
 
-In bash, zsh and fish it asks configured catalogs for names of tables, refs and columns, for a
-second at most.
+Configured catalogs are asked for names of tables, refs and columns, for a second at most.
 """,
     "man": """
 Show the manual page of a command, of icectl.toml or of maintain.toml; without COMMAND that of
 icectl.
+
+On a terminal `man` shows it, or icectl itself if `man` is not installed. In a pipe or a file it is
+troff: `icectl man compact > icectl-compact.1` keeps it, `icectl man compact | man -l -` shows it.
 """,
 }
 _USAGE = {

@@ -32,6 +32,7 @@ from icectl.cli.watchdog import ended_in_time
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, Incomplete
 from icectl.format.metadata import TableMetadata
+from icectl.format.transforms import accepts, parse_transform
 from icectl.format.types import PrimitiveType
 
 _SECONDS = 1.0
@@ -43,14 +44,18 @@ _GRACE_SECONDS = 2.0
 _PLAIN = re.compile(r"\w[\w.,%+@/-]*")
 """What no shell reads as anything but one word: all else is left out."""
 
-_REFS, _FIELDS, _PARTITION_FIELDS, _SHOWN, _CATALOGS = (
-    "refs", "columns", "partition fields", "columns of the view", "catalogs",
+_PLAIN_IN_QUOTES = re.compile(r"\w[\w.,%+@/()\[\] -]*")
+"""The same behind an opening quote, where brackets and blanks are plain too."""
+
+_REFS, _FIELDS, _SORT_KEYS, _PARTITION_FIELDS, _SHOWN, _CATALOGS = (
+    "refs", "columns", "sort keys", "partition fields", "columns of the view", "catalogs",
 )  # fmt: skip
+_TRANSFORMS = ("year", "month", "day", "hour", "bucket[16]", "truncate[10]")
 _VALUES: Mapping[str, Mapping[str, str]] = {
     "": {"--ref": _REFS, "--branch": _REFS, "--catalog": _CATALOGS},
     "refs": {"--at": _REFS, "--to": _REFS},
     "inspect": {"--columns": _SHOWN},
-    "compact": {"--sort-order": _FIELDS, "--zorder": _FIELDS},
+    "compact": {"--sort-order": _SORT_KEYS, "--zorder": _FIELDS},
     "rewrite-manifests": {"--sort-by": _PARTITION_FIELDS},
 }
 """What the values of options name, by command: those of every command first."""
@@ -83,6 +88,7 @@ class _Line:
     arguments: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
     completed_option: str | None = None
+    is_quoted: bool = False
 
 
 def main(words: Sequence[str]) -> None:
@@ -110,7 +116,8 @@ def candidates(words: Sequence[str]) -> list[str]:
         shell = Shell(console, env, settings, deadline, interrupts)
         common = Common(shell=shell, catalog=line.options.get("--catalog"))
         found = {each: None for each in _found(common, line) if each.startswith(line.current)}
-    return [each for each in found if _PLAIN.fullmatch(each)]
+    plain = _PLAIN_IN_QUOTES if line.is_quoted else _PLAIN
+    return [each for each in found if plain.fullmatch(each)]
 
 
 def _whole(words: Sequence[str]) -> list[str]:
@@ -158,7 +165,10 @@ def _line(words: Sequence[str]) -> _Line | None:
     if line.completed_option is None and line.current.startswith("-"):
         name, equals, line.current = line.current.partition("=")
         line.completed_option = name
-        return line if equals else None
+        if not equals:
+            return None
+    if line.current[:1] in ("'", '"'):
+        line.is_quoted, line.current = True, line.current[1:]
     return line
 
 
@@ -224,11 +234,11 @@ def _values(common: Common, line: _Line, kind: str) -> Iterator[str]:
     if kind == _REFS:
         yield from _metadata(common, line).refs
         return
-    typed, comma, _ = line.current.rpartition(",")
-    given = set(typed.split(","))
+    typed = re.sub(r"[^, ][^,]*$", "", line.current)
+    given = {each.strip() for each in typed.split(",")}
     for each in _listed(common, line, kind):
         if each not in given:
-            yield f"{typed}{comma}{each}"
+            yield f"{typed}{each}"
 
 
 def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
@@ -238,11 +248,18 @@ def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
     if kind == _PARTITION_FIELDS:
         return [each.name for each in metadata.default_spec.fields]
     schema = metadata.current_schema
-    return [
-        f"{schema.name_of(id_)}"
+    columns = {
+        f"{schema.name_of(id_)}": each.type
         for id_, each in schema.all_fields.items()
         if isinstance(each.type, PrimitiveType) and schema.line_to(id_)  # in no list or map
+    }
+    keys = [
+        f"{text}({name})"
+        for name, type_ in columns.items()
+        for text in _TRANSFORMS
+        if kind == _SORT_KEYS and accepts(parse_transform(text), type_)
     ]
+    return [*columns, *keys]
 
 
 def _shown(common: Common, line: _Line) -> Sequence[str]:

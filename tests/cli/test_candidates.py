@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import DateType, ListType, LongType, NestedField, StringType, StructType
 
+from icectl.cli.app import main
 from icectl.commands import candidates as module
 from icectl.commands.candidates import candidates
 
@@ -96,6 +97,20 @@ ORDERS = "prod.sales.orders"
         (f"refs|{ORDERS}|tag|--replace|eoy", ["eoy-2025"]),
         (f"compact|{ORDERS}|--zorder|", ["id", "day", "address.city"]),
         (f"compact|{ORDERS}|--sort-order|id,d", ["id,day"]),
+        (f'compact|{ORDERS}|--sort-order|"d', ["day", "day(day)"]),
+        (
+            f"compact|{ORDERS}|--sort-order|'day(day), b",
+            [
+                "day(day), bucket[16](id)",
+                "day(day), bucket[16](day)",
+                "day(day), bucket[16](address.city)",
+            ],
+        ),
+        (
+            f'compact|{ORDERS}|--sort-order="id, t',
+            ["id, truncate[10](id)", "id, truncate[10](address.city)"],
+        ),
+        (f'inspect|"{ORDERS}_', [f"{ORDERS}_old"]),
         (f"rewrite-manifests|{ORDERS}|--sort-by|", ["at_day"]),
         (f"inspect|{ORDERS}|files|--columns|file_path,file_f", ["file_path,file_format"]),
         (f"inspect|{ORDERS}|refs|--columns|snap", ["snapshot_id"]),
@@ -111,6 +126,15 @@ def test_names_are_those_that_fit(
     found: Callable[..., list[str]], line: str, names: list[str]
 ) -> None:
     assert found(line) == names
+
+
+def test_sort_keys_that_are_offered_are_accepted(
+    found: Callable[..., list[str]], home: Path
+) -> None:
+    offered = found(f'compact|{ORDERS}|--sort-order|"')
+    for key in offered:
+        assert main(["compact", f"{home}/wh/sales/orders", "--sort-order", key, "-n", "-q"]) != 2
+    assert {"id", "month(day)", "bucket[16](id)"} <= set(offered)
 
 
 def test_a_table_in_a_folder_has_refs_too(found: Callable[..., list[str]], home: Path) -> None:

@@ -1,6 +1,7 @@
 """What CI reads: exit codes of health, annotations, JUnit, SARIF, schemas, scripts and pages."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from jsonschema import Draft202012Validator
 
+from icectl.cli import documentation
 from icectl.cli.app import COMMANDS
 from icectl.table.reviewed import PLANNED
 from tests.builders.table_builder import TableBuilder
@@ -180,6 +182,18 @@ def test_pages_of_the_manual_are_printed(run: Run) -> None:
     assert run("man", "compact").out == (ROOT / "man/icectl-compact.1").read_text()
     assert run("man", "icectl.toml").out == (ROOT / "man/icectl.toml.5").read_text()
     assert run("man", "maintain.toml").out == (ROOT / "man/maintain.toml.5").read_text()
+
+
+def test_a_terminal_without_man_gets_plain_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documentation, "find_program", lambda _: None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    page = run("man", "compact").out
+    assert "\nEXIT STATUS\n" in page
+    assert "\n    --target-file-size SIZE\n        size of new files" in page
+    for name in ("icectl", "maintain", "icectl.toml", "maintain.toml"):
+        page = run("man", name).out if name != "icectl" else run("man").out
+        assert not re.search(r"^\.[A-Z\"]|\\[f&e(-]", page, re.MULTILINE)
+        assert max(map(len, page.partition("\nEXAMPLE\n")[0].splitlines())) < 80
 
 
 @pytest.mark.parametrize("words", ["schema", "schema apply", "schema x", "man x", "completion"])

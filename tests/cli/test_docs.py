@@ -163,6 +163,16 @@ def test_bash_completes_commands_options_values_and_views() -> None:
     assert bash_completes("icectl", "inspect", f"{ROOT}/pyproj") == [f"{ROOT}/pyproject.toml"]
 
 
+def test_powershell_asks_for_the_names_that_bash_asks_for() -> None:
+    bash = (ROOT / "completions" / "icectl.bash").read_text()
+    power = (ROOT / "completions" / "icectl.ps1").read_text()
+    in_bash = [found.split("|") for found in re.findall(r"(\S+)\) asks=", bash)]
+    in_power = re.findall(r"\$asked = @\(('.*)\)", power)
+    assert [[word.strip("'") for word in found.split(", ")] for found in in_power] == in_bash
+    assert len(in_bash) == len(COMMANDS)
+    assert "icectl __complete @before $last" in power
+
+
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_completes_commands_options_and_views(tmp_path: Path) -> None:
     def completes(line: str) -> list[str]:

@@ -298,19 +298,29 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {{
     if ($current) {{ $words = @($words | Select-Object -SkipLast 1) }}
     $previous = $words[-1]
     $found = @()
+    $ask = {{
+        # icectl prints plain words only; PowerShell before 7.3 drops arguments that are empty
+        $last = $current
+        if (-not $last -and $PSVersionTable.PSVersion -lt [version]'7.3') {{ $last = '""' }}
+        $before = @($words | Select-Object -Skip 1)
+        @(& icectl __complete @before $last 2>$null)
+    }}
     if ($words.Count -le 1) {{
         $found = {names} + @('--help', '--version')
     }} else {{
-        $options = @(); $values = @{{}}; $first = @(); $second = @()
+        $options = @(); $values = @{{}}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {{
 {cases}
         }}
         if ($values.ContainsKey($previous)) {{ $found = $values[$previous] }}
+        elseif ($asked -contains $previous) {{ $found = & $ask }}
         elseif ($current -like '-*') {{ $found = $options + '--help' }}
-        elseif ($words.Count -eq 2) {{ $found = $first }}
-        elseif ($words.Count -eq 3) {{ $found = $second }}
+        elseif ($first) {{ if ($words.Count -eq 2) {{ $found = $first }} }}
+        elseif ($words.Count -eq 3 -and $second) {{ $found = $second }}
+        elseif ($words.Count -eq 2 -or $words[1] -eq 'refs') {{ $found = & $ask }}
     }}
-    $found | Where-Object {{ $_ -like "$current*" }} | ForEach-Object {{
+    $typed = $current.TrimStart([char[]]@('"', "'"))
+    $found | Where-Object {{ $_ -and $_.StartsWith($typed) }} | ForEach-Object {{
         [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)
     }}
 }}
@@ -327,6 +337,8 @@ def _power_case(command: CompletedCommand) -> str:
         if option.choices:
             given = _power_list(option.choices)
             lines += [f"                $values['{name}'] = {given}" for name in option.names]
+    asked = [name for option in command.options if option.is_asked for name in option.names]
+    lines.append(f"                $asked = {_power_list(asked)}")
     if command.second:
         lines.append(f"                $second = {_power_list(command.second)}")
     return "\n".join([*lines, "            }"])
