@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from icectl.commands import program
 from icectl.commands.compact.options import CompactRequest as CompactOptions
 from icectl.commands.expire_snapshots.options import ExpireRequest as ExpireOptions
 from icectl.commands.inspect.options import ViewRequest as ViewOptions
@@ -20,7 +21,6 @@ from icectl.commands.program import Access, Call, Moment, OnProgress, Report, on
 from icectl.commands.remove_orphans.options import OrphansRequest as OrphanOptions
 from icectl.commands.repair.options import RepairRequest as RepairOptions
 from icectl.commands.rewrite_manifests.options import RewriteRequest as RewriteOptions
-from icectl.commands.rows import command as rows
 from icectl.commands.rows.change import COMMAND as WRITE
 from icectl.commands.rows.change import RowChange
 from icectl.commands.rows.read import Selection
@@ -212,7 +212,7 @@ def append(
     values that do not fit, and nulls in required ones; Unsupported, for tables of other layouts.
     """
     call = Call(df.sparkSession, table, access, progress)
-    return on_rows(call, WRITE, lambda common: rows.append(common, table, df, branch))
+    return on_rows(call, WRITE, lambda common: program.append(common, table, df, branch))
 
 
 def overwrite_partitions(
@@ -230,7 +230,9 @@ def overwrite_partitions(
     Raises: IcectlError: as append; Refused, where files of other partition specs are live.
     """
     call = Call(df.sparkSession, table, access, progress)
-    return on_rows(call, WRITE, lambda common: rows.overwrite_partitions(common, table, df, branch))
+    return on_rows(
+        call, WRITE, lambda common: program.overwrite_partitions(common, table, df, branch)
+    )
 
 
 def delete_where(
@@ -249,7 +251,7 @@ def delete_where(
     Raises: IcectlError.
     """
     call = Call(spark or _active(), table, access, progress)
-    return on_rows(call, WRITE, lambda common: rows.delete_where(common, table, where, branch))
+    return on_rows(call, WRITE, lambda common: program.delete_where(common, table, where, branch))
 
 
 def delete_rows(
@@ -267,7 +269,7 @@ def delete_rows(
     Raises: IcectlError: Refused, for a null in a key.
     """
     call = Call(keys.sparkSession, table, access, progress)
-    return on_rows(call, WRITE, lambda common: rows.delete_rows(common, table, keys, branch))
+    return on_rows(call, WRITE, lambda common: program.delete_rows(common, table, keys, branch))
 
 
 def load(
@@ -289,7 +291,7 @@ def load(
     """
     selection = Selection(snapshot, columns, where)
     call = Call(spark, table, access, None)
-    return on_rows(call, WRITE, lambda common: rows.load(common, table, selection))
+    return on_rows(call, WRITE, lambda common: program.load(common, table, selection))
 
 
 def _active() -> "SparkSession":

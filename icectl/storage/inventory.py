@@ -1,24 +1,243 @@
-"""Listings that the storage made itself, as batches of (location, size_bytes, modified_ms)."""
+"""Listings that the storage made itself, as batches of (location, size_bytes, modified_ms).
 
-from collections.abc import Iterator
+They are the manifest and files of S3 Inventory, or plain CSV. Columns go by name, in any case, with
+or without underscores: Bucket and Key, or location; Size; LastModifiedDate or last_modified; where
+all versions are listed, IsLatest and IsDeleteMarker.
+"""
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import IO
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
 
+from icectl.entries.columns.percent import unescape
+from icectl.entries.columns.values import plain
 from icectl.errors import StorageError, Unsupported, UsageError
-from icectl.files.inventory import (
-    InventoryFile,
-    InventoryForm,
-    InventoryManifest,
-    form_of,
-    parse_manifest,
-    read_rows,
-)
+from icectl.files.arrow_failures import first_line
+from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.same_store import SameStore
 from icectl.storage.store import Store
+
+_INSTANT = pa.timestamp("ns", "UTC")
+_BATCH_ROWS = 65_536
+_BLOCK_BYTES = 1 << 22
+_LONGEST_HEADER = 1 << 16
+_NAMED = {
+    "bucket": "bucket",
+    "key": "key",
+    "location": "location",
+    "size": "size",
+    "lastmodifieddate": "modification time",
+    "lastmodified": "modification time",
+    "islatest": "latest",
+    "isdeletemarker": "delete_marker",
+}
+_HINT = (
+    "an inventory has the columns Bucket, Key, Size and LastModifiedDate, or location, size and "
+    "last_modified; CSV files without a header line need their manifest.json"
+)
+
+Columns = Mapping[str, pa.Array]
+
+
+class InventoryForm(StrEnum):
+    """The kind of file that an inventory is."""
+
+    PARQUET = "Parquet"
+    ORC = "ORC"
+    MANIFEST = "JSON"
+    CSV = "CSV"
+    GZIPPED_CSV = "gzipped CSV"
+
+
+_BEGINNINGS = {
+    b"PAR1": InventoryForm.PARQUET,
+    b"ORC": InventoryForm.ORC,
+    b"{": InventoryForm.MANIFEST,
+    b"\x1f\x8b": InventoryForm.GZIPPED_CSV,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryFile:
+    """A file of an S3 Inventory; its key is one of the inventory's bucket."""
+
+    key: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryManifest:
+    """The manifest.json of an S3 Inventory; `columns` are those of its files if they are CSV."""
+
+    bucket: str
+    columns: tuple[str, ...]
+    files: tuple[InventoryFile, ...]
+
+
+def form_of(content: bytes) -> InventoryForm:
+    """Return the kind of a file, by its first bytes."""
+    found = (form for beginning, form in _BEGINNINGS.items() if content.startswith(beginning))
+    return next(found, InventoryForm.CSV)
+
+
+def parse_manifest(content: bytes) -> InventoryManifest:
+    """Parse a manifest.json. Raises: UsageError, when it is none."""
+    try:
+        stored = parse_json(content)
+        return InventoryManifest(
+            bucket=stored["destinationBucket"].rpartition(":")[2],
+            columns=tuple(name.strip() for name in stored["fileSchema"].split(",")),
+            files=tuple(InventoryFile(file["key"], int(file["size"])) for file in stored["files"]),
+        )
+    except KeyError as error:
+        raise UsageError(f"no manifest of S3 Inventory: it has no {error}", hint=_HINT) from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"no manifest of S3 Inventory: {error}", hint=_HINT) from error
+
+
+def read_rows(file: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[pa.Array, ...]]:
+    """Location, size and time of each object in an inventory file that is no manifest.
+
+    Noncurrent versions, delete markers and markers of directories are left out.
+    `columns` are those of a CSV file without a header line, from the manifest.
+    Units: bytes; milliseconds since 1970, null where the inventory does not tell.
+    Raises: UsageError, when the file is damaged or lacks columns; Unsupported for ORC.
+    """
+    form = form_of(file.read(4))
+    file.seek(0)
+    if form is InventoryForm.ORC:
+        hint = "choose Parquet or CSV in the settings of the inventory"
+        raise Unsupported("ORC inventories can't be read", hint=hint)
+    with _translated(form):
+        if form is InventoryForm.PARQUET:
+            batches = _parquet(file)
+        else:
+            batches = _csv(file, columns, gzipped=form is InventoryForm.GZIPPED_CSV)
+        for found in batches:
+            yield _listed(found)
+
+
+def _parquet(file: IO[bytes]) -> Iterator[Columns]:
+    opened = pq.ParquetFile(file, page_checksum_verification=True)
+    names = opened.schema_arrow.names
+    places = _places(names)
+    stored = [names[place] for place in places.values()]
+    for batch in opened.iter_batches(_BATCH_ROWS, columns=stored):
+        yield {name: plain(batch[names[place]]) for name, place in places.items()}
+
+
+def _csv(file: IO[bytes], columns: Sequence[str], *, gzipped: bool) -> Iterator[Columns]:
+    names = columns or _header(file, gzipped=gzipped)
+    places = _places(names)
+    numbers = [str(place) for place in range(len(names))]
+    stored = [numbers[place] for place in places.values()]
+    stream = pa.PythonFile(file, "r")
+    reader = arrow_csv.open_csv(
+        pa.CompressedInputStream(stream, "gzip") if gzipped else stream,
+        arrow_csv.ReadOptions(
+            column_names=numbers, skip_rows=0 if columns else 1, block_size=_BLOCK_BYTES
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            include_columns=stored,
+            column_types=dict.fromkeys(stored, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    )
+    for batch in reader:
+        found = {name: batch[numbers[place]] for name, place in places.items()}
+        if "key" in found:  # URL-encoded, as in a form; other columns are not
+            found["key"] = unescape(pc.replace_substring(found["key"], "+", " "))
+        yield found
+
+
+def _header(file: IO[bytes], *, gzipped: bool) -> Sequence[str]:
+    """Return the cells of the first line."""
+    try:
+        line = (gzip.GzipFile(fileobj=file) if gzipped else file).readline(_LONGEST_HEADER)
+    except (EOFError, zlib.error) as error:
+        raise OSError(error) from error
+    file.seek(0)
+    return next(csv.reader([line.decode("utf-8-sig")]), [])
+
+
+def _places(names: Sequence[str]) -> Mapping[str, int]:
+    """Find which columns hold what. Raises: UsageError, when one is missing."""
+    spelled = [_NAMED.get(name.strip().lower().replace("_", "")) for name in names]
+    places = {name: place for place, name in enumerate(spelled) if name is not None}
+    named = ["location"] if "location" in places else ["bucket", "key"]
+    missing = [name for name in (*named, "size", "modification time") if name not in places]
+    if missing:
+        raise UsageError(f"no column holds the {missing[0]} of objects", hint=_HINT)
+    return places
+
+
+def _listed(found: Columns) -> tuple[pa.Array, ...]:
+    """Location, size and time of the objects that are there."""
+    locations = _texts(found, "location") if "location" in found else _of_keys(found)
+    gone = pc.ends_with(locations, "/")
+    if "latest" in found:
+        gone = pc.or_(gone, pc.invert(_flags(found["latest"], unless_told=True)))
+    if "delete_marker" in found:
+        gone = pc.or_(gone, _flags(found["delete_marker"], unless_told=False))
+    there = pc.invert(gone)
+    listed = [locations, found["size"].cast(pa.int64()), _milliseconds(found["modification time"])]
+    rows = [column.filter(there, null_selection_behavior="emit_null") for column in listed]
+    if rows[1].null_count:  # as it is where the location is null
+        raise UsageError("objects without a name or a size", hint=_HINT)
+    return tuple(rows)
+
+
+def _of_keys(found: Columns) -> pa.Array:
+    parts = (pa.scalar("s3://"), _texts(found, "bucket"), pa.scalar("/"), _texts(found, "key"))
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _texts(found: Columns, name: str) -> pa.Array:
+    if not pa.types.is_integer(found[name].type):
+        return found[name].cast(pa.string())
+    raise UsageError(f"the {name} column holds numbers", hint=_HINT)
+
+
+def _flags(column: pa.Array, *, unless_told: bool) -> pa.Array:
+    if not pa.types.is_boolean(column.type):
+        column = pc.equal(pc.utf8_lower(column), "true")
+    return pc.fill_null(column, unless_told)
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type):
+        try:
+            column = column.cast(_INSTANT)
+        except pa.ArrowInvalid:
+            column = column.cast(pa.timestamp(_INSTANT.unit))  # in UTC
+    if not pa.types.is_timestamp(column.type):
+        raise UsageError(f"modification times are {column.type}, no instants", hint=_HINT)
+    return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+
+
+@contextmanager
+def _translated(form: InventoryForm) -> Iterator[None]:
+    """Read an inventory file inside; errors of the file object itself pass."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, csv.Error) as error:
+        # pyarrow's own OSError is a bare one; those of files have a number or a class.
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise
+        raise UsageError(f"it can't be read as {form}: {first_line(error)}", hint=_HINT) from error
 
 
 def read_inventory(store: Store, location: str) -> Iterator[pa.RecordBatch]:
@@ -104,8 +323,6 @@ class InventoryFiles:
 
     def _below(self, batch: pa.RecordBatch, location: str) -> pa.RecordBatch:
         """Return the rows below a location, spelled as it is."""
-        import pyarrow.compute as pc
-
         named = batch["location"]
         start = locations.root(location)
         spellings = [start]

@@ -9,13 +9,13 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from icectl.checks.identity import SCREENED, check_own_manifest, doubtful_manifests
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, concat, with_manifests_moved
+from icectl.entries.rows import E, Entries, RawEntries, concat, with_manifests_moved
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.entries.schemes import with_schemes
-from icectl.entries.shared_values import SharedValues
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.inflate import UnusuallyLargeError, usual_sizes
@@ -33,6 +33,43 @@ from icectl.table.reading import (
     read_in_threads,
     try_file,
 )
+
+
+class SharedValues:
+    """The last single value of each column, as often as a chunk has had it.
+
+    Of millions of entries most columns have one value for many manifests: the snapshot, the
+    sequence number, the spec, or nothing at all. As Arrow stores them they take a third of a
+    table's memory.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, pa.Array] = {}
+
+    def shared(self, entries: E) -> E:
+        """Return the same rows, whose chunks of one value lie where those of earlier rows do.
+
+        Order: kept.
+        Cost: memory for one chunk of each column that has one value.
+        """
+        table = entries.table
+        columns = [
+            pa.chunked_array([self._chunk(name, one) for one in column.chunks], column.type)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ]
+        return type(entries)(pa.table(columns, schema=table.schema))
+
+    def _chunk(self, name: str, chunk: pa.Array) -> pa.Array:
+        count = len(chunk)
+        if not count or not chunk.slice(1).equals(chunk.slice(0, count - 1)):
+            return chunk
+        last = self._last.get(name)
+        if last is None or not last.slice(0, 1).equals(chunk.slice(0, 1)):
+            last = None
+        if last is None or len(last) < count:
+            last = self._last[name] = pa.repeat(chunk[0], count)
+        return last.slice(0, count)
+
 
 _TOGETHER_BYTES = 2**21
 """Manifests, as stored, that are decoded as one: of small ones there may be very many."""

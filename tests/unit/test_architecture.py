@@ -62,7 +62,7 @@ HOME_OF = {
         "sfc1",
         "commands",
     },
-    "pyarrow.parquet": {"files", "table"},
+    "pyarrow.parquet": {"files", "storage", "table"},
     "pyarrow.compute": {
         "checks",
         "files",
@@ -171,7 +171,7 @@ def test_what_decides_touches_neither_clock_nor_system(path: Path) -> None:
 
 
 IMPORTS_LATE = {"cli", "commands"}
-IMPORTS_BY_KIND = {PACKAGE / "catalog" / "kinds.py", PACKAGE / "storage" / "open.py"}
+IMPORTS_BY_KIND = {PACKAGE / "catalog" / "warehouse.py", PACKAGE / "storage" / "open.py"}
 """Modules that choose a kind of catalog or store, and import it with its libraries for that run."""
 
 

@@ -15,7 +15,7 @@ from icectl.commands.relocate.names import Names, NewFile
 from icectl.entries.columns.values import whole
 from icectl.entries.stats import DELETE_FILE_PATH_ID
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.avro.rewrite import Change, Record, rewrite_records
+from icectl.files.avro.container import Change, Record, rewrite_records
 from icectl.files.avro.schema import AvroType, fields_by_id
 from icectl.files.data_file import open_data_file
 from icectl.files.manifest.manifest_list import LOCATION_IDS

@@ -1,7 +1,7 @@
 """Avro object container files: header, inflated blocks, records by fastavro, and writing them."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from io import BytesIO
@@ -396,3 +396,44 @@ def _read_text(content: bytes, at: int) -> tuple[str, int]:
         return content[at : at + size].decode(), at + size
     except UnicodeDecodeError as error:
         raise damaged("its header is not text") from error
+
+
+Record = dict[str, Any]
+"""A record by position: `"0"` is its first field; logical types as stored."""
+
+Change = Callable[[Record], None]
+"""Changes values of a record in place."""
+
+
+def rewrite_records(content: bytes, change: Callable[[AvroType], Change]) -> bytes:
+    """Return an Avro file with each record changed; `change` is told the writer's schema.
+
+    The header is copied byte for byte, so that schema, codec and key-value metadata survive, and
+    each record is encoded by the writer's own schema, with fields that nobody here knows.
+    Order: kept.
+    Raises: CorruptTable R-008; Unsupported, for a union of several types, whose branch is not told
+    after decoding; what `change` raises.
+    Cost: a batch of records in memory.
+    """
+    file = read_header(content)
+    _check_unions(file.schema)
+    changed = change(file.schema)
+    out = BytesIO()
+    out.write(content[: file.first_block])
+    for batch in in_batches(file.schema, read_blocks(file)):
+        if not batch:
+            continue
+        records = decode_as_stored(file.schema, batch)
+        for record in records:
+            changed(record)
+        block = Block(len(records), encode_as_stored(file.schema, records))
+        out.write(write_block(block, codec=file.codec, sync_marker=file.sync_marker))
+    return out.getvalue()
+
+
+def _check_unions(schema: AvroType) -> None:
+    if schema.kind == "union" and len(schema.parts) > 1 and schema.null_branch is None:
+        kinds = ", ".join(part.kind for part in schema.parts)
+        raise Unsupported(f"an Avro file has a union of {kinds}, which a rewrite could change")
+    for part in (*schema.parts, *(field.type for field in schema.fields)):
+        _check_unions(part)

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from icectl.entries.rows import Entries, concat
-from icectl.entries.shared_values import SharedValues
+from icectl.table.manifests import SharedValues
 
 SCHEMA = pa.schema(
     [
