@@ -25,7 +25,7 @@ _icectl() {
     fi
     case "${COMP_WORDS[1]}" in
         inspect)
-            options="--snapshot --ref --as-of --all-snapshots --content --from --to --columns --limit --format --check --fail-on --html --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--snapshot --ref --as-of --all-snapshots --content --from --to --columns --limit --format --check --fail-on --html --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="data deletes" ;;
                 --format) words="text json jsonl csv mermaid github junit sarif" ;;
@@ -37,7 +37,7 @@ _icectl() {
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
             ;;
         validate)
-            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --engine --master --remote --spark-conf --fail-on --format --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --engine --master --remote --spark-conf --fail-on --format --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers data" ;;
                 --engine) words="local spark" ;;
@@ -49,7 +49,7 @@ _icectl() {
             esac
             ;;
         repair)
-            options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers" ;;
                 --format) words="text json github junit sarif" ;;
@@ -59,7 +59,7 @@ _icectl() {
             esac
             ;;
         maintain)
-            options="--policy --untrusted-policy --exclude --only --explain --strict --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--policy --untrusted-policy --exclude --only --explain --strict --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --only) words="compact rewrite-manifests expire-snapshots remove-orphans" ;;
                 --format) words="text json github junit sarif" ;;
@@ -69,7 +69,7 @@ _icectl() {
             esac
             ;;
         expire-snapshots)
-            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
@@ -78,7 +78,7 @@ _icectl() {
             esac
             ;;
         rewrite-manifests)
-            options="--branch --spec-id --content --target-size --sort-by --manifest-format --min-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--branch --spec-id --content --target-size --sort-by --manifest-format --min-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="all data deletes" ;;
                 --manifest-format) words="avro parquet" ;;
@@ -89,7 +89,7 @@ _icectl() {
             esac
             ;;
         compact)
-            options="--where --target-file-size --sort-order --zorder --strategy --method --merge-row-group --verify --deletes-only --rewrite-all --max-groups --partial-progress --max-failed-commits --engine --branch --min-input-files --min-delete-ratio --min-delete-files --min-file-size --max-file-size --max-group-size --job-order --output-spec-id --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--where --target-file-size --sort-order --zorder --strategy --method --merge-row-group --verify --deletes-only --rewrite-all --max-groups --partial-progress --max-failed-commits --engine --branch --min-input-files --min-delete-ratio --min-delete-files --min-file-size --max-file-size --max-group-size --job-order --output-spec-id --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --strategy) words="binpack sort zorder" ;;
                 --method) words="auto merge rewrite" ;;
@@ -103,7 +103,7 @@ _icectl() {
             esac
             ;;
         remove-orphans)
-            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --master --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --master --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --prefix-mismatch) words="error ignore" ;;
                 --engine) words="local spark" ;;
@@ -114,7 +114,7 @@ _icectl() {
             esac
             ;;
         refs)
-            options="--at --to --replace --max-ref-age --min-snapshots-to-keep --max-snapshot-age --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--at --to --replace --max-ref-age --min-snapshots-to-keep --max-snapshot-age --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
@@ -124,7 +124,7 @@ _icectl() {
             second="list tag branch drop rollback fast-forward"
             ;;
         properties)
-            options="--dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
@@ -134,7 +134,7 @@ _icectl() {
             second="set unset"
             ;;
         relocate)
-            options="--from --to --new-uuid --copy-list --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--from --to --new-uuid --copy-list --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
@@ -143,7 +143,7 @@ _icectl() {
             esac
             ;;
         apply)
-            options="--allow-newer --dry-run -n --deleted-list --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--allow-newer --dry-run -n --deleted-list --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
                 --catalog) asks="yes" ;;
@@ -151,7 +151,7 @@ _icectl() {
             esac
             ;;
         doctor)
-            options="--json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
                 --catalog) asks="yes" ;;
@@ -159,7 +159,7 @@ _icectl() {
             esac
             ;;
         migrate-v1-v2)
-            options="--rewrite-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--rewrite-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
@@ -168,7 +168,7 @@ _icectl() {
             esac
             ;;
         upgrade-to-v4)
-            options="--layout --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--layout --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --layout) words="sfc-1 iceberg-1.12" ;;
                 --format) words="text json github junit sarif" ;;

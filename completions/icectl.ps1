@@ -19,7 +19,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
         $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
             'inspect' {
-                $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--from', '--to', '--columns', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--from', '--to', '--columns', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--content'] = @('data', 'deletes')
                 $values['--format'] = @('text', 'json', 'jsonl', 'csv', 'mermaid', 'github', 'junit', 'sarif')
                 $values['--fail-on'] = @('attention', 'critical')
@@ -28,7 +28,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $second = @('summary', 'health', 'snapshots', 'history', 'refs', 'manifests', 'files', 'entries', 'partitions', 'schemas', 'specs', 'sort-orders', 'properties', 'metadata-log', 'statistics', 'tree', 'changes')
             }
             'validate' {
-                $options = @('--level', '--snapshot', '--ref', '--all-snapshots', '--sample', '--rule', '--skip', '--engine', '--master', '--remote', '--spark-conf', '--fail-on', '--format', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--level', '--snapshot', '--ref', '--all-snapshots', '--sample', '--rule', '--skip', '--engine', '--master', '--remote', '--spark-conf', '--fail-on', '--format', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--level'] = @('metadata', 'files', 'footers', 'data')
                 $values['--engine'] = @('local', 'spark')
                 $values['--fail-on'] = @('error', 'warning')
@@ -37,27 +37,27 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--ref', '--catalog')
             }
             'repair' {
-                $options = @('--level', '--branch', '--to-snapshot', '--drop-missing', '--accept-undeleted', '--skip', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--level', '--branch', '--to-snapshot', '--drop-missing', '--accept-undeleted', '--skip', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--level'] = @('metadata', 'files', 'footers')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--branch', '--catalog')
             }
             'maintain' {
-                $options = @('--policy', '--untrusted-policy', '--exclude', '--only', '--explain', '--strict', '--jobs', '-j', '--json-lines', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--policy', '--untrusted-policy', '--exclude', '--only', '--explain', '--strict', '--jobs', '-j', '--json-lines', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--only'] = @('compact', 'rewrite-manifests', 'expire-snapshots', 'remove-orphans')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
             'expire-snapshots' {
-                $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--expire-id', '--clean-expired-metadata', '--keep-files', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--expire-id', '--clean-expired-metadata', '--keep-files', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
             'rewrite-manifests' {
-                $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--manifest-format', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--manifest-format', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--content'] = @('all', 'data', 'deletes')
                 $values['--manifest-format'] = @('avro', 'parquet')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
@@ -65,7 +65,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--branch', '--sort-by', '--catalog')
             }
             'compact' {
-                $options = @('--where', '--target-file-size', '--sort-order', '--zorder', '--strategy', '--method', '--merge-row-group', '--verify', '--deletes-only', '--rewrite-all', '--max-groups', '--partial-progress', '--max-failed-commits', '--engine', '--branch', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--min-file-size', '--max-file-size', '--max-group-size', '--job-order', '--output-spec-id', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--where', '--target-file-size', '--sort-order', '--zorder', '--strategy', '--method', '--merge-row-group', '--verify', '--deletes-only', '--rewrite-all', '--max-groups', '--partial-progress', '--max-failed-commits', '--engine', '--branch', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--min-file-size', '--max-file-size', '--max-group-size', '--job-order', '--output-spec-id', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--strategy'] = @('binpack', 'sort', 'zorder')
                 $values['--method'] = @('auto', 'merge', 'rewrite')
                 $values['--verify'] = @('checksums', 'rows')
@@ -76,7 +76,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--sort-order', '--zorder', '--branch', '--catalog')
             }
             'remove-orphans' {
-                $options = @('--older-than', '--location', '--inventory', '--quarantine', '--max-fraction', '--allow-recent', '--delete-outside', '--equal-scheme', '--equal-authority', '--prefix-mismatch', '--engine', '--master', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--older-than', '--location', '--inventory', '--quarantine', '--max-fraction', '--allow-recent', '--delete-outside', '--equal-scheme', '--equal-authority', '--prefix-mismatch', '--engine', '--master', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--prefix-mismatch'] = @('error', 'ignore')
                 $values['--engine'] = @('local', 'spark')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
@@ -84,43 +84,43 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--catalog')
             }
             'refs' {
-                $options = @('--at', '--to', '--replace', '--max-ref-age', '--min-snapshots-to-keep', '--max-snapshot-age', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--at', '--to', '--replace', '--max-ref-age', '--min-snapshots-to-keep', '--max-snapshot-age', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--at', '--to', '--catalog')
                 $second = @('list', 'tag', 'branch', 'drop', 'rollback', 'fast-forward')
             }
             'properties' {
-                $options = @('--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
                 $second = @('set', 'unset')
             }
             'relocate' {
-                $options = @('--from', '--to', '--new-uuid', '--copy-list', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--from', '--to', '--new-uuid', '--copy-list', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
             'apply' {
-                $options = @('--allow-newer', '--dry-run', '-n', '--deleted-list', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--allow-newer', '--dry-run', '-n', '--deleted-list', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
             'doctor' {
-                $options = @('--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
             'migrate-v1-v2' {
-                $options = @('--rewrite-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--rewrite-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
             'upgrade-to-v4' {
-                $options = @('--layout', '--lazy', '--eager', '--convert-position-deletes', '--branch', '--allow-read-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--layout', '--lazy', '--eager', '--convert-position-deletes', '--branch', '--allow-read-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--layout'] = @('sfc-1', 'iceberg-1.12')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')

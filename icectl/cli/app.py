@@ -231,6 +231,7 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             finally:
                 _list_leftovers(run.invocation, run.shell)
             _save_plan(run.invocation, run.shell, outcome)
+        with messages_of_libraries(run.console):  # a reader may take longer than the time limit
             return _report_outcome(run, outcome)
     except BrokenPipeError:
         _discard_stdout()
@@ -248,6 +249,7 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
         verbosity=verbosity,
         progress=settings.read(PROGRESS),
         json=run.console.options.json,
+        pager=not invocation.value("no_pager"),
     )
     console = Console(sys.stdout, sys.stderr, sys.stdin, run.env, options)
     for line in settings.lines(invocation.command.name):
@@ -314,12 +316,13 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
         built = document(outcome)
         _write_metrics(run, built)
     try:
-        if console.options.json:
-            _print_document(console, built)
-        elif for_ci:
-            _print_for_ci(run, built)
-        else:
-            outcome.render(console)
+        with console.paged():
+            if console.options.json:
+                _print_document(console, built)
+            elif for_ci:
+                _print_for_ci(run, built)
+            else:
+                outcome.render(console)
         console.flush()
     except BrokenPipeError:
         _discard_stdout()

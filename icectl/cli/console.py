@@ -17,14 +17,18 @@ from dataclasses import dataclass
 from secrets import token_hex
 from textwrap import wrap
 from threading import RLock
-from typing import Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Literal, TextIO, get_args
 from urllib.parse import quote
 
 from icectl.cli.escapes import inert, printable
 from icectl.cli.progress_bar import ConsoleProgress
+from icectl.cli.signals import Terminated
 from icectl.env import Env
 from icectl.errors import IcectlError, UsageError
 from icectl.units import redact
+
+if TYPE_CHECKING:  # few runs have a terminal to page on
+    from icectl.cli.pager import PagedText
 
 Color = Literal["auto", "always", "never"]
 COLORS: tuple[Color, ...] = get_args(Color)
@@ -53,6 +57,7 @@ class ConsoleOptions:
     verbosity: int = 0
     progress: bool = True
     json: bool = False
+    pager: bool = False
 
 
 class Console:
@@ -65,6 +70,7 @@ class Console:
         self._out = out
         self._err = err
         self._source = source
+        self._paged: PagedText | None = None
         self._lock = RLock()
         self._hidden: set[str] = set()
         self._mark = f"\x1b{token_hex(8)}"  # begins a colour of ours: no name can have it
@@ -101,12 +107,38 @@ class Console:
     def print(self, text: str = "") -> None:
         """Write a line of data to stdout, whatever the verbosity."""
         self.progress.stop()
-        self._out.write(self._escaped(text, inert) + "\n")
+        self._data.write(self._escaped(text, inert) + "\n")
 
     def write(self, text: str) -> None:
         """Write lines of data to stdout, in which there is no end of line but between them."""
         self.progress.stop()
-        self._out.write("\n".join(map(printable, text.split("\n"))))
+        self._data.write("\n".join(map(printable, text.split("\n"))))
+
+    @contextmanager
+    def paged(self) -> Iterator[None]:
+        """Show what is printed meanwhile in a pager if it is longer than the screen.
+
+        Raises: BrokenPipeError, from what prints once the user has left the pager.
+        """
+        if not (self.options.pager and self.out_is_terminal):
+            yield
+            return
+        from icectl.cli.pager import PagedText
+
+        self._paged = PagedText(self._out, self._err, self.warn)
+        is_terminated = False
+        try:
+            yield
+        except Terminated:
+            is_terminated = True
+            raise
+        finally:
+            self._paged.end(is_terminated=is_terminated)
+            self._paged = None
+
+    @property
+    def _data(self) -> "TextIO | PagedText":
+        return self._paged or self._out
 
     def say(self, text: str = "") -> None:
         """Write a sentence to stdout that `--quiet` leaves out; a terminal has it between words."""
@@ -238,6 +270,9 @@ class Console:
     def _write_lines(self, lines: Sequence[str], between: str) -> None:
         line = between.join(self._escaped(self.redact(line), inert) for line in lines) + "\n"
         with self.progress.paused(), self._lock, suppress(BrokenPipeError):
+            if self._paged is not None:
+                self._paged.write_note(line)
+                return
             self._err.write(line)
             self._err.flush()
 

@@ -248,6 +248,9 @@ class Common:
     no_progress: Annotated[
         bool, option("--no-progress", group=OUTPUT, help="do not show progress")
     ] = False
+    no_pager: Annotated[
+        bool, option("--no-pager", group=OUTPUT, help="do not show long output in a pager")
+    ] = False
     metrics_file: Annotated[str | None, option_of(METRICS_FILE, group=OUTPUT)] = None
     concurrency: Annotated[str | None, option_of(CONCURRENCY, group=RUNNING)] = None
     time_limit: Annotated[str | None, option_of(TIME_LIMIT, group=RUNNING)] = None

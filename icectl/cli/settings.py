@@ -628,6 +628,8 @@ def _without_secret(file: Path, name: str, value: str) -> str:
 ENV_VARS: Mapping[str, str] = {
     "ICECTL_CONFIG": "the configuration file, if `--config` names none",
     **{setting.variable: f"`{setting.key}`: {setting.help}" for setting in SETTINGS},
+    "ICECTL_PAGER": "the command that shows output longer than the screen; `cat` or empty for none",
+    "PAGER": "the same, if ICECTL_PAGER is not set; else `less`, with LESS=FRX if LESS is not set",
     "PYICEBERG_HOME": "the folder of PyIceberg's `.pyiceberg.yaml`, whose catalogs are known",
     "PYICEBERG_CATALOG__NAME__KEY": "property KEY of catalog NAME; `__` in it is a dot, `_` a dash",
     "NO_COLOR": "no colour if `--color` and `ICECTL_COLOR` say nothing",

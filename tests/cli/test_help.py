@@ -105,8 +105,8 @@ def test_every_command_takes_the_common_options(name: str) -> None:
     options = {word for entry in parameters_of(app.load_command(name)) for word in entry.opts}
     assert {
         "--concurrency", "--time-limit", "--temp-dir", "--json", "-q", "--quiet", "-v",
-        "--verbose", "--color", "--no-progress", "--config", "--catalog", "--storage-option",
-        "--path-map", "--path-map-file", "--metrics-file",
+        "--verbose", "--color", "--no-progress", "--no-pager", "--config", "--catalog",
+        "--storage-option", "--path-map", "--path-map-file", "--metrics-file",
     } <= options  # fmt: skip
 
 

@@ -380,8 +380,8 @@ def _resolved(setting: Setting[Any], text: str, origin: str) -> Resolved:
 
 def options_given(common: Common) -> Mapping[str, Any]:
     """Return the options of Common but for those that are of the whole run, for errands."""
-    left_out = {"shell", "json", "quiet", "verbose", "color", "no_progress", "metrics_file",
-                "time_limit"}  # fmt: skip
+    left_out = {"shell", "json", "quiet", "verbose", "color", "no_progress", "no_pager",
+                "metrics_file", "time_limit"}  # fmt: skip
     return {
         entry.name: getattr(common, entry.name)
         for entry in fields(Common)
