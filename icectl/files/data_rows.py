@@ -75,6 +75,19 @@ def ids_of(field: pa.Field) -> Iterator[int]:
         yield from ids_of(child)
 
 
+def child_columns(column: pa.Array) -> list[pa.Array]:
+    """Return the columns directly inside a column, those of child_fields; none below a null.
+
+    A field of a struct is null where the struct is.
+    """
+    if arrow_types.is_struct(column.type):
+        return [pc.struct_field(column, [at]) for at in range(column.type.num_fields)]
+    if arrow_types.is_map(column.type):
+        first, last = (column.offsets[place].as_py() for place in (0, -1))
+        return [part.slice(first, last - first) for part in (column.keys, column.items)]
+    return [column.flatten()]
+
+
 def batch_rows(row_count: int, size_bytes: int) -> int:
     """Return how many rows a batch may have where `row_count` of them take `size_bytes`."""
     bounded = LARGEST_BATCH_BYTES * row_count // max(size_bytes, 1)

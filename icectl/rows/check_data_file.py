@@ -174,6 +174,9 @@ class _Check:
         yield from check_count(recorded, decoded.row_count)
         yield from rows.findings()
         yield from self._compared(decoded.measured, unlike, wrong)
+        for id_, shapes in decoded.inner_shapes.items():
+            name = schema.name_of(id_) or str(id_)
+            yield from _check_shapes(recorded, shapes, id_, name)
 
     def _compared(
         self,

@@ -1,7 +1,7 @@
 """All rows of a file, decoded and measured, against what its footer says of them."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -11,14 +11,16 @@ from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.data_file import DataFile
-from icectl.files.data_rows import FileRows, check_values, ids_of
+from icectl.files.data_rows import FileRows, check_values, child_columns, ids_of
 from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.schema import child_fields, field_id
 from icectl.files.parquet.shredding import check_variants
+from icectl.files.wkb import Shapes
 from icectl.format import single_value
 from icectl.format.bounding_box import box_text, decode_box
 from icectl.format.manifest import FileFormat
 from icectl.format.schema import Schema
-from icectl.format.types import Type, is_nested
+from icectl.format.types import GeographyType, Type, is_nested
 from icectl.rows.columns import ColumnFacts, as_values, has_order, inside, is_shape, path_to
 from icectl.units import print_value
 
@@ -56,6 +58,8 @@ class DecodedRows:
     row_count: int = 0
     measured: dict[int, ColumnFacts] = field(default_factory=dict)
     """Columns by field id, once all rows are read."""
+    inner_shapes: dict[int, Shapes] = field(default_factory=dict)
+    """Columns of geometry and geography inside of lists and maps by field id, likewise."""
     _problems: list[str] = field(default_factory=list)
 
     def batches(self) -> Iterator[FileRows]:
@@ -66,6 +70,7 @@ class DecodedRows:
         """
         parts = list(self.opened.parts(self.schema))
         columns = self._columns()
+        self.inner_shapes = self._inner_shapes()
         by_place: dict[int, list[FlatColumn]] = {
             place: [] for place in range(len(self.opened.schema))
         }
@@ -79,7 +84,7 @@ class DecodedRows:
                     number += 1
                     end += parts[number].record_count
                 jobs = [
-                    (rows.batch.column(at), self.opened.schema.field(at), found)
+                    (rows.batch.column(at), self.opened.schema.field(at), found, self.inner_shapes)
                     for at, found in by_place.items()
                 ]
                 is_large = rows.batch.nbytes >= _WORTH_THREADS_BYTES
@@ -111,6 +116,17 @@ class DecodedRows:
                 columns.append(FlatColumn(id_, path, type_))
         return columns
 
+    def _inner_shapes(self) -> dict[int, Shapes]:
+        """Begin with the columns of shapes that lists and maps have in them."""
+        found = {}
+        for id_ in dict.fromkeys(number for item in self.opened.schema for number in ids_of(item)):
+            declared = self.schema.field(id_)
+            if declared is None or not is_shape(declared.type) or id_ in self.unlike:
+                continue
+            if path_to(self.opened.schema, id_) is None:
+                found[id_] = Shapes(isinstance(declared.type, GeographyType))
+        return found
+
     def _end_part(
         self, columns: Sequence[FlatColumn], parts: Sequence[FileMetrics], number: int
     ) -> None:
@@ -139,18 +155,32 @@ def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:
             yield rows
 
 
-def _measure(job: tuple[pa.Array, pa.Field, Sequence[FlatColumn]]) -> None:
+def _measure(
+    job: tuple[pa.Array, pa.Field, Sequence[FlatColumn], Mapping[int, Shapes]],
+) -> None:
     """Look at each value of a top-level column, and measure the columns in it."""
-    stored, item, columns = job
+    stored, item, columns, inner_shapes = job
     check_values(stored)
     with reading_data_file("data"):
         check_variants(stored, item)
+        if not inner_shapes.keys().isdisjoint(ids_of(item)):
+            _add_shapes(stored, item, inner_shapes)
         for column in columns:
             values = inside(stored, column.path[1:])
             if column.type is None:
                 column.measured.merge(ColumnFacts(len(values), values.null_count))
             else:
                 column.measured.add(as_values(values, column.type), column.type)
+
+
+def _add_shapes(column: pa.Array, item: pa.Field, shapes: Mapping[int, Shapes]) -> None:
+    """Take the values of the columns of shapes in a column into account, at any depth."""
+    known = shapes.get(field_id(item) or 0)
+    if known is not None:
+        known.add(column)
+    elif inner := child_fields(item.type):
+        for part, child in zip(child_columns(column), inner, strict=True):
+            _add_shapes(part, child, shapes)
 
 
 def _differences(found: ColumnFacts, said: FileMetrics, column: FlatColumn) -> Iterator[str]:

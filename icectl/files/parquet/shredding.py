@@ -16,6 +16,7 @@ from pyarrow import types as arrow_types
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.arrow_failures import damaged_data_file
+from icectl.files.data_rows import child_columns
 from icectl.files.parquet.schema import (
     METADATA,
     TYPED_VALUE,
@@ -109,18 +110,10 @@ def check_variants(column: pa.Array, field: pa.Field) -> None:
 
     Raises: CorruptTable R-099, for bytes that are no variant; Unsupported, as whole_variants.
     """
-    kind = field.type
     if is_variant(field):
         _check(column)
     elif _variants(pa.schema([field])):
-        if arrow_types.is_struct(kind):
-            inner = [pc.struct_field(column, [at]) for at in range(kind.num_fields)]
-        elif arrow_types.is_map(kind):
-            first, last = (column.offsets[place].as_py() for place in (0, -1))
-            inner = [part.slice(first, last - first) for part in (column.keys, column.items)]
-        else:
-            inner = [column.flatten()]
-        for part, child in zip(inner, child_fields(kind), strict=True):
+        for part, child in zip(child_columns(column), child_fields(field.type), strict=True):
             check_variants(part, child)
 
 

@@ -263,6 +263,17 @@ def test_r095_variants_are_annotated_at_every_depth() -> None:
         check_variants(pa.array(damaged["m"], schema.field(3).type), schema.field(3))
 
 
+def test_times_are_not_adjusted_to_utc_in_variants_or_elsewhere() -> None:
+    """By the bytes of the logical type: TIME, false, microseconds, as both specifications say."""
+    kind = pa.time64("us")
+    schema = pa.schema([pa.field("v", group(kind, is_variant=True), metadata={FIELD_ID: "1"})])
+    schema = schema.append(pa.field("at", kind, metadata={FIELD_ID: "2"}))
+    file = io.BytesIO()
+    ParquetWriter(file, schema, ParquetOptions(), {}).close()
+    assert file.getvalue().count(b"\x7c\x12\x1c\x2c\0\0\0\0") == 2
+    assert file.getvalue().count(b"\x7c\x11") == 0
+
+
 def test_files_that_are_shredded_alike_stay_so() -> None:
     def schema(kind: pa.DataType) -> pa.Schema:
         """Return the schema of a file with one variant."""

@@ -7,13 +7,23 @@ import pytest
 from pyarrow import orc
 
 from icectl.files.data_file import open_data_file
+from icectl.files.parquet.schema import arrow_schema
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionField
 from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
-from icectl.format.types import NestedField, PrimitiveType, StructType
+from icectl.format.types import (
+    GeographyType,
+    GeometryType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
 from icectl.rows.check_data_file import RecordedFile, TableFacts, check_data_file
 from tests.builders.data_files import stored
+from tests.builders.shapes import line, point
 
 SCHEMA = Schema(
     0,
@@ -280,3 +290,29 @@ def test_orc_files_are_not_blamed_for_the_second_that_orc_loses(transform, value
     told = recorded(record_count=1, partition=[(field, value)])
     is_wrong = value not in (0, 999_999)
     assert bool(found(parquet({"at": [999_999]}, plain), told, facts)) == is_wrong
+
+
+def test_r095_shapes_inside_of_lists_and_maps_are_looked_at():
+    inside = StructType((NestedField(4, "place", GeometryType(), required=False),))
+    held = ListType(3, inside, element_required=False)
+    named = MapType(6, PrimitiveType("string"), 7, GeographyType(), value_required=False)
+    columns = enumerate({"held": held, "named": named}.items())
+    fields = (NestedField(2 + 3 * at, *one, required=False) for at, one in columns)
+    schema = Schema(0, tuple(fields))
+    facts = TableFacts(schema, (), 3, None)
+
+    def told(places, areas):
+        values = {
+            "held": [None, [{"place": places[0]}, None], [{"place": places[1]}]],
+            "named": [[("a", areas[0])], [], [("b", areas[1]), ("c", None)]],
+        }
+        return found(parquet(values, arrow_schema(schema)), recorded(), facts)
+
+    assert told((point(1, 1), None), (point(2, 2), line((0, 0), (1, 1)))) == []
+    damaged = told((point(1, 1)[:-1], b""), (point(2, 2), point(200, 1)))
+    assert [rule for rule, _ in damaged] == ["R-095", "R-093"]
+    why = "it counts 1 points, and 15 bytes are left"
+    assert [message for _, message in damaged] == [
+        f"`held.element.place` has 2 values that are no shapes, one of them because {why}",
+        "`named.value` has 1 points that are not on the globe",
+    ]

@@ -1,0 +1,83 @@
+"""Variants, geometry and geography that Iceberg's Spark wrote, which it reads after compactions."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.builders.rows import head, live_entries
+from tests.conftest import ROOT
+from tests.spark.conftest import icectl
+from tests.spark.engine import on_spark, why_skipped
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+TABLES = ["alike", "apart", "on_spark", "merged", "fourth"]
+SHREDDED = {"alike", "merged"}
+"""Those whose new files keep the shredding of the old ones, which is the same in both."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Where tables lie, and what was told of each."""
+
+    folder: Path
+    tables: dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Let Spark write tables, compact them beside it, and let it read them before and after."""
+    skipped = why_skipped()
+    if skipped:
+        pytest.skip(skipped)
+    folder = tmp_path_factory.mktemp("types")
+    script = str(ROOT / "tests/peers/spark_types.py")
+    done = on_spark(script, os.environ["ICECTL_TEST_SPARK_JAR"], str(folder))
+    assert done.returncode == 0, done.stderr[-4000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return Told(folder / "db", {line["table"]: line for line in lines})
+
+
+def stored(table: Path) -> list[Path]:
+    """Return the live data files."""
+    entries = [entry["data_file"] for entry in live_entries(head(table))]
+    return [
+        Path(file["file_path"].removeprefix("file:")) for file in entries if file["content"] == 0
+    ]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_spark_reads_the_same_rows_with_their_ids_from_new_files(told: Told, name: str) -> None:
+    one = told.tables[name]
+    assert not any(one["ended"])
+    assert len(one["before"]) == 13
+    assert {row[0] for row in one["before"]} == {f"{id_}" for id_ in range(16) if id_ % 6 != 2}
+    assert one["after"] == one["before"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_new_files_have_all_types_and_the_shredding_that_the_old_ones_share(
+    told: Told, name: str
+) -> None:
+    table = told.folder / name
+    (new,) = stored(table)
+    schema = str(pq.ParquetFile(new).schema)
+    assert schema.count("(Variant(1))") == 2
+    assert "g (Geometry(crs=OGC:CRS84))" in schema
+    assert "e (Geography(crs=OGC:CRS84, algorithm=spherical))" in schema
+    old = [path for path in (table / "data").glob("*.parquet") if path != new]
+    assert all("typed_value" in str(pq.ParquetFile(path).schema) for path in old) == (
+        name != "fourth"
+    )
+    assert ("typed_value" in schema) == (name in SHREDDED)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_value_and_bound_is_right_before_and_after(told: Told, name: str) -> None:
+    found = icectl("validate", str(told.folder / name), "--level", "data", "--all-snapshots")
+    assert (found.exit_code, found.document["result"]["findings"]) == (0, [])
