@@ -1,5 +1,6 @@
 """Fixtures that more than one kind of test needs."""
 
+import gc
 import os
 import shutil
 import signal
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from icectl.rows import workers
+from tests.builders.forked_workers import Forks
 from tests.stores import azure_server, gcs_server, hdfs_server, s3_servers
 from tests.stores.azure_server import Azurite
 from tests.stores.fixed_env import FixedEnv
@@ -27,6 +30,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew, to be reviewed"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the tests themselves from the collector of garbage, which would go over all of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    made = Forks()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def forked_workers(
+    request: pytest.FixtureRequest, forks: Forks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fork workers, but in tests marked `new_workers`."""
+    if request.node.get_closest_marker("new_workers") is None:
+        monkeypatch.setattr(workers._Worker, "started", forks.started)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_flushes() -> Iterator[None]:
+    """No power fails here, and disks are slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -309,7 +309,6 @@ def run(
         patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
         # Hundreds of runs: processes of their own for the data would take minutes to start.
         patch.setattr(compact, "LocalEngine", InlineEngine)
-        patch.setattr(os, "fsync", lambda _: None)  # no power fails here, and disks are slow
         if store is not None:
             patch.setattr(session, "open_store", lambda *_: store)
         code = app.main(words, env=env or Clock(NOW_MS))

@@ -183,7 +183,6 @@ def run_line(words: list[str], env: Env | None = None) -> Ended:
     out, err = StringIO(), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(compact, "LocalEngine", InlineEngine)
-        patch.setattr(os, "fsync", lambda _: None)
         code = app.main(words, env=env or Clock(NOW_MS))
     return Ended(code, out.getvalue(), err.getvalue())
 

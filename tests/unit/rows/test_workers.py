@@ -13,7 +13,7 @@ import pytest
 
 from icectl.errors import CorruptTable, EngineError, Incomplete, StorageError
 from icectl.rows.wire import KernelFailed
-from icectl.rows.workers import KernelCrashed, WorkerPool
+from icectl.rows.workers import KernelCrashed, WorkerPool, _Worker
 
 
 def pieces(file, places):
@@ -54,6 +54,13 @@ def raises(_file, number):
         LookupError("not here"),
     ]
     raise errors[number]
+
+
+@pytest.fixture(autouse=True, params=["started", "forked"])
+def forked_workers(request, forks, monkeypatch):
+    """Workers as icectl starts them, and those that stand for them in tests."""
+    if request.param == "forked":
+        monkeypatch.setattr(_Worker, "started", forks.started)
 
 
 @pytest.fixture
