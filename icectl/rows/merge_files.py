@@ -97,8 +97,8 @@ def merge_files(
         return merge.copied_here()
     try:
         return merge.copied_by_storage(assembling)
-    except CopyRefused as refused:
-        found = merge.copied_here()
+    except CopyRefused as refused:  # by another name: the storage may keep parts of that one
+        found = replace(merge, location=outputs.next_location(partition.path)).copied_here()
         return replace(found, file=replace(found.file, not_assembled=str(refused)))
 
 

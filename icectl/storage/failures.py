@@ -221,6 +221,11 @@ def error_code(error: Exception) -> str | None:
     return None
 
 
+def error_status(error: Exception) -> int | None:
+    """Return the HTTP status of the answer behind an error."""
+    return next((found for cause in _causes(error) if (found := _status(cause)) is not None), None)
+
+
 def _reason_and_hint(
     error: Exception, credentials_hint: str, endpoint_hint: str
 ) -> tuple[str, str | None]:

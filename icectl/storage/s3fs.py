@@ -19,7 +19,7 @@ from icectl.storage.failures import is_transient, remote_failure
 from icectl.storage.listing import ListingRows
 from icectl.storage.proof import Prober, Proof, put_once
 from icectl.storage.retry import retry
-from icectl.storage.s3_assembly import assembled
+from icectl.storage.s3_assembly import assembled_by_s3
 from icectl.storage.store import Assembly, FailedRemoval, ListingPart, remove_in_batches
 from icectl.storage.streams import PartWriter, whole_or_none
 
@@ -174,7 +174,7 @@ class S3Writer:
         """Return an object to put together; None where each request needs a key of its own."""
         if any(name.startswith("SSECustomer") for name in self.settings):
             return None
-        return assembled(self, location)
+        return assembled_by_s3(self, location)
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ class ListingSplit:
 
 
 class CopyRefused(Exception):
-    """The storage does not copy ranges of files by itself; says why. Nothing was written."""
+    """The storage does not copy ranges of files by itself; says why. There is no new file."""
 
 
 class Assembly(Protocol):

@@ -10,9 +10,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from tests.stores.failing_proxy import Proxy
 from tests.stores.s3_servers import await_port, free_port
 
 KEY = base64.b64encode(b"a key of the tests, and of nothing else, of 64 bytes ..........").decode()
@@ -111,3 +113,58 @@ def azurite(binary: str, directory: Path) -> Iterator[Azurite]:
     finally:
         process.terminate()
         process.wait(timeout=30)
+
+
+def account_signature(account: str, now: datetime) -> str:
+    """A token for all blobs of an account, as Microsoft documents those of accounts."""
+    given = {
+        "sv": "2021-08-06",
+        "ss": "b",
+        "srt": "sco",
+        "sp": "rwdlac",
+        "se": f"{now + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    fields = (account, given["sp"], given["ss"], given["srt"], "", given["se"], "", "",
+              given["sv"], "", "")  # fmt: skip
+    digest = hmac.digest(base64.b64decode(KEY), "\n".join(fields).encode(), hashlib.sha256)
+    return urllib.parse.urlencode({**given, "sig": base64.b64encode(digest).decode()})
+
+
+@dataclass
+class CopyingFront(Proxy):
+    """A front of the emulator that copies blocks, which the emulator itself does not.
+
+    It does what Microsoft documents of Put Block From URL: it reads a range of the source by the
+    address that it is given, on condition of the ETag, and stores it as Put Block does.
+    With `redirects_to`, it sends whoever asks for a copy there.
+    """
+
+    redirects_to: str = ""
+
+    def passed_on(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        given = {name.lower(): value for name, value in headers.items()}
+        url = given.get("x-ms-copy-source")
+        if url is None:
+            return super().passed_on(method, path, body, headers)
+        if self.redirects_to:
+            return 307, {"Location": self.redirects_to}, b""
+        if body or given.get("content-length") != "0":
+            return _refused(400, "InvalidHeaderValue")
+        parts = urllib.parse.urlsplit(url)
+        asked = {"x-ms-version": given["x-ms-version"], "Range": given["x-ms-source-range"]}
+        if "x-ms-source-if-match" in given:
+            asked["If-Match"] = given["x-ms-source-if-match"]
+        status, _, content = super().passed_on("GET", f"{parts.path}?{parts.query}", b"", asked)
+        if status == 412:
+            return _refused(412, "SourceConditionNotMet")
+        if status != 206:
+            return _refused(status, "CannotVerifyCopySource")
+        kept = {"x-ms-version": given["x-ms-version"], "Content-Length": str(len(content))}
+        return super().passed_on(method, path, content, kept)
+
+
+def _refused(status: int, code: str) -> tuple[int, dict[str, str], bytes]:
+    body = f"<Error><Code>{code}</Code><Message>{code}!</Message></Error>".encode()
+    return status, {"x-ms-error-code": code, "Content-Type": "application/xml"}, body

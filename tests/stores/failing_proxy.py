@@ -39,6 +39,17 @@ class Proxy:
                     return what
         return None
 
+    def passed_on(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """What the server answers."""
+        server = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        server.request(method, path, body, headers)
+        answer = server.getresponse()
+        content = answer.read()
+        server.close()
+        return answer.status, dict(answer.headers), content
+
 
 def handler(proxy: Proxy) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -50,24 +61,23 @@ def handler(proxy: Proxy) -> type[http.server.BaseHTTPRequestHandler]:
             if isinstance(failure, tuple):
                 self.send(*failure, {})
                 return
-            server = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=30)
-            server.request(self.command, self.path, body, dict(self.headers))
-            answer = server.getresponse()
-            content = answer.read()
-            server.close()
+            status, headers, content = proxy.passed_on(
+                self.command, self.path, body, dict(self.headers)
+            )
             if failure == "lost":
                 self.hang_up()
             elif failure == "cut":
-                self.send(answer.status, content, dict(answer.headers), half=True)
+                self.send(status, content, headers, half=True)
                 self.hang_up()
             else:
-                self.send(answer.status, content, dict(answer.headers))
+                self.send(status, content, headers)
 
         def send(
             self, status: int, content: bytes, headers: dict[str, str], *, half: bool = False
         ) -> None:
             self.send_response_only(status)
-            length = headers.get("Content-Length", str(len(content)))
+            lengths = [headers[name] for name in headers if name.lower() == "content-length"]
+            length = next(iter(lengths), str(len(content)))
             skipped = {"content-length", "connection", "transfer-encoding"}
             for name, value in headers.items():
                 if name.lower() not in skipped:

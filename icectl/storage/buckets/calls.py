@@ -78,6 +78,14 @@ def inside(key: str, offset: int, length: int, store: Any) -> bytes:
     return b"".join(obstore.get_ranges(store, key, starts=starts, ends=ends, coalesce=0))
 
 
+def part_of(key: str, etag: str, start: int, end: int, store: Any) -> bytes:
+    """Return bytes that all lie within an object, as long as it is the one of that ETag."""
+    import obstore
+
+    options: Any = {"range": (start, end), "if_match": etag}
+    return bytes(obstore_failures(lambda: obstore.get(store, key, options=options).bytes()))
+
+
 def end(key: str, length: int, store: Any) -> Tail:
     """Return the last bytes of an object; all of one that is empty, which has no ranges."""
     import obstore

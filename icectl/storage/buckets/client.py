@@ -121,6 +121,13 @@ class BucketClient:
                 self._access = access
             return self._store
 
+    @property
+    def access(self) -> BucketAccess:
+        """The access that the store has, once it was made."""
+        with self._lock:
+            assert self._access is not None
+            return self._access
+
     def repeating_store(self) -> Any:
         """Return one that repeats requests by itself, for as long as its credentials hold."""
         return self._source.connect(self._source.access(self._region), SIX_ATTEMPTS)

@@ -70,7 +70,7 @@ def translation(error: Exception) -> Exception:
     if _BEFORE_ALL in text:
         return _without_token(text)
     if found := _STATUS.search(text):
-        return _answered(int(found[1]), found[2])
+        return answered(int(found[1]), "", found[2])
     if found := _OF_A_KEY.search(text):
         return Answered(200, found[2], found[1])
     if _BARE_REDIRECT in text:
@@ -87,9 +87,10 @@ def translation(error: Exception) -> Exception:
     return BrokenOff(f"the connection to{at or ' the storage'} broke off")
 
 
-def _answered(status: int, body: str) -> Exception:
+def answered(status: int, name: str, body: str) -> Exception:
+    """Return what an answer says that is not good; `name` is its code, if not in the body."""
     code, message = _CODE.search(body), _MESSAGE.search(body)
-    name = unescape(code[1]).strip() if code else ""
+    name = unescape(code[1]).strip() if code else name
     if status == 404 and name in _MISSING:
         return FileNotFoundError(name)
     text = " ".join(unescape(message[1]).split()) if message else ""
@@ -116,7 +117,7 @@ def _other(error: Exception, text: str) -> Exception:
         return FileNotFoundError(text)
     first = text.partition("\n")[0]
     if _CODE.search(text):  # of an answer whose status was good
-        return _answered(200, text)
+        return answered(200, "", text)
     if isinstance(error, UnauthenticatedError):
         return NoCredentials(first)
     if isinstance(error, GenericError):

@@ -17,6 +17,7 @@ from icectl.env import Deadline, Env
 from icectl.storage import location as locations
 from icectl.storage.buckets import calls
 from icectl.storage.buckets.azure import azure_source, check_account
+from icectl.storage.buckets.azure_assembly import assembled_by_azure
 from icectl.storage.buckets.calls import is_expressed, key_of
 from icectl.storage.buckets.client import BucketClient, ClientSource
 from icectl.storage.buckets.gcs import gcs_source
@@ -113,8 +114,14 @@ class NativeStore:
             yield file
 
     def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
-        """A new object, to put together; only S3 copies ranges into one."""
-        return self.other().assemble(location) if self.requests.client.kind == "s3" else None
+        """A new object, to put together of what the storage copies."""
+        match self.requests.client.kind:
+            case "s3":
+                return self.other().assemble(location)
+            case "azure":
+                return assembled_by_azure(self.requests, self.concurrency, location)
+            case _:
+                return None
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here."""
