@@ -147,7 +147,6 @@ def wait_for_end(store: Store, env: Env, directory: str) -> None:
     """
 
     def under_way() -> Sequence[MetadataVersion]:
-        """List the metadata files of commits that are under way."""
         return uncommitted_files(list_versions(store, directory), store, env)[0]
 
     waiting = under_way()

@@ -73,7 +73,6 @@ class _Bounds:
     packed: PackedValues
 
     def at(self, chosen: Places) -> "_Bounds":
-        """Return the bounds at some places."""
         packed = self.packed
         return _Bounds(
             self.pairs,

@@ -143,7 +143,6 @@ def _none_of(entries: Entries) -> Entries:
 
 
 def _numbers(entries: Entries, column: str) -> npt.NDArray[np.int8]:
-    """Return a column of codes."""
     return np.asarray(entries.table[column].to_numpy(), np.int8)
 
 

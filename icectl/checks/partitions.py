@@ -78,7 +78,6 @@ class _Field:
     packed: PackedValues
 
     def entries_of(self, keys: Mask) -> Fault | None:
-        """Return the entries of some distinct keys."""
         return self.columns.fault(keys[self.codes]) if keys.any() else None
 
     def value(self, key: int) -> tuple[PartitionValue, Fault | None]:

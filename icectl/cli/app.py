@@ -98,7 +98,6 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     )
 
     def note(text: str) -> None:
-        """Note a text on the console that the run has by then."""
         run.console.note(text)
 
     interrupts = Interrupts(note)
@@ -157,7 +156,6 @@ class _LazyGroup(PlainGroup):
     documentation = DOCUMENTATION
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Name the commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> PlainCommand:  # noqa: ARG002

@@ -324,7 +324,6 @@ class _ConsoleHandler(logging.Handler):
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
         self._show(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}")
 
 
@@ -341,7 +340,6 @@ def messages_of_libraries(console: Console) -> Iterator[None]:
     debug, level = _ConsoleHandler(console.debug), own.level
 
     def thread_ended(error: threading.ExceptHookArgs) -> None:
-        """Write the traceback of a thread."""
         traced = error.exc_type, error.exc_value, error.exc_traceback
         console.error_lines(traceback.format_exception(*traced))
 

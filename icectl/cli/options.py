@@ -467,10 +467,7 @@ def command(
     """
 
     def decorate(function: Callable[..., Outcome]) -> Command:
-        """Make the command of a function."""
-
         def callback(**values: Any) -> Invocation:
-            """Keep the parsed values of the options until the command is run."""
             return Invocation(declared, values)
 
         callback.__name__ = function.__name__

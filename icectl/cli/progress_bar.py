@@ -182,15 +182,12 @@ def _open_display(err: TextIO) -> _Display:
             )
 
         def start(self) -> None:
-            """Begin to show."""
             self._live.start()
 
         def stop(self) -> None:
-            """Stop showing."""
             self._live.stop()
 
         def show(self, text: str) -> None:
-            """Show a text in place of the last one, cut to the width."""
             self._live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
 
     return _RichDisplay()

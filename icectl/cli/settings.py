@@ -207,7 +207,6 @@ def one_of(*choices: str) -> Callable[[str], str]:
     """Return what reads one of a few words."""
 
     def parse(text: str) -> str:
-        """Check that a text is one of the choices. Raises: UsageError."""
         if text not in choices:
             listed = ", ".join(f"`{choice}`" for choice in choices)
             raise UsageError(f"`{text}` is none of {listed}")

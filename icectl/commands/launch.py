@@ -20,7 +20,6 @@ def run_on_each_table(command: str, *, asks: bool = False) -> Callable[..., Outc
     run = run_of(command)
 
     def on_tables(common: Common, tables: Sequence[str], *options: Any) -> Outcome:
-        """Run it on the one table that is named, or on several."""
         if len(tables) == 1 and not is_pattern(tables[0]):
             return run(common, tables[0], *options)
         from icectl.commands.many import on_each

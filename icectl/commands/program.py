@@ -203,7 +203,6 @@ def _values_of(access: Access) -> dict[str, Any]:
     """The options of a table's access as the command line would have them."""
 
     def pairs(given: Mapping[str, str]) -> list[str] | None:
-        """Write `KEY=VALUE` for each."""
         return [f"{key}={value}" for key, value in given.items()] or None
 
     return {
@@ -242,7 +241,6 @@ def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange
     session = _session(common, table)
 
     def wanted(metadata: TableMetadata) -> deletes.WantedRows:
-        """Bring the keys here, as the table's columns."""
         return deletes.WantedRows(*keys_of(collect_small_frame(keys), metadata.current_schema))
 
     return deletes.delete(session.context, _reader(session), wanted, branch)

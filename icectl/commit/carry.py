@@ -205,7 +205,6 @@ def _in_file(
 
 
 def _numbers(task: MergeDeletesTask) -> Sequence[int]:
-    """Return the sequence numbers of deletes."""
     vectors = [file.vector.sequence_number for file in task.inputs if file.vector is not None]
     return vectors + [file.sequence_number for file in task.delete_files]
 

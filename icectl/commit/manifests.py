@@ -191,18 +191,15 @@ class ManifestWriter:
         sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
 
         def made() -> Iterator[_Made]:
-            """Yield the manifests with their entries, not stored yet."""
             for numbers in chosen:
                 content = in_file_format(writer.manifest(numbers), self.form)
                 location = self.new_location(self.form.file_format)
                 yield _Made(location, content, held_by(numbers))
 
         def compare(made: _Made) -> tuple[_Made, WrittenManifest]:
-            """Compare a manifest with its entries."""
             return made, WrittenManifest(self._compared(made, columns), made.entries)
 
         def store(done: tuple[_Made, WrittenManifest]) -> WrittenManifest:
-            """Store a manifest that was compared."""
             made, written = done
             self.context.store.create(made.location, made.content)
             return written

@@ -57,7 +57,6 @@ class Transaction:
         """
 
         def changes(metadata: TableMetadata) -> Sequence[Update]:
-            """Propose the updates for the newest metadata. Raises: as _check_own."""
             proposal = propose(metadata)
             self._needed = proposal.files
             if proposal.updates:

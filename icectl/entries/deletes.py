@@ -108,7 +108,7 @@ def delete_counts(matches: Matches) -> Integers:
 
     Order: of `matches.data`.
     """
-    return _sum(matches.ranges, len(matches.data))
+    return sum((part.counts for part in matches.ranges), np.zeros(len(matches.data), np.int64))
 
 
 def known_deleted_rows(matches: Matches) -> Integers:
@@ -280,10 +280,6 @@ def _without(ranges: DeleteRanges, covered: Mask) -> DeleteRanges:
     if not len(ranges.order):
         return ranges
     return DeleteRanges(ranges.order, ranges.first, np.where(covered, ranges.first, ranges.stop))
-
-
-def _sum(parts: tuple[DeleteRanges, ...], data_file_count: int) -> Integers:
-    return sum((part.counts for part in parts), np.zeros(data_file_count, np.int64))
 
 
 NamedFiles = Mapping[str, Mapping[str, int]]

@@ -162,11 +162,9 @@ def by_partition(entries: Entries, timestamps: Mapping[int, int]) -> pa.Table:
     records = table["record_count"]
 
     def counted(mask: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Keep values where a mask is true, with 0 elsewhere."""
         return pc.if_else(mask, values, pa.scalar(0, pa.int64()))
 
     def one(mask: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Count 1 where a mask is true."""
         return pc.cast(mask, pa.int64())
 
     counts = (

@@ -189,7 +189,7 @@ def row_hashes(columns: Sequence[pa.Array], row_count: int) -> Hashes:
     """
     hashes = np.zeros(row_count, np.uint64)
     for place, column in enumerate(columns):
-        _add(hashes, column, _seed(place))
+        _add(hashes, column, np.uint64((place + 1) * _GOLDEN & (2**64 - 1)))
     return hashes
 
 
@@ -199,10 +199,6 @@ def sum_of(hashes: Hashes) -> int:
     Those of parts add up modulo 2**64.
     """
     return total(hashes)
-
-
-def _seed(place: int) -> np.uint64:
-    return np.uint64((place + 1) * _GOLDEN & (2**64 - 1))
 
 
 def _add(hashes: Hashes, column: pa.Array, seed: np.uint64) -> None:

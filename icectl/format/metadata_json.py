@@ -212,7 +212,6 @@ def _specs(
         rule = "V4-010"
 
         def parse(value: Mapping[str, Any]) -> PartitionSpec:
-            """Read a spec whose fields link to expressions."""
             return linked_spec_from_json(value, by_id, schemas)
 
     specs = tuple(each(members, "partition-specs", parse, rule))

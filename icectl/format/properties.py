@@ -50,7 +50,6 @@ def _boolean(text: str) -> bool:
 
 def _number(minimum: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        """Read a whole number. Raises: ValueError."""
         if not _WHOLE_NUMBER.fullmatch(text.strip()):
             raise ValueError("not a whole number")
         if int(text) < minimum:
@@ -67,7 +66,6 @@ def _at_least_one(text: str) -> int:
 
 def _choice(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
-        """Read one of the choices, in any case. Raises: ValueError."""
         if text.strip().lower() not in choices:
             raise ValueError(f"not one of {', '.join(choices)}")
         return text.strip().lower()

@@ -243,7 +243,6 @@ def _decimal(type_: DecimalType, value: str) -> Decimal:
 
 def _integer(bits: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
-        """Check a whole number. Raises: ValueError, where it has more bits."""
         number: int = _typed(int, value)
         if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
             raise ValueError(f"{number} needs more than {bits} bits")

@@ -97,7 +97,6 @@ def check_data_file(
     """
 
     def findings() -> Iterator[Finding]:
-        """Open the file and check it."""
         opened = open_data_file(file, recorded.file_format.name, table.name_mapping)
         check = _Check(opened, recorded, table)
         yield from check.by_footer() if by_footer else check.by_rows()

@@ -102,7 +102,6 @@ def puffin_blobs(file: IO[bytes]) -> Mapping[tuple[int, int], PuffinBlob]:
     size_bytes = file.seek(0, 2)
 
     def read_range(offset: int, length: int) -> bytes:
-        """Read bytes from the end."""
         file.seek(size_bytes + offset)
         return file.read(length)
 

@@ -218,7 +218,6 @@ class _Collected:
         return bool(self._parts)
 
     def add(self, keys: _KeyRows, rank: int) -> None:
-        """Add the keys of one rank."""
         self._parts.append(keys)
         self._ranks.append(np.full(len(keys), rank, np.int32))
 

@@ -195,7 +195,6 @@ def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
 
 
 def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:
-    """Return which rows have one of the keys."""
     flags = np.zeros(len(rows.positions), np.bool_)
     flags[index.deleted(rows.source, rows.batch)] = True
     return flags

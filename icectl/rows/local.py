@@ -87,7 +87,6 @@ class LocalEngine:
         self.counts.tasks += len(tasks)
 
         def outputs(task: MergeDeletesTask) -> FileOutputs:
-            """Make the outputs of a task."""
             return FileOutputs(
                 partial(places.next_file_location, task), self.store.open_new, self.store.open
             )
@@ -156,6 +155,5 @@ class LocalEngine:
 def _rewrite(
     at: WorkerContext, job: CompactJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
 ) -> list[TaskResult]:
-    """Rewrite the files of tasks, in a worker."""
     with at.attempt(number, tasks, opening) as outputs:
         return [run_rewrite(task, job, outputs(task)) for task in tasks]

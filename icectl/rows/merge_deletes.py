@@ -188,7 +188,6 @@ def merge_in_threads(
     """
 
     def run(task: MergeDeletesTask) -> TaskResult:
-        """Merge the deletes of a task."""
         check()
         return run_merge(task, job, outputs_of(task))
 

@@ -150,7 +150,6 @@ class _Merge:
         """
 
         def read(file: SourceFile) -> tuple[IO[bytes], tuple[MergeSource, pa.Schema]]:
-            """Open a file, and read its footer."""
             with naming(file.location):
                 handle = assembly.open(file.location)
                 return handle, self._source(file, handle)

@@ -475,7 +475,6 @@ class _Projection:
         columns = [self._column(item, places) for item in type_.fields]
 
         def convert(struct: pa.Array) -> pa.Array:
-            """Convert structs, field by field."""
             mask = mask_of(struct)
             made = []
             for column in columns:
@@ -495,7 +494,6 @@ class _Projection:
         make = self._inner(element, child_fields(stored)[0])
 
         def convert(column: pa.Array) -> pa.Array:
-            """Convert lists, and what they hold."""
             if not arrow_types.is_list(column.type):
                 column = column.cast(pa.list_(column.type.value_field))
             offsets, mask = offsets_of(column), mask_of(column)
@@ -510,7 +508,6 @@ class _Projection:
         make_key, make_value = (self._inner(*pair) for pair in pairs)
 
         def convert(column: pa.Array) -> pa.Array:
-            """Convert maps, their keys and their values."""
             offsets, mask = offsets_of(column), mask_of(column)
             keys = make_key(used_of(column, column.keys))
             values = self._held(make_value(used_of(column, column.items)), value, offsets, mask)

@@ -148,7 +148,7 @@ def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
 def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
     """Return the values as bytes that compare as they do; of nulls any."""
     turned = 255 if is_descending else 0
-    if _is_text(type_):
+    if type_ in (PrimitiveType("string"), PrimitiveType("binary")):
         return _terminated(column, turned)
     if isinstance(type_, DecimalType):
         words = decimal_words(type_, column).view(np.uint64)[:, ::-1].copy()
@@ -162,10 +162,6 @@ def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
     else:
         octets = _word(type_, column).astype(">u8").view(np.uint8).reshape(-1, _Z_BYTES)
     return _rows(octets ^ np.uint8(turned))
-
-
-def _is_text(type_: Type) -> bool:
-    return type_ in (PrimitiveType("string"), PrimitiveType("binary"))
 
 
 def _terminated(column: pa.Array, turned: int) -> pa.Array:
@@ -430,7 +426,6 @@ class _Run:
 
 
 def _written(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run:
-    """Write sorted rows as a run."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.OSFile(str(path), "wb") as file, ExitStack() as stack:
         to = None

@@ -307,7 +307,6 @@ class _Own:
     log: IO[bytes]
 
     def stop(self) -> None:
-        """End it."""
         with suppress(EngineError), spark_failures():
             self.context.stop()
         _end_log(self.log)

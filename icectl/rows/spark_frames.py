@@ -158,7 +158,6 @@ def _given_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _texts(uuids: pa.ExtensionArray) -> pa.Array:
-    """Return UUIDs as their text."""
     stored = uuids.storage.fill_null(bytes(16))
     digits = b"".join(stored.to_pylist()).hex().encode()
     texts = np.full((len(uuids), 36), b"-", "S1")

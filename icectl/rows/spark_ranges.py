@@ -100,7 +100,6 @@ class _Ranges:
 
     @property
     def count(self) -> int:
-        """The number of ranges."""
         return self.starts[-1]
 
 

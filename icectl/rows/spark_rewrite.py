@@ -67,7 +67,6 @@ class SparkEngine:
         alone = [task for task in tasks if not is_for_ranges(task, job)]
 
         def work(spark: Spark, at: WorkerContext) -> _Done:
-            """Rewrite tasks by themselves, and then those that many workers share."""
             found, is_clean = _on_workers(
                 spark, partial(_rewrite, at, job), alone, "rewriting data files"
             )
@@ -88,7 +87,6 @@ class SparkEngine:
         """
 
         def work(spark: Spark, at: WorkerContext) -> _Done:
-            """Merge the deletes of tasks."""
             return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes")
 
         if tasks:

@@ -51,10 +51,7 @@ class WorkerContext:
         written: list[str] = []
 
         def outputs(of: Task | int) -> FileOutputs:
-            """Make outputs that belong to the attempt."""
-
             def next_location(partition: str) -> str:
-                """Name the next file of the attempt."""
                 count = len(written) + 1
                 written.append(self.names.location(of, writer, partition, count))
                 return written[-1]
@@ -62,12 +59,10 @@ class WorkerContext:
             return FileOutputs(next_location, store.open_new, read, assemble)
 
         def assemble(location: str) -> AbstractContextManager[Assembly] | None:
-            """Have a file put together by the storage."""
             assembly = store.assemble(location)
             return None if assembly is None else _noted(assembly, opening)
 
         def read(location: str) -> IO[bytes]:
-            """Open a file of the table."""
             opening(location)
             return ahead.open(location)
 

@@ -213,7 +213,6 @@ class _AskedFile(RandomAccessFile):
         self._turn = turn
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Ask for bytes of the file."""
         with self._turn:
             self._line.send_bytes(encode((_READ, (offset, length))))
             return self._line.recv_bytes()
@@ -236,7 +235,6 @@ def _answer(
     turn = Lock()  # a kernel may read in one thread while it asks in another
 
     def ask(question: Any) -> Any:
-        """Ask a question at the other end, and return the answer."""
         with turn:
             line.send_bytes(encode((_ASK, question)))
             return line.recv()

@@ -150,7 +150,6 @@ def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
         counts = {status: rows.filter(pc.equal(rows["status"], int(status))) for status in Status}
 
         def records(status: Status, counts: Mapping[Status, pa.Table] = counts) -> int:
-            """Count the records of the rows of a status."""
             return int(pc.sum(counts[status]["record_count"], min_count=0).as_py())
 
         yield ManifestFile(

@@ -152,7 +152,6 @@ def _unknown(schema: pa.Schema) -> tuple[int, ...]:
     found: list[int] = []
 
     def walk(one: pa.Field) -> None:
-        """Collect the unknown ids of a field and of those inside it."""
         number = field_id(one)
         if number == STATS_ID:
             return

@@ -146,7 +146,6 @@ def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array
     count = len(group)
 
     def member(offset: int, missing: pa.DataType) -> pa.Array:
-        """Return a member of the statistics, by its offset; nulls where it is not stored."""
         return parts.get(base + offset, pa.nulls(count, missing))
 
     lower, upper = member(1, kind), member(2, kind)

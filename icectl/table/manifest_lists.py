@@ -172,7 +172,6 @@ def try_manifest_lists(
     reader = _readers(metadata, snapshots)
 
     def read(snapshot: Snapshot) -> ManifestListRead:
-        """Read what one snapshot lists, damaged or not."""
         found = reader(layout_of(snapshot)).try_manifests(context.store, snapshot)
         context.progress.advance(1)
         return found
@@ -192,7 +191,6 @@ def manifests_by_snapshot(
     reader = _readers(metadata, snapshots)
 
     def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        """Read the manifests of one snapshot."""
         manifests = reader(layout_of(snapshot)).manifests(context.store, snapshot)
         context.progress.advance(1)
         return manifests
@@ -207,7 +205,6 @@ def manifests_by_snapshot(
 def _readers(
     metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Callable[[Layout], SnapshotReader]:
-    """Return a reader for each layout, ready for so many snapshots."""
     found = {
         layout: reader_of(metadata, layout, snapshots=len(snapshots))
         for layout in dict.fromkeys(map(layout_of, snapshots))

@@ -222,7 +222,6 @@ def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> p
 
 
 def _are_of_runs(locations: pa.Array, uuids: Sequence[str]) -> pa.BooleanArray:
-    """Return whether a location holds one of the uuids."""
     if not uuids:
         return pa.repeat(pa.scalar(value=False), len(locations))
     return pc.match_substring_regex(locations, "|".join(uuids))

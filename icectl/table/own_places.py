@@ -158,7 +158,6 @@ class OtherTables:
         self.check(loaded, self._metadata_files_in(folders))
 
     def _metadata_files_in(self, folders: Iterable[str]) -> list[str]:
-        """Return the metadata files right in some folders."""
         listings = in_threads(
             self.context.store.list_directory,
             folders := list(folders),

@@ -138,7 +138,6 @@ def read_in_threads(
     bundles = _bundles(sizes, max(1, min(_MOST_AT_ONCE, len(items) // (4 * threads))))
 
     def read_all(bundle: range) -> list[_Done]:
-        """Read the files of a bundle, one after the other."""
         return [read(items[place]) for place in bundle]
 
     of_bundles = [sum(sizes[bundle.start : bundle.stop]) for bundle in bundles]

@@ -141,7 +141,6 @@ def _look_up(
     wanted = expected.table["location"].take(pa.array(left)).to_pylist()
 
     def look(location: str) -> int | str:
-        """Ask for the size of a file; _MISSING without one, a text where the store won't tell."""
         context.deadline.check()
         try:
             status = context.store.stat(location)

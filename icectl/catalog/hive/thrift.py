@@ -148,7 +148,6 @@ def _bounded(read: Read) -> Read:
     size = count = 0
 
     def within(wanted: int) -> bytes:
-        """Read bytes, and count them."""
         nonlocal size, count
         size += wanted
         count += 1

@@ -156,7 +156,6 @@ def _is_in_home(file: str) -> bool:
 
 
 def _tried_catalog(common: Common, configuration: Configuration, name: str) -> Check:
-    """Ask a catalog for its namespaces."""
     limited = _with_seconds(common)
     try:
         warehouse = warehouse_of(

@@ -211,7 +211,6 @@ def policy_of(
     retain_last = settings.read(EXPIRE_RETAIN_LAST)
 
     def of(metadata: TableMetadata) -> AskedRetention:
-        """Make the policy for a table."""
         stored = metadata.properties
 
         def bounded(setting: Setting[Any], own: TableProperty[int]) -> bool:

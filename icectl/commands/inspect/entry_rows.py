@@ -111,7 +111,6 @@ def _struct(names: Sequence[str], metadata: TableMetadata, partitions: Partition
     makers = [_plain_maker(name, metadata, partitions) for name in names]
 
     def values(entries: Entries) -> list[object]:
-        """Make a mapping of the named values for each entry."""
         columns = [make(entries) for make in makers]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -164,7 +163,6 @@ def _readable_metrics(metadata: TableMetadata) -> _Values:
             leaves.append((field_id, schema.name_of(field_id) or field.name, field.type))
 
     def values(entries: Entries) -> list[object]:
-        """Make the readable metrics of each entry, by the name of the column."""
         maps = [[dict(stored or ()) for stored in _stored(entries, name)] for name in _METRICS]
         return [
             {name: _field_metrics(row, field_id, type_) for field_id, name, type_ in leaves}

@@ -18,7 +18,6 @@ from icectl.errors import CorruptTable, StorageError
 from icectl.format import properties
 from icectl.format.metadata import TableMetadata
 from icectl.format.names import parse_metadata_file_name
-from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
 from icectl.storage.store import FileStatus
 from icectl.table.reader import Reader
@@ -114,13 +113,8 @@ def estimate_freed(metadata: TableMetadata, retention: Retention) -> Expirable:
     expired_ids = {decision.snapshot_id for decision in retention.expired}
     # A snapshot removes files of those before it: they are freed once its parent has gone.
     removed = sum(
-        _removed_bytes(snapshot)
+        (read_count((snapshot.summary or {}).get("removed-files-size")) or 0)
         for snapshot in metadata.snapshots
         if snapshot.parent_snapshot_id in expired_ids
     )
     return Expirable(len(expired_ids), removed, None, exact=False)
-
-
-def _removed_bytes(snapshot: Snapshot) -> int:
-    """Return bytes of the files that a snapshot took out, by its own summary."""
-    return read_count((snapshot.summary or {}).get("removed-files-size")) or 0

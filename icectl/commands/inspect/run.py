@@ -100,7 +100,10 @@ def run(
         return _of_one(common, table, view, options)
     except TableNotFound as error:
         if view != _HEALTH and _is_pattern_of_names(table):
-            raise _shows_one(table, view) from None
+            raise UsageError(
+                f"the view `{view}` shows one table, and `{table}` is a pattern",
+                hint=f"`icectl inspect {quote(table)} health` alone takes patterns",
+            ) from None
         if view != _HEALTH or error.error_id != TableNotFound.id or _is_of_snapshot(options):
             raise
         try:
@@ -121,13 +124,6 @@ def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -
 def _is_pattern_of_names(table: str) -> bool:
     plain = without_quoted(table)
     return is_pattern(plain) and "/" not in plain
-
-
-def _shows_one(table: str, view: str) -> UsageError:
-    return UsageError(
-        f"the view `{view}` shows one table, and `{table}` is a pattern",
-        hint=f"`icectl inspect {quote(table)} health` alone takes patterns",
-    )
 
 
 def _is_of_snapshot(options: ViewRequest) -> bool:
@@ -163,7 +159,6 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
 
 
 def _of_one(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
-    """Run a view of one table, or list tables."""
     if _is_listing(common, table, view, options):
         return _listing(common, table, options)
     try:

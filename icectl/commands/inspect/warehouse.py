@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
-from icectl.cli.document import Outcome, Status
+from icectl.cli.document import Outcome
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.tables import print_pairs
@@ -101,7 +101,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
         result=result,
         render=_printer(rows, request),
         exit_code=code,
-        status=_status(code),
+        status="incomplete" if code == 3 else "done",
     )
 
 
@@ -111,7 +111,6 @@ def _looked_at(common: Common, found: FoundTables, request: WarehouseRequest) ->
     progress.phase("looking at tables", total=len(found.tables))
 
     def look(table: str) -> TableEnd:
-        """Judge one table."""
         end = end_on(common, table, lambda quiet, name: _judged(quiet, name, request))
         progress.advance(1)
         return end
@@ -153,17 +152,12 @@ def _code(ends: Sequence[TableEnd], failing: frozenset[str]) -> int:
     return exit_code_of(codes, check=True)
 
 
-def _status(code: int) -> Status:
-    return "incomplete" if code == 3 else "done"
-
-
 def _printer(rows: Sequence[Row], request: WarehouseRequest) -> Callable[[Console], None]:
     """Return what prints the tables, or that the page was written."""
     columns = request.columns or WAREHOUSE_COLUMNS
     shown = rows[: request.limit]
 
     def render(console: Console) -> None:
-        """Print it."""
         if request.html is not None:
             for row in rows:
                 if row["error"]:

@@ -150,7 +150,6 @@ def _what(table: TableRun, *, planning: bool) -> str:
 
 
 def _done(table: TableRun) -> list[str]:
-    """Return what each step has done."""
     return [
         text
         for one in table.ends

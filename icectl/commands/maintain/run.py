@@ -303,7 +303,6 @@ def _looked_at(asked: _Asked, found: FoundTables) -> list[TableRun]:
     progress.phase("looking at tables", total=len(asked.tables))
 
     def look(table: str) -> TableRun:
-        """Look at one table, unless its policy leaves it alone."""
         skipped = _left_alone(asked, table)
         if skipped is not None:
             return TableRun(table, AssessedTable(end=StepEnd(ASSESS, "skipped", reason=skipped)))
@@ -495,7 +494,6 @@ def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
     status = _status(code, ordered, planning=asked.planning)
 
     def render(console: Console) -> None:
-        """Print the report, or the lines that are left."""
         if not request.json_lines:
             print_maintained(console, told)
             return

@@ -161,7 +161,6 @@ def new_metadata(
     """
 
     def of(location: str) -> str:
-        """Return the new location."""
         return written.get(location) or move.of(location)
 
     moved = with_locations(replace(metadata, metadata_log=()), of)

@@ -166,7 +166,6 @@ class Preparation:
         start = len(self._made)
 
         def work(numbered: tuple[int, tuple[str, int, int | None]]) -> NewFile | None:
-            """Make one."""
             self.context.deadline.check()
             number, (location, kind, _) = numbered
             with naming(location):

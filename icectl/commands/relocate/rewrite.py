@@ -60,12 +60,10 @@ def manifest_list(content: bytes, names: Names) -> bytes:
     """
 
     def changed(schema: AvroType) -> Change:
-        """Return the change of a row."""
         places = fields_by_id(schema, LOCATION_IDS)
         path, length = (str(places[number]) for number in LOCATION_IDS.values())
 
         def change(row: Record) -> None:
-            """Name the new manifest."""
             new = names.file(row[path])
             if new is None:
                 raise CorruptTable(f"`{row[path]}` was not read with its list", rule="R-050")
@@ -85,7 +83,6 @@ def manifest(content: bytes, names: Names) -> bytes:
         return rewrite_records(content, lambda schema: _entry_change(schema, names))
 
     def change(table: pa.Table) -> pa.Table:
-        """Change entries of version 3, or rows of layout sfc-1."""
         if column(table, (DATA_FILE,)) is None:
             return _renamed(table, names, ())
         return _entries(table, names)

@@ -254,7 +254,6 @@ def _relocate(
         writing = _Writing(target, prepared, journal, metadata, plan.set_aside)
 
         def execute() -> Finished[RelocatePlan]:
-            """Write everything."""
             landed = writing.execute()
             done = replace(plan, done=True, metadata_file=landed.metadata_location)
             return Finished(done, landed.metadata_location)
@@ -270,7 +269,6 @@ def _carry_out(
     execute: Callable[[], Finished[RelocatePlan]] | None = None,
 ) -> Outcome:
     def nothing() -> Finished[RelocatePlan]:
-        """Do nothing: there is no work."""
         return Finished(plan, loaded.metadata_location)
 
     refusal = None if plan.copy_list is not None or not plan.missing else _not_there(plan)
@@ -462,7 +460,6 @@ class _Writing:
         outputs.begin()
 
         def write(file: WaitingFile) -> None:
-            """Write one."""
             context.deadline.check()
             content = file.waiting.read_bytes()
             try:

@@ -429,7 +429,6 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
             made = write_manifests(reader, mending, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
-            """Propose the repairs for the newest metadata."""
             others = _without_statistics(metadata, prepared.plan.of("statistics"))
             others += _set_back(metadata, prepared)
             if made is None:

@@ -127,7 +127,6 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
     form = request.manifest_format
 
     def of(metadata: TableMetadata) -> RewriteOptions:
-        """Make the options for a table. Raises: UsageError for a format that it can't have."""
         if form is not None and layout_name(metadata) != "iceberg-1.12":
             raise UsageError(
                 "`--manifest-format` is for tables of version 4 as Iceberg 1.12 writes it",

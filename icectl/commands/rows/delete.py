@@ -61,7 +61,6 @@ def where(text: str) -> Callable[[TableMetadata], WantedRows]:
     """Return the rows that a text in the language of `--where` is true of, for a table."""
 
     def of(metadata: TableMetadata) -> WantedRows:
-        """Read the text. Raises: UsageError."""
         predicate = parse_where(text, metadata)
         condition_ids(predicate)
         return WantedRows(predicate, predicate)
@@ -192,7 +191,6 @@ class _Deletion:
         outputs = self.change.opened.outputs
 
         def next_location(partition: str) -> str:
-            """Put the location of the next file of vectors on record."""
             number = next(self._numbers)
             name = delete_file_name(0, 0, outputs.journal.uuid, number, is_vector=True)
             return outputs.add(

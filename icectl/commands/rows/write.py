@@ -67,7 +67,6 @@ def append(context: TableContext, frame: Frame, branch: str) -> RowChange:
             return RowChange(None, loaded.metadata_location)
 
         def appended(facts: TreeFacts, _: ParentState) -> TreeChange:
-            """Add the files, whatever there is."""
             return TreeChange(tree_rows(facts, added, job.spec.spec.spec_id))
 
         landed = change.commit(lambda metadata: change.propose(metadata, appended, added))
@@ -146,7 +145,6 @@ class _Overwriting:
 
 
 def _written(frame: Frame, job: WriteJob, change: OpenChange) -> Entries:
-    """Write a frame; entries of its files."""
     metadata = change.opened.base.metadata
     outputs = DataOutputs(metadata, change.opened.outputs)
     wanted = read(metadata.properties, DISTRIBUTION_MODE)

@@ -364,7 +364,6 @@ class _Checks:
         self._data_files = known
 
     def run(self, task: _Task) -> FileChecked:
-        """Check a file."""
         check: Callable[[Any], FileChecked] = getattr(self, task.check)
         return check(task.what)
 
@@ -389,11 +388,9 @@ class _Checks:
         return None if found is None else found[1]
 
     def data_file(self, recorded: RecordedFile) -> FileChecked:
-        """Check a data file."""
         return self._opened(recorded.location, check_data_file, recorded, self._table)
 
     def position_deletes(self, deletes: RecordedDeletes) -> FileChecked:
-        """Check a position delete file."""
         names = list(_names_in_entry(deletes))
 
         def ask(name: str) -> int | None:
@@ -406,11 +403,9 @@ class _Checks:
         return replace(checked, findings=(*checked.findings, *self._misspelt(location, names)))
 
     def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
-        """Check an equality delete file."""
         return self._opened(deletes.file.location, check_equality_deletes, deletes, self._table)
 
     def vectors(self, found: Sequence[RecordedDeletes]) -> FileChecked:
-        """Check the deletion vectors of one Puffin file."""
         location = found[0].file.location
         status = self._store.stat(location)
         if status is None:

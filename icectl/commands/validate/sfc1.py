@@ -122,7 +122,6 @@ class _Parts:
     entries: list[Entries] = field(default_factory=list)
 
     def add(self, made: Entries) -> int:
-        """Add entries, and return their number."""
         self.entries.append(made)
         return len(self.entries) - 1
 

@@ -138,7 +138,6 @@ def _of_ordered(leaf: Leaf, transform: Transform, value: Value) -> May:
     type_, wanted = leaf.column.type, leaf.value
 
     def applied(to: Value) -> Value:
-        """Apply the transform to a value of the column's type."""
         return apply(transform, type_, to)
 
     if leaf.operator == "=":

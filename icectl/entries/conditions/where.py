@@ -379,7 +379,6 @@ def _of_kind(kind: str, token: _Token) -> str:
 
 def _integer(bits: int) -> Callable[[_Token], int]:
     def parse(token: _Token) -> int:
-        """Read a whole number. Raises: ValueError, where it has more bits."""
         value = int(_of_kind("number", token))
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
             raise ValueError(token.text)

@@ -64,7 +64,7 @@ def hash_bytes(spans: Spans) -> Words:
 def _hash_falling(content: Octets, starts: Integers, lengths: Integers) -> Words:
     """Return the hash of byte strings, the longest first."""
     state = np.zeros(len(starts), np.uint32)
-    words = _words(content)
+    words = np.ndarray(max(len(content) - 3, 0), "<u4", content.data, strides=(1,))
     block_counts = lengths // 4
     for block in range(int(block_counts[0]) if len(starts) else 0):
         active = int(np.searchsorted(-block_counts, -block))  # those that have this block
@@ -75,11 +75,6 @@ def _hash_falling(content: Octets, starts: Integers, lengths: Integers) -> Words
         octets = content[starts[rows] + 4 * block_counts[rows] + place]
         tail[rows] |= octets.astype(np.uint32) << np.uint32(8 * place)
     return _finished(state ^ _mixed(tail), lengths.astype(np.uint32))
-
-
-def _words(content: Octets) -> Words:
-    """Return the four bytes from every position on, as one number."""
-    return np.ndarray(max(len(content) - 3, 0), "<u4", content.data, strides=(1,))
 
 
 def _mixed(words: Words) -> Words:
@@ -184,16 +179,12 @@ def _truncated(transform: Transform, source: Type, column: pa.Array, width: int)
         case PrimitiveType("int" | "long") | DecimalType():
             return _by_value(transform, source, column)
         case PrimitiveType("string"):
-            longest = min(width, _longest(column))
+            longest = min(width, pc.max(pc.binary_length(plain(column))).as_py() or 0)
             return pc.utf8_slice_codeunits(plain(column), 0, longest)  # R-074: code points
         case PrimitiveType("binary"):
             return _first_bytes(column, width)
         case _:
             raise _not_taken(transform, source)
-
-
-def _longest(column: pa.Array) -> int:
-    return pc.max(pc.binary_length(plain(column))).as_py() or 0
 
 
 def _first_bytes(column: pa.Array, width: int) -> pa.Array:

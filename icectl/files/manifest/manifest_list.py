@@ -116,7 +116,6 @@ class ManifestListReader:
 
 
 def _records(file: AvroFile, block: Block) -> Sequence[bytes]:
-    """Return the records of a block as stored."""
     content, ends = block.content, record_ends(file.schema, block).tolist()
     return [content[start:end] for start, end in pairwise([0, *ends])]
 

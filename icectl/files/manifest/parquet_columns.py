@@ -213,7 +213,6 @@ class _Shape:
         return self._members[group].get(number)
 
     def find(self, place: Place) -> pa.Field | None:
-        """Return the field of a column."""
         at = self.at(place)
         if at is None:
             return None

@@ -162,7 +162,6 @@ def encode_rows(
     file_names = [field["name"] for field in schema["fields"][-1]["type"]["fields"]]
 
     def records() -> Iterable[Mapping[str, Any]]:
-        """Yield the record of each row, with those of its partition and data file."""
         for row, partition in zip(_rows(table), partitions, strict=True):
             for name in metrics:
                 if row[name] is not None:

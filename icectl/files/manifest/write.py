@@ -177,7 +177,6 @@ class _Joined:
         return start
 
     def array(self) -> Any:
-        """Return all of them as one."""
         return np.concatenate([np.zeros(0, self._type), *self._parts]).astype(self._type)
 
 

@@ -73,7 +73,6 @@ def tree_options(metadata: TableMetadata) -> TreeOptions:
     """
 
     def value(wanted: properties.TableProperty[int]) -> int:
-        """Read a property of the table."""
         return properties.read(metadata.properties, wanted)
 
     return TreeOptions(
@@ -302,7 +301,6 @@ def _once(read: ReadLeaf) -> ReadLeaf:
     leaves: dict[str, pa.Table] = {}
 
     def read_once(leaf: ListedRow) -> pa.Table:
-        """Read a leaf, or return it where it was read before."""
         location = leaf.name
         if location not in leaves:
             leaves[location] = read(leaf)
