@@ -298,10 +298,10 @@ def _active() -> "SparkSession":
     """The active session. Raises: UsageError, where there is none."""
     from pyspark.sql import SparkSession
 
-    found = SparkSession.getActiveSession()
-    if found is None:
+    session = SparkSession.getActiveSession()
+    if session is None:
         raise UsageError("there is no active session of Spark", hint="`spark=` names one")
-    return found
+    return session
 
 
 def _change(call: Call, command: str, options: Any, *, dry_run: bool) -> Report:

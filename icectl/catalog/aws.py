@@ -138,20 +138,20 @@ def _of_session(who: str, group: str, session: Any) -> tuple[Callable[[], AwsKey
     from botocore.exceptions import BotoCoreError
 
     try:
-        found = session.get_credentials()
+        credentials = session.get_credentials()
     except BotoCoreError as error:
         raise UsageError(f"{who}: {error}") from error
-    if found is None:
+    if credentials is None:
         raise StorageError(
             f"there are no AWS credentials for {who}",
             hint="set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the catalog "
             f"properties `{group}.access-key-id` and `{group}.secret-access-key`",
         )
-    origin = f"botocore's `{found.method}`"
+    origin = f"botocore's `{credentials.method}`"
 
     def keys() -> AwsKeys:
         try:
-            now = found.get_frozen_credentials()
+            now = credentials.get_frozen_credentials()
         except BotoCoreError as error:
             raise StorageError(f"cannot get credentials from {origin}: {error}") from error
         return AwsKeys(now.access_key, now.secret_key, now.token)

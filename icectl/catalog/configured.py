@@ -61,16 +61,18 @@ class CatalogSettings:
     def secrets(self) -> Sequence[str]:
         """Values, and parts of values, that must not be shown, as they are sent too."""
         properties = self.properties
-        found = [value for key, value in properties.items() if is_secret_property(key, value)]
-        found += [properties["credential"].partition(":")[2]] if "credential" in properties else []
-        found += [
+        secrets = [value for key, value in properties.items() if is_secret_property(key, value)]
+        secrets += (
+            [properties["credential"].partition(":")[2]] if "credential" in properties else []
+        )
+        secrets += [
             base64.b64encode(f"{properties.get(user, '')}:{properties[password]}".encode()).decode()
             for user, password in _SENT_TOGETHER
             if password in properties
         ]
         passwords = [each for value in properties.values() for each in passwords_in(value)]
-        found += [each for password in passwords for each in {password, unquote(password)}]
-        return found
+        secrets += [each for password in passwords for each in {password, unquote(password)}]
+        return secrets
 
     def lines(self) -> Iterator[str]:
         """Yield each property with its origin, for `--verbose`; secrets and headers are hidden."""
@@ -190,16 +192,16 @@ def is_secret_property(key: str, value: str) -> bool:
 
 def passwords_in(text: str) -> list[str]:
     """The passwords of a URI as they are written: behind the user's name, and behind the `?`."""
-    return [found[1] or found[2] for found in _PASSWORDS.finditer(text)]
+    return [match[1] or match[2] for match in _PASSWORDS.finditer(text)]
 
 
 def _first_file(folders: Sequence[Path]) -> Layer:
     for folder in folders:
         file = folder / PYICEBERG_FILE
         if file.is_file():
-            found = _read_yaml(file)
-            if found:
-                catalogs = found.get("catalog")
+            layer = _read_yaml(file)
+            if layer:
+                catalogs = layer.get("catalog")
                 origin = f"`{file}`"
                 return {
                     name: {

@@ -89,20 +89,22 @@ def served_places(properties: Mapping[str, Mapping[str, str]]) -> Places:
 
     Its tokens are never names of files.
     """
-    found = with_file_io_at(
+    places = with_file_io_at(
         StorageOptions(), {start: _of_account(of_server(one)) for start, one in properties.items()}
     ).places
-    return {start: _without_files(start, options) for start, options in found.items()}
+    return {start: _without_files(start, options) for start, options in places.items()}
 
 
 def _of_account(properties: Mapping[str, str]) -> Mapping[str, str]:
     """Azure's tokens carry the account they are for in their names; one goes with its name."""
-    found = dict(properties)
+    options = dict(properties)
     for key, value in properties.items():
         if key.startswith(_OF_ACCOUNTS):
-            found["adls.sas-token"] = value
-            found.setdefault("adls.account-name", key.removeprefix(_OF_ACCOUNTS).partition(".")[0])
-    return found
+            options["adls.sas-token"] = value
+            options.setdefault(
+                "adls.account-name", key.removeprefix(_OF_ACCOUNTS).partition(".")[0]
+            )
+    return options
 
 
 def _without_files(start: str, options: Mapping[str, str]) -> Mapping[str, str]:

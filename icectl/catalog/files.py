@@ -189,8 +189,8 @@ class FileSystemCatalog:
         self._check_current(loaded, hint, versions)
         under_way, _ = uncommitted_files(versions, self.store, self.env)
         if under_way:
-            found = busy(under_way[0])
-            raise CommitConflict(found.reason, hint=found.hint)
+            writer = busy(under_way[0])
+            raise CommitConflict(writer.reason, hint=writer.hint)
 
     def _check_current(
         self, loaded: LoadedTable, hint: int | None, versions: tuple[MetadataVersion, ...]
@@ -226,15 +226,15 @@ class FileSystemCatalog:
         versions: tuple[MetadataVersion, ...],
         to_show: bool,  # noqa: FBT001
     ) -> LoadedTable:
-        found = newest(
+        loaded = newest(
             without_uncommitted(versions),
             lambda version: (
                 read_file(self.store, version.location, to_show=to_show).last_updated_ms
             ),
         )
         capabilities = FILE_SYSTEM if is_file_system_table(versions) else OF_A_CATALOG
-        metadata = read_file(self.store, found.location, to_show=to_show)
-        return loaded_from(metadata, found.location, capabilities)
+        metadata = read_file(self.store, loaded.location, to_show=to_show)
+        return loaded_from(metadata, loaded.location, capabilities)
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:
         """Find where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""

@@ -235,17 +235,17 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     """
     status = answer.status
     try:
-        found = parse_json(answer.body or b"{}")
+        answer_members = parse_json(answer.body or b"{}")
     except ValueError:
-        found = None
-    told: Mapping[str, Any] = found if isinstance(found, dict) else {}
+        answer_members = None
+    told: Mapping[str, Any] = answer_members if isinstance(answer_members, dict) else {}
     named = answer.headers.get("x-amzn-errortype") or told.get("__type") or told.get("code") or ""
     code = str(named).partition(":")[0].rpartition("#")[2]
     message = str(told.get("message") or told.get("Message") or "")
     if status >= 500 or code in _UNANSWERED:
         raise GlueAnswerLost(f"{code or f'HTTP status {status}'}{': ' if message else ''}{message}")
-    if status == 200 and isinstance(found, dict):
-        return found
+    if status == 200 and isinstance(answer_members, dict):
+        return answer_members
     if not code:
         raise StorageError(
             f"what answers at {endpoint} is not AWS Glue: HTTP status {status}",
@@ -287,13 +287,13 @@ def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
 
 def _enabled(answer: Mapping[str, Any]) -> set[str]:
     """Return the work of those optimizers that are switched on."""
-    found = set()
+    enabled = set()
     for entry in answer.get("TableOptimizers") or ():
         optimizer = entry.get("tableOptimizer") or {}
         is_enabled = (optimizer.get("configuration") or {}).get("enabled")
         if is_enabled and optimizer.get("type") in _WORK:
-            found.add(_WORK[optimizer["type"]])
-    return found
+            enabled.add(_WORK[optimizer["type"]])
+    return enabled
 
 
 METADATA_LOCATION = "metadata_location"
@@ -379,10 +379,10 @@ class GlueWarehouse:
 
     def _databases(self) -> list[str]:
         try:
-            found = list(self.service.pages("GetDatabases", "DatabaseList", {}))
+            names = list(self.service.pages("GetDatabases", "DatabaseList", {}))
         except GlueRejection as error:
             raise self.service.failure(error, "list databases") from error
-        return [database["Name"] for database in found]
+        return [database["Name"] for database in names]
 
     def _tables(self, namespace: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
         catalog = self.access.settings.name
@@ -514,12 +514,12 @@ class GluePointer:
             raise self.warehouse.not_found(self.name)
         request = {"DatabaseName": self.name.namespace[0], "Name": self.name.name}
         try:
-            found = self.warehouse.service.ask("GetTable", request)
+            answer = self.warehouse.service.ask("GetTable", request)
         except GlueRejection as error:
             if error.code == _NOT_FOUND:
                 raise self.warehouse.not_found(self.name) from error
             raise self.warehouse.service.failure(error, f"read `{self.name}`") from error
-        table = found.get("Table")
+        table = answer.get("Table")
         if not isinstance(table, dict) or "DatabaseName" not in table:
             endpoint = self.warehouse.service.endpoint
             raise StorageError(f"what answers at {endpoint} is not AWS Glue: it sent no table")

@@ -109,18 +109,18 @@ class Http:
             self._deadline.check()
         left = max(self._deadline.remaining_seconds, at_least_seconds)
         seconds = min(left, _ANSWER_SECONDS)
-        found: Future[Answer] = Future()
+        future: Future[Answer] = Future()
         given_up = Event()
 
         def work() -> None:
             try:
-                found.set_result(self._answer(request, given_up))
+                future.set_result(self._answer(request, given_up))
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller has it
-                found.set_exception(error)
+                future.set_exception(error)
 
         Thread(target=work, daemon=True).start()
         try:
-            return found.result(timeout=seconds)
+            return future.result(timeout=seconds)
         except TimeoutError:
             raise GivenUpError(f"no whole answer came within {seconds:.0f} seconds") from None
         finally:
@@ -249,8 +249,8 @@ def _proxy(uri: str) -> str | None:
 
     parts = urlsplit(uri)
     proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    return None if not found or proxy_bypass(parts.netloc.rpartition("@")[2]) else found
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return None if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
 
 
 def _through(proxy: str, arguments: Mapping[str, Any]) -> urllib3.ProxyManager:

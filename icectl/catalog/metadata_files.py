@@ -121,22 +121,22 @@ def check_metadata_folder(store: Store, loaded: LoadedTable) -> None:
     """
     folder = locations.parent(loaded.metadata_location)
     above, own = locations.parent(folder), loaded.metadata.location
-    found: Sequence[str] = ()
+    links: Sequence[str] = ()
     if locations.name(folder) != METADATA_FOLDER:
         add_root(store, folder)
     else:
         add_root(store, above)
         if _place(above) == _place(own):
             add_root(store, own)
-        found = [folder] if is_link(folder) else ()
+        links = [folder] if is_link(folder) else ()
     for place in dict.fromkeys((folder, loaded.metadata_folder)):
         for path in irregular_files(place):
             name = locations.name(path)
             if name == VERSION_HINT or is_metadata_file_name(name):
-                found = [*found, path]
-    if found:
+                links = [*links, path]
+    if links:
         raise Refused(
-            f"{found[0]} is a link, a pipe or a device, and is not taken for metadata of a table "
+            f"{links[0]} is a link, a pipe or a device, and is not taken for metadata of a table "
             "that is changed",
             hint="put the file or the folder itself in its place; what only reads follows links",
             id="metadata-link",
@@ -342,9 +342,9 @@ def why_changed(base: LoadedTable, content: bytes) -> str | None:
 
     Raises: Refused, when another table is there now.
     """
-    found = read_metadata(content)
-    check_same_table(base, found)
-    if found != base.metadata:
+    newer = read_metadata(content)
+    check_same_table(base, newer)
+    if newer != base.metadata:
         return f"{locations.name(base.metadata_location)} was rewritten meanwhile"
     return None
 
@@ -361,7 +361,7 @@ def _landed_or_not(
     """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
     target = committed.table.metadata_location
     try:
-        found = store.read(target)
+        content = store.read(target)
     except FileNotFoundError:
         if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
             raise error from None
@@ -369,7 +369,7 @@ def _landed_or_not(
     except Exception:
         _LOGGER.debug("cannot look for %s", target, exc_info=True)
         return Unknown(target, _reason(error))
-    if found == written:
+    if content == written:
         return committed
     return Conflict(f"{locations.name(target)} was committed meanwhile")
 

@@ -208,12 +208,12 @@ class PointerCatalog:
             self.env.sleep(seconds)
             try:
                 is_settled = self.pointer.settle(pointed)
-                found = self._look(base, ours, is_settled=is_settled)
+                outcome = self._look(base, ours, is_settled=is_settled)
             except Exception:  # whatever it is, nobody has answered yet
                 _LOGGER.debug("cannot look what became of the commit", exc_info=True)
                 continue
-            if found is not None:
-                return found
+            if outcome is not None:
+                return outcome
         return Unknown(ours.metadata_location, reason)
 
     def _look(
@@ -255,5 +255,5 @@ def folder_of(metadata: TableMetadata) -> str:
 def entry_locations(location: str | None, parameters: Mapping[str, str]) -> list[str]:
     """Where a catalog's entry says that a table's files lie: its location, and by its metadata."""
     metadata = parameters.get("metadata_location", "").rpartition("/metadata/")[0]
-    found = {locations.loosest_key(each): each for each in (metadata, location) if each}
-    return list(found.values())
+    by_key = {locations.loosest_key(each): each for each in (metadata, location) if each}
+    return list(by_key.values())

@@ -80,8 +80,8 @@ class CatalogRows:
     def one(self, namespace: str, name: str) -> Row | None:
         """Return the row of a table or view. Raises: StorageError; TableNotFound."""
         with self._reading() as ask:
-            found = ask(_SELECT, (self.catalog, namespace, name))
-        return found[0] if found else None
+            rows = ask(_SELECT, (self.catalog, namespace, name))
+        return rows[0] if rows else None
 
     def all(self) -> Sequence[Row]:
         """Return every row, by namespace and name. Raises: StorageError; TableNotFound."""
@@ -193,13 +193,13 @@ class CatalogRows:
             connection.rollback()
 
 
-def _row(found: dict[str, Any]) -> Row:
+def _row(columns: dict[str, Any]) -> Row:
     return Row(
-        namespace=found["table_namespace"],
-        name=found["table_name"],
-        metadata_location=found["metadata_location"],
-        previous=found["previous_metadata_location"],
-        is_view=found.get("iceberg_type") == _VIEW,
+        namespace=columns["table_namespace"],
+        name=columns["table_name"],
+        metadata_location=columns["metadata_location"],
+        previous=columns["previous_metadata_location"],
+        is_view=columns.get("iceberg_type") == _VIEW,
     )
 
 
@@ -228,12 +228,12 @@ class SqlWarehouse:
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
         """Yield the tables right in a namespace. Raises: TableNotFound; StorageError."""
         joined = ".".join(namespace)
-        found = [row for row in self.rows.of(joined) if not row.is_view]
-        if not found and not any(
+        tables = [row for row in self.rows.of(joined) if not row.is_view]
+        if not tables and not any(
             each == joined or each.startswith(f"{joined}.") for each in self.rows.namespaces()
         ):
             raise self._no_namespace(namespace)
-        yield from (TableName(namespace, row.name) for row in found)
+        yield from (TableName(namespace, row.name) for row in tables)
 
     def table(self, name: TableName) -> TableInCatalog:
         shown = dotted_name((self.access.settings.name, *name.namespace, name.name))
@@ -241,9 +241,9 @@ class SqlWarehouse:
 
     def places(self) -> Iterator[TablePlace]:
         """Yield where every table has its files, by its metadata file. Raises: StorageError."""
-        found = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
+        tables = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
         with ThreadPoolExecutor(self.access.storage.concurrency) as pool:
-            for of_one in pool.map(self._places, found):
+            for of_one in pool.map(self._places, tables):
                 yield from of_one
 
     def _places(self, row: Row) -> Sequence[TablePlace]:

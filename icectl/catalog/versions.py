@@ -79,8 +79,8 @@ def without_uncommitted(versions: Sequence[MetadataVersion]) -> tuple[MetadataVe
 
     Order: kept.
     """
-    found = tuple(version for version in versions if version.kind != "uncommitted")
-    return found or tuple(versions)
+    versions_left = tuple(version for version in versions if version.kind != "uncommitted")
+    return versions_left or tuple(versions)
 
 
 def is_file_system_table(versions: Sequence[MetadataVersion]) -> bool:

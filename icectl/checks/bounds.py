@@ -48,12 +48,12 @@ def bound_faults(columns: Columns, types: BoundTypes) -> BoundFaults:
     cornerless: dict[Side, list[Fault | None]] = {side: [] for side in SIDES}
     crossed = []
     for part in columns.parts():
-        found = {side: _read(part, side, types) for side in SIDES}
-        for side, bounds in found.items():
+        sides = {side: _read(part, side, types) for side in SIDES}
+        for side, bounds in sides.items():
             undecodable[side].append(_undecodable(part, bounds, types))
             not_a_number[side].append(_not_a_number(part, bounds))
             cornerless[side].append(_cornerless(part, bounds))
-        crossed.append(_crossed(part, found["lower"], found["upper"]))
+        crossed.append(_crossed(part, sides["lower"], sides["upper"]))
     return BoundFaults(
         {side: merge_faults(undecodable[side]) for side in SIDES},
         {side: merge_faults(not_a_number[side]) for side in SIDES},
@@ -130,38 +130,38 @@ def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
     )
 
 
-def _undecodable(columns: Columns, found: _Bounds, types: BoundTypes) -> Fault | None:
+def _undecodable(columns: Columns, bounds: _Bounds, types: BoundTypes) -> Fault | None:
     """Return entries with a bound whose length, or text, is none of its column's types (R-091)."""
-    lengths = found.packed.lengths
-    wrong = types.widths.take(found.slots) >> np.minimum(lengths, LONGEST) & 1 == 0
+    lengths = bounds.packed.lengths
+    wrong = types.widths.take(bounds.slots) >> np.minimum(lengths, LONGEST) & 1 == 0
     if types.has_fixed:
-        wrong |= lengths > types.longest.take(found.slots)
-    texts, values = found.texts
+        wrong |= lengths > types.longest.take(bounds.slots)
+    texts, values = bounds.texts
     wrong[texts] |= not_text(values)
-    return _fault(columns, found, np.flatnonzero(wrong))
+    return _fault(columns, bounds, np.flatnonzero(wrong))
 
 
-def _cornerless(columns: Columns, found: _Bounds) -> Fault | None:
+def _cornerless(columns: Columns, bounds: _Bounds) -> Fault | None:
     """Return entries with a bound of shapes that is no corner, or one beyond the globe (R-093).
 
     Those of variants are objects.
     """
     wrong = []
     for kind in (Kind.GEOMETRY, Kind.GEOGRAPHY):
-        chosen = found.of_kind(kind)
-        lengths = found.packed.lengths[chosen]
+        chosen = bounds.of_kind(kind)
+        lengths = bounds.packed.lengths[chosen]
         has_length = np.isin(lengths, CORNER_LENGTHS)
         wrong.append(chosen[~has_length])
         chosen = chosen[has_length]
-        corners = _corners(found.packed, chosen)
+        corners = _corners(bounds.packed, chosen)
         is_wrong = np.isnan(corners[:, :2]).any(axis=1)
         if kind is Kind.GEOGRAPHY:
             is_wrong |= (np.abs(corners[:, :2]) > (EAST, NORTH)).any(axis=1)
         wrong.append(chosen[is_wrong])
-    chosen = found.of_kind(Kind.VARIANT)
-    objects = [_is_object(found.packed.bytes_at(int(place))) for place in chosen]
+    chosen = bounds.of_kind(Kind.VARIANT)
+    objects = [_is_object(bounds.packed.bytes_at(int(place))) for place in chosen]
     wrong.append(chosen[~np.array(objects, np.bool_)])
-    return _fault(columns, found, np.concatenate(wrong))
+    return _fault(columns, bounds, np.concatenate(wrong))
 
 
 def _is_object(bound: bytes) -> bool:
@@ -183,12 +183,12 @@ def _corners(packed: PackedValues, places: Places) -> npt.NDArray[np.float64]:
     return corners
 
 
-def _not_a_number(columns: Columns, found: _Bounds) -> Fault | None:
+def _not_a_number(columns: Columns, bounds: _Bounds) -> Fault | None:
     wrong = []
     for width in (4, 8):
-        chosen = np.flatnonzero(found.groups == _group(Kind.REAL, width))
-        wrong.append(chosen[np.isnan(found.packed.numbers(chosen, f"<f{width}"))])
-    return _fault(columns, found, np.concatenate(wrong))
+        chosen = np.flatnonzero(bounds.groups == _group(Kind.REAL, width))
+        wrong.append(chosen[np.isnan(bounds.packed.numbers(chosen, f"<f{width}"))])
+    return _fault(columns, bounds, np.concatenate(wrong))
 
 
 def _crossed(columns: Columns, lower: _Bounds, upper: _Bounds) -> Fault | None:
@@ -239,10 +239,10 @@ def _crossed_corners(lower: _Bounds, upper: _Bounds) -> Places:
     return np.concatenate(wrong)
 
 
-def _fault(columns: Columns, found: _Bounds, chosen: Places) -> Fault | None:
+def _fault(columns: Columns, bounds: _Bounds, chosen: Places) -> Fault | None:
     if not len(chosen):
         return None
-    return columns.fault_at(distinct_rows(found.pairs, found.places[chosen]))
+    return columns.fault_at(distinct_rows(bounds.pairs, bounds.places[chosen]))
 
 
 def _bounds(entries: ManifestEntries) -> BoundFaults:

@@ -76,29 +76,29 @@ def stated_files(
 
 def _of_columns(entries: Entries, name: str, ids: npt.NDArray[np.int32]) -> list[dict[int, Any]]:
     """Return a metrics map of each entry, with some of its keys."""
-    found: list[dict[int, Any]] = [{} for _ in range(len(entries))]
+    stated: list[dict[int, Any]] = [{} for _ in range(len(entries))]
     pairs = flat(entries, name)
     places = np.flatnonzero(np.isin(pairs["field_id"].to_numpy(), ids))
     for row, id_, value in zip(
         *(column.to_pylist() for column in pairs.take(pa.array(places)).columns), strict=True
     ):
-        found[row][id_] = value
-    return found
+        stated[row][id_] = value
+    return stated
 
 
 def check_own_file(
     location: str,
     stated: StatedFile,
     size_bytes: int,
-    found: FileMetrics,
+    metrics: FileMetrics,
     signs: Sequence[str],
 ) -> None:
     """Do nothing where a file may be the one that its entry states; `signs` are others against it.
 
     Raises: OtherFile R-063.
     """
-    differences = [*signs, *_other_rows(stated, found)]
-    other_bytes = list(_other_bytes(stated, size_bytes, found))
+    differences = [*signs, *_other_rows(stated, metrics)]
+    other_bytes = list(_other_bytes(stated, size_bytes, metrics))
     if other_bytes and not stated.has_deletes:
         differences.append(", ".join(other_bytes))
     if len(differences) > 1 or (differences and stated.has_deletes):
@@ -108,29 +108,29 @@ def check_own_file(
         raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
 
 
-def _other_bytes(stated: StatedFile, size_bytes: int, found: FileMetrics) -> Iterator[str]:
+def _other_bytes(stated: StatedFile, size_bytes: int, metrics: FileMetrics) -> Iterator[str]:
     """Yield how the bytes of a file differ from what its entry states."""
     if stated.size_bytes != size_bytes:
         yield f"it has {size_bytes:,} bytes, not {stated.size_bytes:,}"
     offsets = stated.metrics.split_offsets
-    if offsets and found.split_offsets and offsets != found.split_offsets:
+    if offsets and metrics.split_offsets and offsets != metrics.split_offsets:
         yield "its row groups begin at other bytes"
-    yield from _other_count(stated, found, "column_sizes", "bytes")
+    yield from _other_count(stated, metrics, "column_sizes", "bytes")
 
 
-def _other_rows(stated: StatedFile, found: FileMetrics) -> Iterator[str]:
+def _other_rows(stated: StatedFile, metrics: FileMetrics) -> Iterator[str]:
     """Yield how the columns of a file differ from what its entry states."""
-    yield from _other_count(stated, found, "value_counts", "values")
-    yield from _other_count(stated, found, "null_value_counts", "nulls")
+    yield from _other_count(stated, metrics, "value_counts", "values")
+    yield from _other_count(stated, metrics, "null_value_counts", "nulls")
     for column in stated.columns:
-        if is_outside(column, stated.metrics, found):
+        if is_outside(column, stated.metrics, metrics):
             yield f"values of `{column.name}` are outside of its bounds"
 
 
-def _other_count(stated: StatedFile, found: FileMetrics, name: str, unit: str) -> Iterator[str]:
+def _other_count(stated: StatedFile, metrics: FileMetrics, name: str, unit: str) -> Iterator[str]:
     """Yield the first column of which a file has another count, if there is one."""
     expected: Mapping[int, int] = getattr(stated.metrics, name)
-    counted: Mapping[int, int] = getattr(found, name)
+    counted: Mapping[int, int] = getattr(metrics, name)
     for column in stated.columns:
         stated_count, count = expected.get(column.id), counted.get(column.id)
         if stated_count is not None and count is not None and stated_count != count:
@@ -138,7 +138,7 @@ def _other_count(stated: StatedFile, found: FileMetrics, name: str, unit: str) -
             return
 
 
-def is_outside(column: NestedField, stated: FileMetrics, found: FileMetrics) -> bool:
+def is_outside(column: NestedField, stated: FileMetrics, metrics: FileMetrics) -> bool:
     """Return whether values of a column are outside of bounds, for sure.
 
     Files may cut their own bounds of texts, the least to a part of it and the greatest to more.
@@ -149,13 +149,13 @@ def is_outside(column: NestedField, stated: FileMetrics, found: FileMetrics) -> 
             for bounds in (
                 stated.lower_bounds,
                 stated.upper_bounds,
-                found.lower_bounds,
-                found.upper_bounds,
+                metrics.lower_bounds,
+                metrics.upper_bounds,
             )
         )
         if None in (lower, upper, least, greatest) or column.type == PrimitiveType("uuid"):
             return False  # writers do not agree on the order of uuids
-        if column.id in found.exact_bounds:
+        if column.id in metrics.exact_bounds:
             return bool(least < lower or greatest > upper)
         is_cut = isinstance(least, (str, bytes)) and lower.startswith(least)
         return bool(least > upper or greatest < lower or (least < lower and not is_cut))

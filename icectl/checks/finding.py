@@ -39,15 +39,15 @@ class RuleChoice:
     only: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
 
-    def keeps(self, found: Finding) -> bool:
+    def keeps(self, finding: Finding) -> bool:
         """Return whether a finding is reported."""
-        return (not self.only or found.rule in self.only) and found.rule not in self.skipped
+        return (not self.only or finding.rule in self.only) and finding.rule not in self.skipped
 
 
 def counts(findings: Iterable[Finding]) -> Mapping[Severity, int]:
     """Count the findings of each severity, none of them left out."""
-    found = Counter(finding.severity for finding in findings)
-    return {severity: found[severity] for severity in SEVERITIES}
+    by_severity = Counter(finding.severity for finding in findings)
+    return {severity: by_severity[severity] for severity in SEVERITIES}
 
 
 def fails(findings: Iterable[Finding], fail_on: Severity) -> bool:

@@ -152,12 +152,12 @@ def check_own_manifest(
         return  # what it should be is not known
     columns = Columns(rows)
     stored = StoredManifest(metadata, [row], header, size_bytes, columns)
-    found = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
+    breaches = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
     if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
-        found.append(("R-061", "its entries have another content than the list says"))
+        breaches.append(("R-061", "its entries have another content than the list says"))
     of_other = _of_another_snapshot(columns, row)
     # A header and the entries tell of the content each for itself; several ranges tell the same.
-    by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in found}
+    by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in breaches}
     if of_other is not None or len(by_rule) > 1:
         ordered = sorted(by_rule.values(), key=lambda one: _EVIDENCE.index(one[0]))
         reasons = [] if of_other is None else [of_other]

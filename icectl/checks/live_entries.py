@@ -56,10 +56,10 @@ class Vectors:
 
     def lost(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
         """Return vectors whose data file is not live in the chosen manifests (R-116)."""
-        found = np.zeros(len(self.manifests), np.bool_)
+        lost = np.zeros(len(self.manifests), np.bool_)
         present = self.pairs[chosen[self.pairs[:, 1]]] if len(self.pairs) else self.pairs
-        found[present[:, 0]] = True
-        return self._fault(np.flatnonzero(chosen[self.manifests] & ~found))
+        lost[present[:, 0]] = True
+        return self._fault(np.flatnonzero(chosen[self.manifests] & ~lost))
 
     def elsewhere(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
         """Return vectors of another partition than their data file (R-211)."""
@@ -175,9 +175,9 @@ def _filled(entries: Entries, column: str) -> Integers:
 
 
 def _greatest(entries: Entries, values: Integers, manifest_count: int) -> Integers:
-    found = np.full(manifest_count, -1, np.int64)
-    np.maximum.at(found, numbers(entries, "manifest"), values)
-    return found
+    greatest = np.full(manifest_count, -1, np.int64)
+    np.maximum.at(greatest, numbers(entries, "manifest"), values)
+    return greatest
 
 
 def _row_id_ends(files: Entries) -> Integers:
@@ -248,15 +248,15 @@ def fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
     padded = np.concatenate([np.zeros(_TAIL, np.uint8), stored[base : int(ends[-1])]])
     # Eight bytes at every offset, aligned or not, as one number.
     words = np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))
-    found = np.diff(ends).astype(np.uint64)
+    hashes = np.diff(ends).astype(np.uint64)
     last = ends[1:].astype(np.int64) - base + _TAIL
     lengths = np.diff(ends)
     for back in range(8, _TAIL + 1, 8):
         word = words[last - back]
-        found ^= np.where(lengths >= back, word, np.uint64(0))
-        found *= _ODD
-        found ^= found >> np.uint64(29)
-    return found
+        hashes ^= np.where(lengths >= back, word, np.uint64(0))
+        hashes *= _ODD
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
 def _overlapping(vectors: Entries) -> Candidates:
@@ -287,10 +287,10 @@ def _vectors(vectors: Entries, data: Entries) -> Vectors:
     keys = pc.unique(location_keys(vectors.table["referenced_data_file"]))
     known = pc.drop_null(keys)
     wanted = vocabulary.index_in(location_keys(vectors.table["referenced_data_file"]), known)
-    found = vocabulary.index_in(location_keys(data.table["location"]), known)
-    data_rows = np.flatnonzero(found >= 0)
-    order = data_rows[np.argsort(found[data_rows], kind="stable")]
-    starts = np.searchsorted(found[order], np.arange(len(known) + 1))
+    indexes = vocabulary.index_in(location_keys(data.table["location"]), known)
+    data_rows = np.flatnonzero(indexes >= 0)
+    order = data_rows[np.argsort(indexes[data_rows], kind="stable")]
+    starts = np.searchsorted(indexes[order], np.arange(len(known) + 1))
     pairs: list[tuple[int, int, int]] = []
     manifests = numbers(data, "manifest")
     groups = [_group_codes(data, vectors, name) for name in vocabulary.GROUP_KEYS]

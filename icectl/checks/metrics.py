@@ -92,9 +92,9 @@ def common(left: MetricPairs, right: MetricPairs) -> tuple[Places, Places]:
     return found[both], both
 
 
-def distinct_rows(found: MetricPairs, places: Places) -> Places:
+def distinct_rows(pairs: MetricPairs, places: Places) -> Places:
     """Return the rows of some pairs. Order: ascending, each once."""
-    return np.unique(found.rows(places))
+    return np.unique(pairs.rows(places))
 
 
 def impossible_counts(columns: Columns) -> Fault | None:
@@ -143,9 +143,9 @@ def _avro_with_column_sizes(columns: Columns) -> Fault | None:
     return columns.fault(columns.of("file_format", FileFormat.AVRO) & (sizes > 0))
 
 
-def _longs(found: MetricPairs) -> Numbers:
+def _longs(pairs: MetricPairs) -> Numbers:
     """Counts; a null one is 0."""
-    values = found.values.fill_null(0) if found.values.null_count else found.values
+    values = pairs.values.fill_null(0) if pairs.values.null_count else pairs.values
     return np.asarray(values.to_numpy())
 
 

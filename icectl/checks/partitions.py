@@ -303,17 +303,17 @@ def _other_lengths_of_fixed(stored: StoredManifest) -> Iterator[Breach]:
         yield Breach(message)
 
 
-def _excluded(summary: FieldSummary, type_: Type | None, found: FieldRange) -> str | None:
+def _excluded(summary: FieldSummary, type_: Type | None, range_: FieldRange) -> str | None:
     """Tell what the entries belie of a summary, None for nothing; wider than needed is no fault."""
-    if not summary.contains_null and found.has_null:
+    if not summary.contains_null and range_.has_null:
         return "says that there is no null, but there is"
-    if summary.contains_nan is False and found.has_nan:
+    if summary.contains_nan is False and range_.has_nan:
         return "says that there is no NaN, but there is"
-    if type_ is None or found.least is None:
+    if type_ is None or range_.least is None:
         return None
     for name, bound, extreme, entries in (
-        ("lower", summary.lower_bound, found.least, found.least_of),
-        ("upper", summary.upper_bound, found.greatest, found.greatest_of),
+        ("lower", summary.lower_bound, range_.least, range_.least_of),
+        ("upper", summary.upper_bound, range_.greatest, range_.greatest_of),
     ):
         if bound is None:
             # Readers take it to mean that there are nulls and NaN only, and pass the rest over.

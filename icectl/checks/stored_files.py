@@ -33,9 +33,9 @@ _NAMES: Mapping[FileKind, str] = {
 
 
 def check_stored_file(
-    location: str, kind: FileKind, expected: int | None, found: int | None, problem: str | None
+    location: str, kind: FileKind, expected: int | None, size_bytes: int | None, problem: str | None
 ) -> Finding:
-    """Return a file that is missing (`found` None) or of another size than the table says.
+    """Return a file that is missing (`size_bytes` None) or of another size than the table says.
 
     `problem` says why the store would not tell.
     Spec: R-034, R-063, R-140, R-142.
@@ -45,10 +45,10 @@ def check_stored_file(
     if problem is not None:
         message = f"the {name} cannot be looked up: {problem}"
         return finding("R-034", location, message, hint=READ_AGAIN)
-    if found is None:
+    if size_bytes is None:
         hint = ALL_RULES[_RULE_OF_SIZE[kind]].fix if kind in _INFORMATIONAL else None
         return finding("R-034", location, f"the {name} is missing", severity=severity, hint=hint)
-    message = f"the {name} has {found:,} bytes, the table says {expected:,}"
+    message = f"the {name} has {size_bytes:,} bytes, the table says {expected:,}"
     return finding(_RULE_OF_SIZE[kind], location, message, severity=severity)
 
 

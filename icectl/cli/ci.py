@@ -205,8 +205,8 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
         text = one.message + (f"\n{one.hint}" if one.hint else "")
         if one in failing:
             kind = "error" if one.is_error else "failure"
-            found = ET.SubElement(case, kind, message=_xml(one.message), type=one.severity)
-            found.text = _xml(text)
+            element = ET.SubElement(case, kind, message=_xml(one.message), type=one.severity)
+            element.text = _xml(text)
         else:
             ET.SubElement(case, "system-out").text = _xml(f"{one.severity}: {text}")
     suites = ET.Element("testsuites")
@@ -253,8 +253,8 @@ def _sarif(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
 
 
 def _rule_text(id_: str) -> str:
-    found = EVERY_RULE.get(id_)
-    return id_ if found is None else found.title
+    rule = EVERY_RULE.get(id_)
+    return id_ if rule is None else rule.title
 
 
 def _uri(table: str) -> str:

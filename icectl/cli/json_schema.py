@@ -28,8 +28,8 @@ def _breaches(value: Any, schema: Any, definitions: Mapping[str, Any], at: str) 
     if "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix("#/$defs/")]
     if "anyOf" in schema:
-        found = [next(_breaches(value, one, definitions, at), None) for one in schema["anyOf"]]
-        if None not in found:
+        breaches = [next(_breaches(value, one, definitions, at), None) for one in schema["anyOf"]]
+        if None not in breaches:
             yield f"{at} has none of its types"
     yield from _of_value(value, schema, at)
     if isinstance(value, dict):

@@ -42,10 +42,10 @@ def metrics_text(
         samples.append(("icectl_health_verdict", {**labels, "check": check}, verdict))
     lines: list[str] = []
     for name, help_text in _HELP.items():
-        found = [(tags, value) for metric, tags, value in samples if metric == name]
-        if found:
+        values = [(tags, value) for metric, tags, value in samples if metric == name]
+        if values:
             lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
-            lines += [f"{name}{_labels(tags)} {value}" for tags, value in found]
+            lines += [f"{name}{_labels(tags)} {value}" for tags, value in values]
     return "\n".join(lines) + "\n"
 
 

@@ -142,8 +142,8 @@ class Settings:
         """Print what a command goes by and where each value came from, for `--verbose`."""
         for setting in SETTINGS:
             if setting.concerns(command):
-                found = self.values[setting.key]
-                yield f"setting: {setting.key} = {found.text} ({found.origin.text})"
+                value = self.values[setting.key]
+                yield f"setting: {setting.key} = {value.text} ({value.origin.text})"
         for key in self.storage_options:
             yield f"setting: {STORAGE_TABLE}.{key} = *** ({self.file})"
 
@@ -430,7 +430,7 @@ def resolve(
     no sense, an unknown key of the file, a secret in it, or a file that is not there.
     """
     file = _config_file(environment, config)
-    found = _InFile() if file is None else _read_file(file)
+    file_settings = _InFile() if file is None else _read_file(file)
     values: dict[str, Resolved] = {}
     environment, renamed = _with_new_names(environment)
     for setting in SETTINGS:
@@ -439,15 +439,15 @@ def resolve(
         elif environment.get(setting.variable):
             text = environment[setting.variable]
             origin = Origin(Layer.ENVIRONMENT, setting.variable)
-        elif setting.key in found.values:
-            text = found.values[setting.key]
+        elif setting.key in file_settings.values:
+            text = file_settings.values[setting.key]
             origin = Origin(Layer.FILE, f"`{setting.key}` in {file}")
         else:
             values[setting.key] = _built_in(setting)
             continue
         values[setting.key] = _resolved(setting, text, origin)
-    renamed += found.renamed
-    return Settings(values, found.storage_options, file, found.catalogs, renamed)
+    renamed += file_settings.renamed
+    return Settings(values, file_settings.storage_options, file, file_settings.catalogs, renamed)
 
 
 def renamed_key(old: str, new: str, origin: str) -> str:
@@ -471,12 +471,12 @@ def _with_new_names(environment: Mapping[str, str]) -> tuple[Mapping[str, str], 
 
 def texts_of(settings: Settings, command: str) -> dict[str, dict[str, str]]:
     """Return the settings of one command that were set anywhere: texts and their layers, by key."""
-    found = {
+    texts = {
         setting.key: settings.values[setting.key] for setting in SETTINGS if setting.is_of(command)
     }
     return {
         key: {"value": value.text, "layer": value.origin.layer.value}
-        for key, value in found.items()
+        for key, value in texts.items()
         if value.origin.layer is not Layer.BUILT_IN
     }
 

@@ -95,9 +95,9 @@ def _may_be_none(target: str) -> bool:
     return is_pattern(target) or _is_there(target)
 
 
-def missing_tables(common: Common, found: FoundTables) -> Iterator[tuple[str, TableNotFound]]:
+def missing_tables(common: Common, tables: FoundTables) -> Iterator[tuple[str, TableNotFound]]:
     """Yield the targets that stand for no table by mistake; the others are warned of."""
-    for target in found.empty:
+    for target in tables.empty:
         if _may_be_none(target):
             common.shell.console.warn(f"there is no table at `{target}`")
         else:
@@ -220,20 +220,20 @@ def _in_folders(common: Common, target: str) -> Iterator[str]:
     else:
         pattern = parts_of(target)
         base = "/".join(fixed_part(pattern)) or "/"
-    found = (
+    on_disk = (
         tables_on_disk(Path(local_path(_absolute(base))), common.shell.console.warn)
         if is_local(base)
         else _in_store(common, base)
     )
     if pattern is not None:
-        yield from (one for one in found if matches(pattern, parts_of(one)))
+        yield from (one for one in on_disk if matches(pattern, parts_of(one)))
         return
-    tables = list(islice(found, 1))
+    tables = list(islice(on_disk, 1))
     if tables and _absolute(tables[0]) == _absolute(base):
         yield target
         return
     yield from tables
-    yield from found
+    yield from on_disk
 
 
 def _in_store(common: Common, base: str) -> Iterator[str]:

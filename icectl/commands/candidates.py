@@ -115,9 +115,9 @@ def candidates(words: Sequence[str]) -> list[str]:
         settings = resolve({}, os.environ, line.options.get("--config"))
         shell = Shell(console, env, settings, deadline, interrupts)
         common = Common(shell=shell, catalog=line.options.get("--catalog"))
-        found = {each: None for each in _found(common, line) if each.startswith(line.current)}
+        names = {each: None for each in _found(common, line) if each.startswith(line.current)}
     plain = _PLAIN_IN_QUOTES if line.is_quoted else _PLAIN
-    return [each for each in found if plain.fullmatch(each)]
+    return [each for each in names if plain.fullmatch(each)]
 
 
 def _whole(words: Sequence[str]) -> list[str]:

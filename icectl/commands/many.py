@@ -133,33 +133,33 @@ def _told(command: str, end: TableEnd) -> str:
 _Figures = Mapping[str, int]
 
 
-def _compacted(found: _Figures) -> str:
-    files = print_count(found.get("rewritten_data_files", 0), "file")
-    return f"{files} into {found.get('added_data_files', 0):,}"
+def _compacted(figures: _Figures) -> str:
+    files = print_count(figures.get("rewritten_data_files", 0), "file")
+    return f"{files} into {figures.get('added_data_files', 0):,}"
 
 
-def _regrouped(found: _Figures) -> str:
-    manifests = print_count(found.get("rewritten", 0), "manifest")
-    return f"{manifests} into {found.get('added', 0):,}"
+def _regrouped(figures: _Figures) -> str:
+    manifests = print_count(figures.get("rewritten", 0), "manifest")
+    return f"{manifests} into {figures.get('added', 0):,}"
 
 
-def _expired(found: _Figures) -> str:
-    snapshots = print_count(found.get("expired", 0), "snapshot")
-    return f"{snapshots} expired, {print_size(found.get('deleted_bytes', 0))} freed"
+def _expired(figures: _Figures) -> str:
+    snapshots = print_count(figures.get("expired", 0), "snapshot")
+    return f"{snapshots} expired, {print_size(figures.get('deleted_bytes', 0))} freed"
 
 
-def _removed(found: _Figures) -> str:
-    orphans = print_count(found.get("removed", 0), "orphan")
-    return f"{orphans}, {print_size(found.get('removed_bytes', 0))}"
+def _removed(figures: _Figures) -> str:
+    orphans = print_count(figures.get("removed", 0), "orphan")
+    return f"{orphans}, {print_size(figures.get('removed_bytes', 0))}"
 
 
-def _validated(found: _Figures) -> str:
+def _validated(figures: _Figures) -> str:
     kinds = [
         print_count(number, severity)
         for severity in ("error", "warning")
-        if (number := found.get(f"counts_{severity}", 0))
+        if (number := figures.get(f"counts_{severity}", 0))
     ]
-    return ", ".join([*kinds, print_count(found.get("files_checked", 0), "file") + " checked"])
+    return ", ".join([*kinds, print_count(figures.get("files_checked", 0), "file") + " checked"])
 
 
 _TOLD: Mapping[str, Callable[[_Figures], str]] = {
@@ -221,11 +221,11 @@ def on_each(
     return _outcome(command, [*ends, *missing_ends(common, found)], change)
 
 
-def missing_ends(common: Common, found: FoundTables) -> list[TableEnd]:
+def missing_ends(common: Common, tables: FoundTables) -> list[TableEnd]:
     """Return the ends of targets that stand for no table by mistake: they have failed."""
     return [
         TableEnd(target, "failed", error.exit_code, error.message)
-        for target, error in missing_tables(common, found)
+        for target, error in missing_tables(common, tables)
     ]
 
 
@@ -278,9 +278,9 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
 def _ended(table: str, outcome: Outcome) -> TableEnd:
     """How a command ended that has not failed: warnings, and the worst of what a check found."""
     reason, hint = "; ".join(outcome.warnings), None
-    found = worst_finding(outcome.result) if outcome.exit_code else None
-    if found is not None:
-        reason, hint = f"{found['rule']} {found['message']}", found["hint"]
+    finding = worst_finding(outcome.result) if outcome.exit_code else None
+    if finding is not None:
+        reason, hint = f"{finding['rule']} {finding['message']}", finding["hint"]
     code = outcome.exit_code
     return TableEnd(table, outcome.status, code, reason, hint, result=outcome.result)
 

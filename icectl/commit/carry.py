@@ -63,7 +63,7 @@ class DeleteCarrier:
         lost = sum(file.record_count for file in result.inputs if file.location in gone)
         if lost >= _MOST_GONE * sum(file.record_count for file in result.inputs):
             raise NotCarried(f"`{min(gone)}` is not live any more" if gone else "it has no rows")
-        found: dict[str, Positions] = {}
+        positions: dict[str, Positions] = {}
         newest = came = 0
         try:
             for task, made in zip(result.rewrites, result.made, strict=True):
@@ -81,10 +81,10 @@ class DeleteCarrier:
                 before = _joined(self._deleted_then(task), made.by_value) if changed else {}
                 came += _new_count(changed, before, after)
                 left_out = made.left_out if made.keeps_deleted else before
-                found |= moved_positions(task.inputs, left_out, after, made.files)
+                positions |= moved_positions(task.inputs, left_out, after, made.files)
         except (CorruptTable, Unsupported) as error:
             raise NotCarried(error.message) from error
-        entries = self._written(result, found, max(newest, _least_number(result)))
+        entries = self._written(result, positions, max(newest, _least_number(result)))
         return Carried(entries, came)
 
     def _now(
@@ -114,12 +114,12 @@ class DeleteCarrier:
         outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
         locations = [file.location for file in task.inputs]
         deletes = deletes_by_position(task, self.job.scheme)
-        found = merged_positions(locations, deletes, outputs)
+        merged = merged_positions(locations, deletes, outputs)
         none = np.empty(0, np.uint64)
-        return {location: found.get(location, none) for location in locations}
+        return {location: merged.get(location, none) for location in locations}
 
     def _written(
-        self, result: GroupResult, found: Mapping[str, Positions], sequence_number: int
+        self, result: GroupResult, vectors: Mapping[str, Positions], sequence_number: int
     ) -> Entries:
         """Write deletes of new files, and return their entries."""
         first = result.rewrites[0]
@@ -132,13 +132,13 @@ class DeleteCarrier:
             self.store.open,
         )
         if self.has_vectors:
-            files = write_vectors(found, f"icectl {__version__}", outputs, self.job.base)
+            files = write_vectors(vectors, f"icectl {__version__}", outputs, self.job.base)
         else:
             write = partial(write_delete_file, path=path, options=self.job.parquet, outputs=outputs)
-            files = [write(location, positions) for location, positions in found.items()]
+            files = [write(location, positions) for location, positions in vectors.items()]
         # What the entries take from a data file is the partition, which is that of the new ones.
         own = replace(first.inputs[0], spec_id=first.spec_id, partition_key=first.partition_key)
-        inputs = dict.fromkeys(found, own)
+        inputs = dict.fromkeys(vectors, own)
         return Entries(delete_file_entries(inputs, files, lambda _: sequence_number))
 
 
@@ -200,8 +200,8 @@ def _in_file(
     positions: Mapping[str, Positions], file: InputFile
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return positions of rows that a file has: readers pass over others."""
-    found = positions.get(file.location, np.empty(0, np.uint64)).astype(np.int64)
-    return found[found < file.record_count]
+    row_numbers = positions.get(file.location, np.empty(0, np.uint64)).astype(np.int64)
+    return row_numbers[row_numbers < file.record_count]
 
 
 def _numbers(task: MergeDeletesTask) -> Sequence[int]:

@@ -61,27 +61,27 @@ def read_each(
 
     One that cannot be read is named in a warning and left alone.
     """
-    found = []
+    read_journals = []
     for status in listed:
         file_name = name(status.location)
         if not file_name.startswith(f"icectl-{command}-") or not file_name.endswith(".json"):
             continue
         try:
-            found.append(read(store, status.location))
+            read_journals.append(read(store, status.location))
         except FileNotFoundError:  # its run has ended since
             continue
         except (StorageError, *UNREADABLE) as error:
             progress.warn(f"the journal {file_name} cannot be read and is ignored: {error}")
-    return found
+    return read_journals
 
 
-def of_table(found: Sequence[J], loaded: LoadedTable, progress: Progress) -> list[J]:
+def of_table(journals: Sequence[J], loaded: LoadedTable, progress: Progress) -> list[J]:
     """Return the journals that name a table's uuid; others are named in a warning and left alone.
 
     A file-system table may have had none: no other table has its metadata folder.
     """
     own, uuid = [], loaded.metadata.table_uuid
-    for journal in found:
+    for journal in journals:
         has_none = journal.table_uuid is None
         if loaded.capabilities.numbers_versions if has_none else journal.table_uuid == uuid:
             own.append(journal)
@@ -92,18 +92,18 @@ def of_table(found: Sequence[J], loaded: LoadedTable, progress: Progress) -> lis
     return own
 
 
-def texts(found: object) -> tuple[str, ...]:
+def texts(value: object) -> tuple[str, ...]:
     """Return a list of texts as it was read. Raises: TypeError, for anything else."""
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise TypeError("a list of texts is something else")
-    return tuple(found)
+    return tuple(value)
 
 
-def text_or_none(found: object) -> str | None:
+def text_or_none(value: object) -> str | None:
     """Return a text as it was read, if it is there. Raises: TypeError, for anything else."""
-    if found is not None and not isinstance(found, str):
+    if value is not None and not isinstance(value, str):
         raise TypeError("a text is something else")
-    return found
+    return value
 
 
 def check_version(content: Mapping[str, Any]) -> None:

@@ -119,7 +119,7 @@ class ListWriter:
         for at in sorted(count_by_value(removed, "manifest")):
             manifest = files.manifests[at]
             kinds.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
-        found = []
+        rewritten = []
         for kind, manifests in kinds.items():
             entries = in_manifests(live(files.entries), manifests)
             gone = are_among(entries, removed)
@@ -128,8 +128,8 @@ class ListWriter:
             if key not in self._made:
                 marked = with_some_deleted(entries, gone, snapshot_id)
                 self._made[key] = self._marked(metadata, files, kind, marked)
-            found += self._made[key]
-        return found
+            rewritten += self._made[key]
+        return rewritten
 
     def _marked(
         self, metadata: TableMetadata, files: LiveFiles, kind: _Kind, entries: Entries

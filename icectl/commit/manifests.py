@@ -228,11 +228,11 @@ class ManifestWriter:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
         if self.form.table_location:  # its locations may be relative
             stored = RawEntries(with_whole_locations(self.form.table_location, "", stored.table))
-        found = inherit(stored, [manifest])
+        entries = inherit(stored, [manifest])
         if LOCATION_HASH in made.entries.table.column_names:
-            found = Entries(with_location_hashes(found.table))
+            entries = Entries(with_location_hashes(entries.table))
             columns = [LOCATION_HASH if name == "location" else name for name in columns]
-        differs = differing_column(found, made.entries, columns)
+        differs = differing_column(entries, made.entries, columns)
         if differs is not None or len(stored) != len(made.entries):
             column = "location" if differs == LOCATION_HASH else differs
             raise SelfCheckFailed(

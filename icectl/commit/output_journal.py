@@ -152,11 +152,11 @@ class Leftovers:
             yield
             return
         listed = self._listed(loaded)
-        found = self._taken_over(loaded, listed)
+        taken_over = self._taken_over(loaded, listed)
         yield
         self._remove_temporaries(listed)
-        if found:
-            self._remove(loaded, found)
+        if taken_over:
+            self._remove(loaded, taken_over)
 
     def remove(self, loaded: LoadedTable) -> None:
         """Abandon dead runs and remove what is left of them, where a run has nothing else to do."""
@@ -193,8 +193,8 @@ class Leftovers:
                     self.context.store, listed, command, _read, self.context.progress
                 )
             ]
-            found = journals.of_table(read, loaded, self.context.progress)
-            marked = [self._marked(journal) for journal in found]
+            own_journals = journals.of_table(read, loaded, self.context.progress)
+            marked = [self._marked(journal) for journal in own_journals]
             if any(journal.abandoned and not journal.is_dated for journal in marked):
                 newest = self.context.catalog.load()
                 marked = [self._dated(journal, newest) for journal in marked]
@@ -231,7 +231,7 @@ class Leftovers:
             return False
         return _is_running(self.context.env, journal)
 
-    def _remove(self, loaded: LoadedTable, found: Sequence[OutputJournal]) -> None:
+    def _remove(self, loaded: LoadedTable, abandoned: Sequence[OutputJournal]) -> None:
         """Remove what landed runs do not need, and what abandoned runs can commit no more."""
         try:
             self.context.catalog.settle()
@@ -239,7 +239,7 @@ class Leftovers:
             reached, own = _Reached(self.context, newest), own_places(newest)
             listed = self.context.store.list_directory(loaded.metadata_folder)
             locations = [status.location for status in listed]
-            for journal in found:
+            for journal in abandoned:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
                 if reached.names_some(outputs) or _cannot_land(journal, newest):
                     within = replace(journal, data=self._own_data(journal, own))
@@ -326,10 +326,10 @@ class _Reached:
         """
         if not places:
             return []
-        found = containing(
+        live_files = containing(
             files_of_live_entries(self._context, self._metadata, self._manifests), uuid
         )
-        keys = frozenset(found.table["key"].to_pylist())
+        keys = frozenset(live_files.table["key"].to_pylist())
         return [place for place in places if loosest_key(place) not in keys]
 
 
@@ -339,7 +339,7 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
     Those of runs that nobody marked as abandoned, but for processes that are seen to be over.
     Raises: StorageError, where the journals cannot be listed.
     """
-    found = []
+    uuids = []
     for status in store.list_directory(loaded.metadata_folder):
         uuid = journals.uuid_of(status.location)
         if uuid is None:
@@ -349,11 +349,11 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
         except FileNotFoundError:  # its run has ended since
             continue
         except (StorageError, *journals.UNREADABLE):  # of another kind, or of a newer icectl
-            found.append(uuid)
+            uuids.append(uuid)
             continue
         if not journal.abandoned and _is_running(env, journal):
-            found.append(uuid)
-    return tuple(found)
+            uuids.append(uuid)
+    return tuple(uuids)
 
 
 def _is_running(env: Env, journal: OutputJournal) -> bool:
@@ -406,10 +406,10 @@ def _is_data_output(file_name: str, uuid: str) -> bool:
     return is_file and not is_output(file_name, uuid)
 
 
-def _process_id(found: object) -> int:
-    if not isinstance(found, int) or not 0 < found < 2**31:
-        raise ValueError(f"{found!r:.40} is not a process id")
-    return found
+def _process_id(text: object) -> int:
+    if not isinstance(text, int) or not 0 < text < 2**31:
+        raise ValueError(f"{text!r:.40} is not a process id")
+    return text
 
 
 def _is_there(pid: int) -> bool:

@@ -108,9 +108,9 @@ def outputs_of(
 
 def data_places(metadata: TableMetadata, partitions: Iterable[str | None]) -> DataPlaces:
     """Find where files of some partitions, by their paths, will lie; None stands for any."""
-    found = {data_folder(metadata.location, metadata.properties, path) for path in set(partitions)}
-    exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
-    return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
+    places = {data_folder(metadata.location, metadata.properties, path) for path in set(partitions)}
+    exact = tuple(sorted(folder for folder, is_exact in places if is_exact))
+    return DataPlaces(exact, tuple(folder for folder, is_exact in places if not is_exact))
 
 
 class DataOutputs:

@@ -162,9 +162,9 @@ class LiveHead:
 
     def applied(self, location: str) -> tuple[set[DeleteKey], Mapping[DeleteKey, EqualityDelete]]:
         """Return vectors and position deletes of a live data file, and its equality deletes."""
-        found = self._applied[self._entries[location][0]]
-        by_position = {self._deletes[at][0] for at in (*found.vectors, *found.position_deletes)}
-        return by_position, dict(self._deletes[at] for at in found.equality_deletes)
+        applied = self._applied[self._entries[location][0]]
+        by_position = {self._deletes[at][0] for at in (*applied.vectors, *applied.position_deletes)}
+        return by_position, dict(self._deletes[at] for at in applied.equality_deletes)
 
     def equality_deletes_after(
         self, sequence_number: int, partitions: Collection[tuple[int, bytes]]
@@ -257,9 +257,10 @@ def _by_location(
     """Find the live data file at each location: its row, and what its entry states."""
     wanted = pa.array(sorted(locations), pa.string())
     rows = [row for row in index_in(wanted, data.table["location"]).tolist() if row >= 0]
-    found = by_row(take(data, rows), "location", *_STATED)
+    by_location = by_row(take(data, rows), "location", *_STATED)
     return {
-        location: (row, tuple(stated)) for row, (location, *stated) in zip(rows, found, strict=True)
+        location: (row, tuple(stated))
+        for row, (location, *stated) in zip(rows, by_location, strict=True)
     }
 
 
@@ -267,12 +268,12 @@ def _delete_rows(
     files: LiveFiles, rows: Sequence[int]
 ) -> Mapping[int, tuple[DeleteKey, EqualityDelete]]:
     """Keys of some delete files, and what there is to know of the equality deletes among them."""
-    found = by_row(
+    by_row_number = by_row(
         take(files.deletes, rows), "location", "content_offset", "sequence_number", "spec_id"
     )
     return {
         row: ((location, offset), EqualityDelete(number, spec_id in files.unpartitioned_spec_ids))
-        for row, (location, offset, number, spec_id) in zip(rows, found, strict=True)
+        for row, (location, offset, number, spec_id) in zip(rows, by_row_number, strict=True)
     }
 
 

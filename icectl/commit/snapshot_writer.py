@@ -75,5 +75,5 @@ def writer_of(
     context: TableContext, layout: Layout, branch: str, outputs: Outputs
 ) -> SnapshotWriter:
     """Return the writer of a new snapshot of a branch."""
-    found: SnapshotWriter = import_module(_WRITERS[layout]).writer(context, branch, outputs)
-    return found
+    writer: SnapshotWriter = import_module(_WRITERS[layout]).writer(context, branch, outputs)
+    return writer

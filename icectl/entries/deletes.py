@@ -189,8 +189,8 @@ def misplaced_deletes(matches: Matches) -> tuple[Integers, Integers]:
     data_rows = rows.index_in(rows.location_keys(referenced), known)
     delete_rows = np.flatnonzero(data_rows >= 0)
     is_older, is_same = position_delete_applies(matches, data_rows[delete_rows], delete_rows)
-    found = delete_rows[is_older & ~is_same]  # R-211
-    return found, data_rows[found]
+    misplaced = delete_rows[is_older & ~is_same]  # R-211
+    return misplaced, data_rows[misplaced]
 
 
 def position_delete_applies(
@@ -393,11 +393,11 @@ class DeleteIndex:
         )
 
     def _in_ranges(self, row: int, kinds: Sequence[int]) -> tuple[int, ...]:
-        found: list[int] = []
+        rows: list[int] = []
         for kind in kinds:
             part = self._matches.ranges[kind]
-            found += part.order[part.first[row] : part.stop[row]].tolist()
-        return tuple(sorted(found))
+            rows += part.order[part.first[row] : part.stop[row]].tolist()
+        return tuple(sorted(rows))
 
     def _unread(self, row: int) -> list[int]:
         """Position deletes of the file alone, and those whose names are not known."""
@@ -405,8 +405,8 @@ class DeleteIndex:
 
     def _named_ones(self, row: int) -> list[int]:
         start, stop = np.searchsorted(self._named.data_rows, [row, row + 1])
-        found = self._named.delete_rows[start:stop]
-        listed: list[int] = found[self._named.read[found]].tolist()
+        rows = self._named.delete_rows[start:stop]
+        listed: list[int] = rows[self._named.read[rows]].tolist()
         return listed
 
 

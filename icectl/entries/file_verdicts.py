@@ -114,7 +114,7 @@ def chosen(verdicts: Verdicts) -> Integers:
 
 def by_partition(
     data: Entries,
-    found: Integers,
+    verdicts: Integers,
     stays: Mask,
     types: Sequence[Type | None],
     others: bytes | None = None,
@@ -125,14 +125,14 @@ def by_partition(
     Order: partitions by their values, None at the end; rows as given.
     Raises: CorruptTable R-068.
     """
-    keys = take(Entries(data.table.select(["partition_key"])), found).table["partition_key"]
+    keys = take(Entries(data.table.select(["partition_key"])), verdicts).table["partition_key"]
     placed = pc.if_else(pa.array(stays), keys, pa.scalar(others, pa.binary()))
     encoded = placed.combine_chunks().dictionary_encode("encode")
     keys, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(keys) + 1))
     groups = [
-        (key, found[order[start:stop]])
+        (key, verdicts[order[start:stop]])
         for key, start, stop in zip(keys, starts, starts[1:], strict=False)
     ]
     return sorted(groups, key=lambda group: _place(group[0], types))

@@ -97,25 +97,25 @@ def together(parts: Iterable[Files]) -> Files:
     return Files(pa.concat_tables([NO_FILES.table, *(part.table for part in parts)]))
 
 
-def distinct(found: Files) -> Files:
+def distinct(listed: Files) -> Files:
     """Return every file once.
 
     Order: by kind, then location: the order in which files are deleted (what is left always
     describes what is left).
     """
-    keys = found.table["key"]
+    keys = listed.table["key"]
     firsts = np.unique(index_in(keys, pc.unique(keys)), return_index=True)[1]
-    table = found.table.take(pa.array(firsts))
+    table = listed.table.take(pa.array(firsts))
     order = pc.sort_indices(table, [("kind", "ascending"), ("location", "ascending")])
     return Files(table.take(order))
 
 
-def without(found: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
+def without(listed: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
     """Return the files whose key is not among `keys`. Order: kept."""
-    own = found.table["key"]
+    own = listed.table["key"]
     if len(own) < len(keys):  # a table of the fewer is made sooner
         keys = keys.filter(_among(keys, own))
-    return Files(found.table.filter(pc.invert(_among(own, keys))))
+    return Files(listed.table.filter(pc.invert(_among(own, keys))))
 
 
 def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
@@ -123,78 +123,78 @@ def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array)
     return pc.is_in(keys, known, skip_nulls=True)
 
 
-def excluding(found: Files, locations: Collection[str]) -> Files:
+def excluding(listed: Files, locations: Collection[str]) -> Files:
     """Return the files whose location is not among the given ones. Order: kept."""
-    return Files(found.table.filter(pc.invert(_named(found, locations))))
+    return Files(listed.table.filter(pc.invert(_named(listed, locations))))
 
 
-def including(found: Files, locations: Collection[str]) -> Files:
+def including(listed: Files, locations: Collection[str]) -> Files:
     """Return the files whose location is among the given ones. Order: kept."""
-    return Files(found.table.filter(_named(found, locations)))
+    return Files(listed.table.filter(_named(listed, locations)))
 
 
-def _named(found: Files, locations: Collection[str]) -> pa.ChunkedArray:
+def _named(listed: Files, locations: Collection[str]) -> pa.ChunkedArray:
     named = pa.array(locations, pa.string())
-    return pc.is_in(found.table["location"], value_set=named, skip_nulls=True)
+    return pc.is_in(listed.table["location"], value_set=named, skip_nulls=True)
 
 
-def beginning_with(found: Files, prefix: str) -> tuple[Files, Files]:
+def beginning_with(listed: Files, prefix: str) -> tuple[Files, Files]:
     """Return the files whose location begins with `prefix`, and the others. Order: kept."""
-    mask = pc.starts_with(found.table["location"], prefix)
-    return Files(found.table.filter(mask)), Files(found.table.filter(pc.invert(mask)))
+    mask = pc.starts_with(listed.table["location"], prefix)
+    return Files(listed.table.filter(mask)), Files(listed.table.filter(pc.invert(mask)))
 
 
-def containing(found: Files, part: str) -> Files:
+def containing(listed: Files, part: str) -> Files:
     """Return the files whose location contains `part`. Order: kept."""
-    return Files(found.table.filter(pc.match_substring(found.table["location"], part)))
+    return Files(listed.table.filter(pc.match_substring(listed.table["location"], part)))
 
 
-def keys_ending_with(found: Files, end: str) -> list[str]:
+def keys_ending_with(listed: Files, end: str) -> list[str]:
     """Return the keys that end so. Order: kept."""
-    keys = found.table["key"]
+    keys = listed.table["key"]
     ending: list[str] = keys.filter(pc.ends_with(keys, end)).to_pylist()
     return ending
 
 
-def folders_of(found: Files) -> list[str]:
+def folders_of(listed: Files) -> list[str]:
     """Return the folders that the files are right in, each once."""
-    folders = pc.replace_substring_regex(found.table["location"], "/[^/]*$", "")
+    folders = pc.replace_substring_regex(listed.table["location"], "/[^/]*$", "")
     once: list[str] = pc.unique(folders).to_pylist()
     return once
 
 
-def of_kind(found: Files, kind: FileKind) -> Files:
+def of_kind(listed: Files, kind: FileKind) -> Files:
     """Return the files of one kind. Order: kept."""
-    return Files(found.table.filter(pc.equal(found.table["kind"], int(kind))))
+    return Files(listed.table.filter(pc.equal(listed.table["kind"], int(kind))))
 
 
-def slices(found: Files, size: int) -> Iterator[Files]:
+def slices(listed: Files, size: int) -> Iterator[Files]:
     """Yield the files in pieces of at most `size`. Order: kept."""
-    for start in range(0, len(found), size):
-        yield Files(found.table.slice(start, size))
+    for start in range(0, len(listed), size):
+        yield Files(listed.table.slice(start, size))
 
 
-def count_by_kind(found: Files) -> Mapping[FileKind, int]:
+def count_by_kind(listed: Files) -> Mapping[FileKind, int]:
     """Count the files of each kind, kinds without a file too."""
-    counts = pc.value_counts(found.table["kind"].combine_chunks()).to_pylist()
+    counts = pc.value_counts(listed.table["kind"].combine_chunks()).to_pylist()
     by_code = {item["values"]: item["counts"] for item in counts}
     return {kind: by_code.get(int(kind), 0) for kind in FileKind}
 
 
-def total_bytes(found: Files) -> int:
+def total_bytes(listed: Files) -> int:
     """Return bytes of the files whose size is known."""
-    return int(pc.sum(found.table["size_bytes"]).as_py() or 0)
+    return int(pc.sum(listed.table["size_bytes"]).as_py() or 0)
 
 
-def of_other_kinds(found: Files, kinds: Collection[FileKind]) -> Files:
+def of_other_kinds(listed: Files, kinds: Collection[FileKind]) -> Files:
     """Return the files of none of these kinds. Order: kept."""
     left_out = pa.array([int(kind) for kind in kinds], pa.int8())
-    return Files(found.table.filter(pc.invert(pc.is_in(found.table["kind"], left_out))))
+    return Files(listed.table.filter(pc.invert(pc.is_in(listed.table["kind"], left_out))))
 
 
-def rows(found: Files) -> list[tuple[str, FileKind, int | None]]:
+def rows(listed: Files) -> list[tuple[str, FileKind, int | None]]:
     """List (location, kind, size in bytes) of every file. Order: kept."""
-    columns = (found.table[name].to_pylist() for name in ("location", "kind", "size_bytes"))
+    columns = (listed.table[name].to_pylist() for name in ("location", "kind", "size_bytes"))
     kinds = list(FileKind)
     return [(place, kinds[kind], size) for place, kind, size in zip(*columns, strict=True)]
 
@@ -218,16 +218,16 @@ class ListedFile:
     modified_ms: int | None
 
 
-def listed_files(found: ListedFiles) -> Iterator[ListedFile]:
+def listed_files(listed: ListedFiles) -> Iterator[ListedFile]:
     """Yield every file, a part of the table at a time. Order: kept."""
-    for batch in found.table.to_batches(max_chunksize=10_000):
+    for batch in listed.table.to_batches(max_chunksize=10_000):
         columns = [batch[name].to_pylist() for name in ("location", "size_bytes", "modified_ms")]
         yield from map(ListedFile, *columns)
 
 
-def listed_bytes(found: ListedFiles) -> int:
+def listed_bytes(listed: ListedFiles) -> int:
     """Return the bytes of all files."""
-    return int(pc.sum(found.table["size_bytes"]).as_py() or 0)
+    return int(pc.sum(listed.table["size_bytes"]).as_py() or 0)
 
 
 def listed_together(parts: Iterable[ListedFiles]) -> ListedFiles:
@@ -235,39 +235,39 @@ def listed_together(parts: Iterable[ListedFiles]) -> ListedFiles:
     return ListedFiles(pa.concat_tables([part.table for part in parts]))
 
 
-def listed_none(found: ListedFiles) -> ListedFiles:
+def listed_none(listed: ListedFiles) -> ListedFiles:
     """Return no files, in a table of the same columns."""
-    return ListedFiles(found.table.slice(0, 0))
+    return ListedFiles(listed.table.slice(0, 0))
 
 
-def listed_slices(found: ListedFiles, size: int) -> Iterator[ListedFiles]:
+def listed_slices(listed: ListedFiles, size: int) -> Iterator[ListedFiles]:
     """Yield the files in pieces of at most `size`. Order: kept."""
-    for start in range(0, len(found), size):
-        yield ListedFiles(found.table.slice(start, size))
+    for start in range(0, len(listed), size):
+        yield ListedFiles(listed.table.slice(start, size))
 
 
-def where(found: ListedFiles, flags: Sequence[bool] | pa.BooleanArray) -> ListedFiles:
+def where(listed: ListedFiles, flags: Sequence[bool] | pa.BooleanArray) -> ListedFiles:
     """Return the files whose flag is set. Order: kept."""
     mask = flags if isinstance(flags, pa.BooleanArray) else pa.array(flags, pa.bool_())
-    return ListedFiles(found.table.filter(mask))
+    return ListedFiles(listed.table.filter(mask))
 
 
-def but(found: ListedFiles, locations: Collection[str]) -> ListedFiles:
+def but(listed: ListedFiles, locations: Collection[str]) -> ListedFiles:
     """Return the files at other locations than these. Order: kept."""
     named = pa.array(locations, pa.string())
     return ListedFiles(
-        found.table.filter(pc.invert(pc.is_in(found.table["location"], value_set=named)))
+        listed.table.filter(pc.invert(pc.is_in(listed.table["location"], value_set=named)))
     )
 
 
-def below(found: ListedFiles, bases: Collection[str]) -> tuple[ListedFiles, ListedFiles]:
+def below(listed: ListedFiles, bases: Collection[str]) -> tuple[ListedFiles, ListedFiles]:
     """Return the files below any of the locations, and the others. Order: kept."""
-    inside = pa.array([False] * len(found), pa.bool_())
+    inside = pa.array([False] * len(listed), pa.bool_())
     for base in bases:
         inside = pc.or_(
             inside,
-            pc.starts_with(found.table["location"].combine_chunks(), base.rstrip("/") + "/"),
+            pc.starts_with(listed.table["location"].combine_chunks(), base.rstrip("/") + "/"),
         )
-    return ListedFiles(found.table.filter(inside)), ListedFiles(
-        found.table.filter(pc.invert(inside))
+    return ListedFiles(listed.table.filter(inside)), ListedFiles(
+        listed.table.filter(pc.invert(inside))
     )

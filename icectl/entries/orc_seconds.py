@@ -46,21 +46,21 @@ def may_be_earlier(values: pa.Array, second: int) -> pa.Array:
 
 def may_leave(
     data: Entries,
-    found: Integers,
+    rows: Integers,
     spec: PartitionSpec,
     types: Sequence[Type | None],
     schema: Schema,
 ) -> Mask:
     """Return whether rows of data files, by what is shown of them, may belong to other partitions.
 
-    Shape: one for each of the rows `found` of `data`; `types` are those of the spec's values.
+    Shape: one for each of the rows `rows` of `data`; `types` are those of the spec's values.
     Raises: CorruptTable R-068.
     """
     timed = list(_timed(spec, schema))
     sources = [id_ for item in spec.fields for id_ in item.source_ids]
     if not timed or any(not schema.line_to(id_) for id_ in sources):
-        return np.zeros(len(found), np.bool_)
-    table = data.table.select(["file_format", "spec_id", "partition_key"]).take(pa.array(found))
+        return np.zeros(len(rows), np.bool_)
+    table = data.table.select(["file_format", "spec_id", "partition_key"]).take(pa.array(rows))
     is_orc = pc.equal(table["file_format"], int(FileFormat.ORC))
     is_orc = pc.and_(is_orc, pc.equal(table["spec_id"], spec.spec_id))
     keys = pc.unique(table["partition_key"].filter(is_orc)).to_pylist()

@@ -450,8 +450,8 @@ def index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> npt.NDArray
 
     Order: kept.
     """
-    found = pc.fill_null(pc.index_in(values, value_set=known, skip_nulls=True), -1)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+    indexes = pc.fill_null(pc.index_in(values, value_set=known, skip_nulls=True), -1)
+    return np.asarray(indexes.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def numbers(entries: E, column: str) -> npt.NDArray[np.int64]:

@@ -205,5 +205,5 @@ def _is_vector(table: pa.Table) -> pa.ChunkedArray:
 
 def _timestamps(snapshot_ids: pa.ChunkedArray, timestamps: Mapping[int, int]) -> pa.ChunkedArray:
     known = pa.array(timestamps.keys(), pa.int64())
-    found = pc.index_in(snapshot_ids, value_set=known, skip_nulls=True)
-    return pc.take(pa.array(timestamps.values(), pa.int64()), found)
+    indexes = pc.index_in(snapshot_ids, value_set=known, skip_nulls=True)
+    return pc.take(pa.array(timestamps.values(), pa.int64()), indexes)

@@ -77,14 +77,14 @@ def check_texts(members: Mapping[str, Any]) -> None:
 
 def find_table_uuid(beginning: bytes) -> str | None:
     """The table-uuid, where it stands in the beginning of a metadata file, behind scalars only."""
-    found = _leading(_LEADING_UUID, beginning)
-    return None if found is None else found.decode("utf-8", "replace")
+    uuid = _leading(_LEADING_UUID, beginning)
+    return None if uuid is None else uuid.decode("utf-8", "replace")
 
 
 def find_last_updated_ms(beginning: bytes) -> int | None:
     """Return the last-updated-ms, where it stands as `find_table_uuid` finds the table-uuid."""
-    found = _leading(_LEADING_TIME, beginning)
-    return None if found is None else int(found)
+    text = _leading(_LEADING_TIME, beginning)
+    return None if text is None else int(text)
 
 
 def _leading(pattern: re.Pattern[bytes], beginning: bytes) -> bytes | None:

@@ -98,8 +98,8 @@ def _below(table_location: str, properties: Mapping[str, str], *, is_spread: boo
     """
     known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
     named = (read(properties, one) for one in known)
-    found = next((one for one in named if one is not None), f"{table_location}/data")
-    return _absolute(table_location, found)
+    folder = next((one for one in named if one is not None), f"{table_location}/data")
+    return _absolute(table_location, folder)
 
 
 def _absolute(table_location: str, folder: str) -> str:

@@ -42,12 +42,12 @@ def whole_number(value: Any) -> int:
 
     Raises: TypeError; ValueError.
     """
-    found = int(value) if isinstance(value, str) else value  # R-206
-    if not isinstance(found, int) or isinstance(found, bool):
+    number = int(value) if isinstance(value, str) else value  # R-206
+    if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"{print_value(value)} is not a whole number")
-    if not -(2**63) <= found < 2**63:
+    if not -(2**63) <= number < 2**63:
         raise ValueError(f"{print_value(value)} does not fit 64 bits")
-    return found
+    return number
 
 
 def parsed(rule: str, what: str, parse: Callable[[Any], T], value: Any) -> T:

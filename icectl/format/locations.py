@@ -20,8 +20,8 @@ def with_scheme(table_location: str, location: str) -> str:
     """Give a location of older versions the scheme that version 4 asks for (sfc-1 L2)."""
     if _SCHEME.match(location):
         return location
-    found = _SCHEME.match(table_location)
-    return f"{found.group() if found else 'file:'}{location}"
+    scheme = _SCHEME.match(table_location)
+    return f"{scheme.group() if scheme else 'file:'}{location}"
 
 
 def scheme_of(metadata: TableMetadata) -> str:

@@ -98,12 +98,12 @@ class _Reading:
         self._current_snapshot()
         self._refs()
         unknown = {key: value for key, value in self.members.items() if key not in MEMBERS}
-        found = parse_metadata({**self.read, **unknown})
+        metadata = parse_metadata({**self.read, **unknown})
         if self.members.get("table-uuid") is None:
-            found = replace(found, table_uuid=None)
+            metadata = replace(metadata, table_uuid=None)
         if self.members.get("next-row-id") is None:
-            found = replace(found, next_row_id=None)
-        return replace(found, oddities=tuple(self.oddities))
+            metadata = replace(metadata, next_row_id=None)
+        return replace(metadata, oddities=tuple(self.oddities))
 
     def _try(self, changed: Mapping[str, Any]) -> CorruptTable | None:
         """Tell why what was read so far would be unreadable with these members, if it would."""
@@ -188,9 +188,9 @@ class _Reading:
 
     def _derived(self) -> None:
         """Let counters that cannot be read stand at what is in use."""
-        found = parse_metadata(self.read)
-        snapshots = found.snapshots
-        columns = (id_ for schema in found.schemas for id_ in schema.all_fields)
+        metadata = parse_metadata(self.read)
+        snapshots = metadata.snapshots
+        columns = (id_ for schema in metadata.schemas for id_ in schema.all_fields)
         self.read |= {
             "last-sequence-number": max((one.sequence_number for one in snapshots), default=0),
             "last-updated-ms": max((one.timestamp_ms for one in snapshots), default=0),

@@ -58,8 +58,8 @@ class Schema:
 
     def name_of(self, field_id: int) -> str | None:
         """Return the dotted name of a field."""
-        found = self._named.get(field_id)
-        return found[0] if found else None
+        name = self._named.get(field_id)
+        return name[0] if name else None
 
     def field_named(self, name: str) -> NestedField | None:
         """Return the field with a dotted name; case counts."""
@@ -136,8 +136,10 @@ def schema_json(schema: Schema) -> dict[str, Any]:
 def similar_name_hint(name: str, names: Sequence[str]) -> str:
     """Return the hint for a name that there is not, by those that there are."""
     by_case = {known.lower(): known for known in names}
-    found = [by_case[key] for key in get_close_matches(name.lower(), by_case, n=1)]
-    return f"did you mean `{found[0]}`?" if found else "`icectl inspect TABLE schemas` lists them"
+    similar = [by_case[key] for key in get_close_matches(name.lower(), by_case, n=1)]
+    return (
+        f"did you mean `{similar[0]}`?" if similar else "`icectl inspect TABLE schemas` lists them"
+    )
 
 
 def container_of(name: str, schema: Schema) -> str | None:

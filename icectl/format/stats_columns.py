@@ -34,22 +34,22 @@ def stats_columns(metadata: TableMetadata) -> tuple[StatsColumn, ...]:
     schemas that specs partition by identity, and the other expressions that specs use.
     Order: ascending ids.
     """
-    found = {column.id: column for column in _columns(metadata.current_schema)}
+    columns = {column.id: column for column in _columns(metadata.current_schema)}
     used = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
     for expression in metadata.expressions:
         number = expression.stats_id
-        if expression.expr_id not in used or number is None or number in found:
+        if expression.expr_id not in used or number is None or number in columns:
             continue
         if number == expression.expr_id:
             if expression.type is not None:
-                found[number] = StatsColumn(number, expression.type, is_expression=True)
+                columns[number] = StatsColumn(number, expression.type, is_expression=True)
             continue
         for schema in reversed(metadata.schemas):
             source = schema.field(number)
             if source is not None:
-                found[number] = StatsColumn(number, source.type, source.required)
+                columns[number] = StatsColumn(number, source.type, source.required)
                 break
-    return tuple(found[number] for number in sorted(found) if 1 <= number <= HIGHEST_STATS_ID)
+    return tuple(columns[number] for number in sorted(columns) if 1 <= number <= HIGHEST_STATS_ID)
 
 
 def _columns(schema: Schema) -> Iterator[StatsColumn]:

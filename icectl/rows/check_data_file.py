@@ -192,7 +192,7 @@ class _Check:
 
     def _by_footer(self, footer: FileMetrics) -> dict[int, ColumnFacts]:
         """Read counts, and a safe range, of columns outside of lists and maps from the footer."""
-        found: dict[int, ColumnFacts] = {}
+        facts: dict[int, ColumnFacts] = {}
         for id_, nulls in footer.null_value_counts.items():
             type_ = self._type(id_)
             if type_ is None or path_to(self.opened.schema, id_) is None:
@@ -201,8 +201,8 @@ class _Check:
             if id_ in footer.lower_bounds and id_ in footer.upper_bounds and has_order(type_):
                 measured.lower = single_value.decode(type_, footer.lower_bounds[id_])
                 measured.upper = single_value.decode(type_, footer.upper_bounds[id_])
-            found[id_] = measured
-        return found
+            facts[id_] = measured
+        return facts
 
     def _type(self, id_: int) -> Type | None:
         known = self.table.schema.field(id_)
@@ -254,8 +254,8 @@ class _Check:
 
     def _paths(self, ids: Collection[int]) -> dict[int, tuple[int, ...]]:
         """Find where columns are, those that there are outside of lists and maps."""
-        found = ((id_, path_to(self.opened.schema, id_)) for id_ in ids)
-        return {id_: path for id_, path in found if path is not None}
+        paths = ((id_, path_to(self.opened.schema, id_)) for id_ in ids)
+        return {id_: path for id_, path in paths if path is not None}
 
     def _values(
         self, batch: pa.RecordBatch, paths: Mapping[int, tuple[int, ...]], rows: "_RowIds"
@@ -463,7 +463,7 @@ def _source(field_: PartitionField) -> int | None:
 
 def type_problems(stored: pa.Schema, schema: Schema) -> Mapping[int, str]:
     """Columns of another type than the table's, or one that it was promoted from (R-095): how."""
-    found = {}
+    problems = {}
     for column in stored:
         try:
             fields = schema_from_arrow(pa.schema([column])).all_fields
@@ -474,11 +474,11 @@ def type_problems(stored: pa.Schema, schema: Schema) -> Mapping[int, str]:
             if declared is None or is_nested(declared.type) or is_nested(one.type):
                 continue
             if _family(one.type) != _family(declared.type):
-                found[id_] = (
+                problems[id_] = (
                     f"`{schema.name_of(id_)}` is stored as {type_text(one.type)}, "
                     f"the table has {type_text(declared.type)}"
                 )
-    return found
+    return problems
 
 
 def _family(type_: Type) -> str:

@@ -148,9 +148,9 @@ class ColumnFacts:
         self.row_count += len(values)
         self.null_count += values.null_count
         if is_shape(type_):
-            found = Shapes(isinstance(type_, GeographyType))
-            found.add(values)
-            self.merge(ColumnFacts(shapes=found))
+            shapes = Shapes(isinstance(type_, GeographyType))
+            shapes.add(values)
+            self.merge(ColumnFacts(shapes=shapes))
             return
         if isinstance(type_, PrimitiveType) and type_.name in _REAL:
             is_nan = pc.fill_null(pc.is_nan(values), fill_value=False)
@@ -158,8 +158,8 @@ class ColumnFacts:
             self.nan_count += nans
             values = values.filter(pc.invert(is_nan)) if nans else values
         if values.null_count < len(values):
-            found = pc.min_max(values).as_py()
-            self._widen(value_of(found["min"], type_), value_of(found["max"], type_))
+            shapes = pc.min_max(values).as_py()
+            self._widen(value_of(shapes["min"], type_), value_of(shapes["max"], type_))
 
     def merge(self, other: "ColumnFacts") -> None:
         """Take what is known of further rows into account."""
@@ -191,9 +191,9 @@ def differing(values: pa.Array, type_: Type, transform: Transform, expected: Val
     kind = result_type(transform, type_) or type_
     made = pc.unique(transform_column(transform, type_, values))
     for stored in as_values(made, kind).to_pylist():
-        found = value_of(stored, kind)
-        if not _same(found, expected):
-            return (found,)
+        value = value_of(stored, kind)
+        if not _same(value, expected):
+            return (value,)
     return None
 
 

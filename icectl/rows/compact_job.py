@@ -232,32 +232,32 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
         if task.method == "merge":
             nothing = data_entries((), task.spec_id, None, None)
             return TaskResult(task.task_id, nothing, 0, 0, 0, 0, not_merged=not_merged)
-    found = rewrite_data(group, options, outputs)
+    rewritten = rewrite_data(group, options, outputs)
     return TaskResult(
         task.task_id,
-        entries_of(found.files, task, job),
-        found.totals.row_count + found.deleted_row_count,
-        found.deleted_row_count,
-        found.totals.row_count,
-        sum(file.file_size_in_bytes for file in found.files),
+        entries_of(rewritten.files, task, job),
+        rewritten.totals.row_count + rewritten.deleted_row_count,
+        rewritten.deleted_row_count,
+        rewritten.totals.row_count,
+        sum(file.file_size_in_bytes for file in rewritten.files),
         not_merged=not_merged,
     )
 
 
-def _merged(task: RewriteTask, job: CompactJob, found: MergedGroup) -> TaskResult:
+def _merged(task: RewriteTask, job: CompactJob, merged: MergedGroup) -> TaskResult:
     read = sum(file.record_count for file in task.inputs)
-    written = found.file.metrics.record_count
+    written = merged.file.metrics.record_count
     return TaskResult(
         task.task_id,
-        entries_of((found.file,), task, job),
+        entries_of((merged.file,), task, job),
         read,
         read - written,
         written,
-        found.file.file_size_in_bytes,
+        merged.file.file_size_in_bytes,
         is_merged=True,
-        left_out=found.left_out,
-        by_value=found.by_value,
-        not_assembled=found.file.not_assembled,
+        left_out=merged.left_out,
+        by_value=merged.by_value,
+        not_assembled=merged.file.not_assembled,
     )
 
 
@@ -315,9 +315,9 @@ def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
         for at in file.position_deletes:
             positions.setdefault(at, set()).add(file.location)
         if file.vector is not None:
-            found = file.vector
-            place = found.location, found.content_offset, found.size_bytes
-            vectors.append(DeletionVector(*place, found.record_count, file.location))
+            vector = file.vector
+            place = vector.location, vector.content_offset, vector.size_bytes
+            vectors.append(DeletionVector(*place, vector.record_count, file.location))
     files = task.delete_files
     return DeletesOfGroup(
         tuple(
@@ -387,17 +387,17 @@ def data_entries(
     return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
 
 
-def carried_metrics(found: FileMetrics) -> dict[str, object]:
+def carried_metrics(metrics: FileMetrics) -> dict[str, object]:
     """Return metrics as entries carry them; a map without a key is left out."""
     maps = {
-        "column_sizes": found.column_sizes,
-        "value_counts": found.value_counts,
-        "null_value_counts": found.null_value_counts,
-        "nan_value_counts": found.nan_value_counts,
-        "lower_bounds": found.lower_bounds,
-        "upper_bounds": found.upper_bounds,
+        "column_sizes": metrics.column_sizes,
+        "value_counts": metrics.value_counts,
+        "null_value_counts": metrics.null_value_counts,
+        "nan_value_counts": metrics.nan_value_counts,
+        "lower_bounds": metrics.lower_bounds,
+        "upper_bounds": metrics.upper_bounds,
     }
     carried: dict[str, object] = {
         name: sorted(values.items()) for name, values in maps.items() if values
     }
-    return carried | {"split_offsets": list(found.split_offsets) or None}
+    return carried | {"split_offsets": list(metrics.split_offsets) or None}

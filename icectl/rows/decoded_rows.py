@@ -183,25 +183,25 @@ def _add_shapes(column: pa.Array, item: pa.Field, shapes: Mapping[int, Shapes]) 
             _add_shapes(part, child, shapes)
 
 
-def _differences(found: ColumnFacts, said: FileMetrics, column: FlatColumn) -> Iterator[str]:
+def _differences(facts: ColumnFacts, said: FileMetrics, column: FlatColumn) -> Iterator[str]:
     nulls = said.null_value_counts.get(column.id)
-    if nulls is not None and nulls != found.null_count:
-        yield f"holds {found.null_count:,} nulls, not {nulls:,}"
+    if nulls is not None and nulls != facts.null_count:
+        yield f"holds {facts.null_count:,} nulls, not {nulls:,}"
     if column.type is None or column.id not in said.lower_bounds:
         return
-    box = None if found.shapes is None else found.shapes.box
+    box = None if facts.shapes is None else facts.shapes.box
     if box is not None:
         told_box = decode_box(said.lower_bounds[column.id], said.upper_bounds[column.id])
         if not told_box.contains(box):
             yield f"has shapes in {box_text(box)}, not in {box_text(told_box)}"
-    if found.lower is None or found.upper is None:
+    if facts.lower is None or facts.upper is None:
         return
     lower = single_value.decode(column.type, said.lower_bounds[column.id])
     upper = single_value.decode(column.type, said.upper_bounds[column.id])
-    is_exact = column.id in said.exact_bounds and not found.nan_count
-    same = lower == found.lower and upper == found.upper
-    if not same if is_exact else lower > found.lower or upper < found.upper:
-        held, told = (_range(*ends) for ends in ((found.lower, found.upper), (lower, upper)))
+    is_exact = column.id in said.exact_bounds and not facts.nan_count
+    same = lower == facts.lower and upper == facts.upper
+    if not same if is_exact else lower > facts.lower or upper < facts.upper:
+        held, told = (_range(*ends) for ends in ((facts.lower, facts.upper), (lower, upper)))
         yield f"holds {held}, not {told}"
 
 

@@ -60,8 +60,8 @@ class DeletedPositions:
 
         Raises: as named_positions; Unsupported.
         """
-        found = named_positions(deletes, applies_to, self._by_key, self._scheme, only=only)
-        for target, numbers in found:
+        positions = named_positions(deletes, applies_to, self._by_key, self._scheme, only=only)
+        for target, numbers in positions:
             marked = self._flags if target.is_exact else self._otherwise_spelled
             self._mark(marked, target.location, numbers)
 
@@ -235,8 +235,8 @@ def named_data_files(opened: DataFile) -> dict[str, int]:
         raise CorruptTable(message, rule="R-121")  # R-121
     counts: Counter[str] = Counter()
     for rows in opened.batches({FILE_PATH}):
-        for found in pc.value_counts(as_stated(rows.batch.column(0), PATH_FIELD)).to_pylist():
-            if found["values"] is None:
+        for name_count in pc.value_counts(as_stated(rows.batch.column(0), PATH_FIELD)).to_pylist():
+            if name_count["values"] is None:
                 raise CorruptTable("a position delete file has a null path", rule="R-121")  # R-121
-            counts[found["values"]] += found["counts"]
+            counts[name_count["values"]] += name_count["counts"]
     return dict(counts)

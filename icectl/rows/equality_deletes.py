@@ -185,16 +185,16 @@ def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
 
 
 def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tuple[Line, ...]:
-    found = [schema.line_to(id_) for id_ in ids]
-    if not all(found) or not found:
+    lines = [schema.line_to(id_) for id_ in ids]
+    if not all(lines) or not lines:
         message = f"{deletes.file.location} compares columns that no schema of the table has"
         raise CorruptTable(message, rule="R-123")
-    for column in (line[-1] for line in found):
+    for column in (line[-1] for line in lines):
         if not is_comparable(column.type):
             what = "which has fields" if is_nested(column.type) else f"a {type_text(column.type)}"
             raise Unsupported(f"{deletes.file.location} compares `{column.name}`, {what}")
     # Files from before or after a column's time lack it, whatever it required.
-    return tuple((*around, replace(column, required=False)) for *around, column in found)
+    return tuple((*around, replace(column, required=False)) for *around, column in lines)
 
 
 @dataclass(frozen=True, slots=True)

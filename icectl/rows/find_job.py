@@ -96,10 +96,10 @@ def _compared(column: Column, operator: str, value: object, batch: pa.RecordBatc
 
 
 def _joined(join: Callable[[pa.Array, pa.Array], pa.Array], parts: list[pa.Array]) -> pa.Array:
-    found = parts[0]
+    joined = parts[0]
     for part in parts[1:]:
-        found = join(found, part)
-    return found
+        joined = join(joined, part)
+    return joined
 
 
 _RANGED = {"int", "long", "date", "timestamp", "timestamptz", "string"}
@@ -161,14 +161,14 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
             location = rows.source.file.location
             gone[location][rows.positions] = rows.gone
             hit[location][rows.positions] |= hits(rows)
-    found = []
+    found_rows = []
     for location, before in gone.items():
         dead = before | hit[location]
         count = int(dead.sum()) - int(before.sum())
         if count:
             vector = write_dv(np.flatnonzero(dead))
-            found.append(FoundRows(location, vector, count, int((~dead).sum())))
-    return found
+            found_rows.append(FoundRows(location, vector, count, int((~dead).sum())))
+    return found_rows
 
 
 def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, set[int]]]:
@@ -188,10 +188,8 @@ def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, s
 
 def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
     """Return which rows a condition is true of: unknown is not true."""
-    found = matches(condition, rows.source.project(rows.batch, rows.positions))
-    return np.asarray(
-        pc.fill_null(found, fill_value=False).to_numpy(zero_copy_only=False), np.bool_
-    )
+    mask = matches(condition, rows.source.project(rows.batch, rows.positions))
+    return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:

@@ -155,20 +155,20 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> Ta
     merged = merged_positions(locations, deletes_by_position(task, job.scheme), outputs)
     inputs = {file.location: file for file in task.inputs}
     if task.form == "vectors":
-        found = write_vectors(merged, f"icectl {__version__}", outputs, job.base)
+        written = write_vectors(merged, f"icectl {__version__}", outputs, job.base)
     else:
-        found = [
+        written = [
             write_delete_file(
                 location, positions, _path(inputs[location], job), job.parquet, outputs
             )
             for location, positions in merged.items()
         ]
-    sizes = {one.location: one.file_size_in_bytes for one in found}
+    sizes = {one.location: one.file_size_in_bytes for one in written}
     return TaskResult(
         task.task_id,
-        delete_file_entries(inputs, found, lambda file: _newest(task, file)),
+        delete_file_entries(inputs, written, lambda file: _newest(task, file)),
         read_row_count=0,
-        deleted_row_count=sum(one.record_count for one in found),
+        deleted_row_count=sum(one.record_count for one in written),
         written_row_count=0,
         written_bytes=sum(sizes.values()),
     )
@@ -201,12 +201,12 @@ def _path(file: InputFile, job: MergeJob) -> str:
 
 def delete_file_entries(
     inputs: Mapping[str, InputFile],
-    found: Sequence[MergedDeletes],
+    merged: Sequence[MergedDeletes],
     sequence_number: Callable[[InputFile], int],
 ) -> pa.Table:
     """Entries of new delete files and vectors, of the spec and partition of their data files."""
     rows = []
-    for at, one in enumerate(found):
+    for at, one in enumerate(merged):
         file = inputs[one.data_file]
         row = {
             "content": Content.POSITION_DELETES,

@@ -82,7 +82,7 @@ def parse_sort_order(text: str, metadata: TableMetadata) -> SortOrder:
 def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
     """Return the columns that a z-curve goes through. Raises: UsageError."""
     schema = metadata.current_schema
-    found: list[int] = []
+    ids: list[int] = []
     for piece in _COMMA.split(text):
         name = piece.strip()
         if re.fullmatch(_NAME, name) is None:
@@ -90,11 +90,11 @@ def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
         item = _column("--zorder", name, schema)
         if not is_comparable(item.type):
             raise UsageError(f"`--zorder`: `{name}` is {type_text(item.type)}, which has no order")
-        found.append(item.id)
-    if len(found) < _FEWEST_ON_CURVE or len(set(found)) < len(found):
+        ids.append(item.id)
+    if len(ids) < _FEWEST_ON_CURVE or len(set(ids)) < len(ids):
         hint = "rows are sorted by one column with `--sort-order`"
         raise UsageError("`--zorder` takes two or more different columns", hint=hint)
-    return ZOrder(tuple(found))
+    return ZOrder(tuple(ids))
 
 
 def _meaning(fields: Sequence[SortField]) -> list[tuple[object, ...]]:
@@ -109,35 +109,35 @@ def _fields(text: str, schema: Schema) -> Sequence[SortField]:
     fields: list[SortField] = []
     at = 0
     while True:
-        found = _KEY.match(text, at)
-        if found is None:
+        match = _KEY.match(text, at)
+        if match is None:
             message = (
                 f"`--sort-order`: at position {at + 1}: `{text[at:].strip()}` is not a sort key"
             )
             raise UsageError(message, hint=_SUPPORTED)
-        fields.append(_field(found, schema))
-        at = found.end()
-        if not found["end"]:
+        fields.append(_field(match, schema))
+        at = match.end()
+        if not match["end"]:
             return fields
 
 
-def _field(found: re.Match[str], schema: Schema) -> SortField:
-    name = found["source"] or found["column"]
+def _field(match: re.Match[str], schema: Schema) -> SortField:
+    name = match["source"] or match["column"]
     item = _column("--sort-order", name, schema)
-    transform = _transform(found)
+    transform = _transform(match)
     if not accepts(transform, item.type):
         shown = f"{transform.text} of `{name}`, which is {type_text(item.type)}"
         raise UsageError(f"`--sort-order`: there is no {shown}", hint=_SUPPORTED)
-    direction = (found["direction"] or "asc").lower()
+    direction = (match["direction"] or "asc").lower()
     usual = "first" if direction == "asc" else "last"
-    nulls = f"nulls-{(found['nulls'] or usual).lower()}"
+    nulls = f"nulls-{(match['nulls'] or usual).lower()}"
     return SortField((item.id,), transform, direction, nulls)
 
 
-def _transform(found: re.Match[str]) -> Transform:
+def _transform(match: re.Match[str]) -> Transform:
     """Return the transform of a key. Raises: UsageError, where there is none like that."""
-    name = (found["transform"] or "identity").lower()
-    widths = [text for text in found.group("shown", "before", "after") if text is not None]
+    name = (match["transform"] or "identity").lower()
+    widths = [text for text in match.group("shown", "before", "after") if text is not None]
     spelled = _SPELLINGS.get(name, name) + "".join(f"[{width}]" for width in widths)
     transform = parse_transform(spelled)
     if transform.name in ("unknown", "void"):

@@ -57,13 +57,13 @@ class Partitioner:
 
     def partition(self, key: bytes) -> Partition:
         """Return the partition of a key."""
-        found = self.known.get(key)
-        if found is None:
+        partition = self.known.get(key)
+        if partition is None:
             values = decode_key(key, self.results)
             path = partition_path(self.spec, self.results, values)
-            found = Partition(key, "" if self.spec.is_unpartitioned else path)
-            self.known[key] = found
-        return found
+            partition = Partition(key, "" if self.spec.is_unpartitioned else path)
+            self.known[key] = partition
+        return partition
 
     def keys(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the canonical key of each row's partition.
@@ -93,9 +93,9 @@ def partitioner(spec: PartitionSpec, schema: Schema, batches: pa.Schema) -> Part
     Raises: Unsupported, where the spec has an unknown transform or one of several columns (R-007),
     or a column that is not there.
     """
-    found = [_source(item, schema, batches) for item in spec.fields]
-    types = [type_ for type_, _ in found]
-    return Partitioner(spec, types, result_types(spec, [schema]), [path for _, path in found])
+    sources = [_source(item, schema, batches) for item in spec.fields]
+    types = [type_ for type_, _ in sources]
+    return Partitioner(spec, types, result_types(spec, [schema]), [path for _, path in sources])
 
 
 def _source(

@@ -241,18 +241,18 @@ def open_own(
         column = schema.field(id_)
         if column is not None:
             columns[id_] = column
-    found = opened.metrics(Schema(0, tuple(columns.values())), only=True)
-    signs = _other_partition(source, columns, found)
-    check_own_file(source.location, stated, size_bytes, found, signs)
+    metrics = opened.metrics(Schema(0, tuple(columns.values())), only=True)
+    signs = _other_partition(source, columns, metrics)
+    check_own_file(source.location, stated, size_bytes, metrics, signs)
     return opened
 
 
 def _other_partition(
-    source: SourceFile, columns: Mapping[int, NestedField], found: FileMetrics
+    source: SourceFile, columns: Mapping[int, NestedField], metrics: FileMetrics
 ) -> list[str]:
     """Return a sign that not every row is of the partition of a file, if there is one."""
     for id_, value in source.constants.items():
-        bounds = [of.get(id_) for of in (found.lower_bounds, found.upper_bounds)]
+        bounds = [of.get(id_) for of in (metrics.lower_bounds, metrics.upper_bounds)]
         known = [bound for bound in bounds if bound is not None]
         if id_ not in columns or len(known) < 2:
             continue
@@ -389,12 +389,12 @@ class RowSource(Projection):
         path = path_to(stored.schema, column.id)
         if path is None:
             return self._absent(stored, line)
-        found = inside(stored.column(path[0]), path[1:])
-        convert = conversion(found.type, column.type)
+        values = inside(stored.column(path[0]), path[1:])
+        convert = conversion(values.type, column.type)
         if convert is None:
-            raise _not_carried(self.file, column, f"it is stored as {found.type}")
+            raise _not_carried(self.file, column, f"it is stored as {values.type}")
         try:
-            return convert(found)
+            return convert(values)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise _not_carried(self.file, column, str(error)) from error
 

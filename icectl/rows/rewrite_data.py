@@ -399,8 +399,8 @@ def _mark(
             source = open_source(handle, file, Schema(0, ()), group.columns.name_mapping)
             for rows in source.stored(_compared(applied)):
                 for index in applied:
-                    found = index.deleted(source, rows.batch)
-                    deleted.add(file.location, found + rows.first_row)
+                    mask = index.deleted(source, rows.batch)
+                    deleted.add(file.location, mask + rows.first_row)
 
 
 def _compared(indexes: Sequence[EqualityIndex]) -> set[int]:
@@ -417,7 +417,7 @@ def _read_again(
     """Count the rows of a new file as a reader sees them; the file with all of its bounds."""
     schema = columns.written
     wanted = columns_without_bounds(written, schema, options.modes)
-    found = {id_: ColumnFacts() for id_ in wanted}
+    facts = {id_: ColumnFacts() for id_ in wanted}
     with outputs.open(written.location) as file:
         opened = open_data_file(file, "parquet")
         if not is_same_schema(opened.schema, columns.arrow):
@@ -426,11 +426,11 @@ def _read_again(
         rows: FileRows
         for rows in opened.batches([item.id for item in schema.fields]):
             totals.add(rows.batch)
-            for id_, measured in found.items():
+            for id_, measured in facts.items():
                 place, *inner = paths[id_]
                 column = inside(rows.batch.column(place), tuple(inner))
                 measured.add(column, wanted[id_].type)
-    return with_bounds(written, found, schema, options) if found else written
+    return with_bounds(written, facts, schema, options) if facts else written
 
 
 def gather_partitions(

@@ -22,14 +22,14 @@ def runs_of(flags: Sequence[Flags | None]) -> pa.Table:
 
     Order: of the files, and their rows.
     """
-    found = [no_rows()]
+    tables = [no_rows()]
     for at, of_file in enumerate(flags):
         if of_file is None:
             continue
         ends = np.flatnonzero(np.diff(of_file, prepend=False, append=False))
         columns = [np.full(len(ends) // 2, at, np.int32), ends[::2], ends[1::2]]
-        found.append(pa.table(columns, schema=_RUNS))
-    return pa.concat_tables(found)
+        tables.append(pa.table(columns, schema=_RUNS))
+    return pa.concat_tables(tables)
 
 
 def rows_of(runs: pa.Table, locations: Sequence[str]) -> Mapping[str, npt.NDArray[np.uint64]]:

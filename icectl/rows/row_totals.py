@@ -57,14 +57,14 @@ def check_rows(before: RowTotals, after: RowTotals, footers: Iterable[FileMetric
 
     Raises: SelfCheckFailed, where a row was lost, added or changed.
     """
-    found = list(footers)
-    counted = sum(one.record_count for one in found)
+    row_counts = list(footers)
+    counted = sum(one.record_count for one in row_counts)
     if not before.row_count == after.row_count == counted:
         raise _differs(
             f"of {before.row_count:,} they have {after.row_count:,}, their footers say {counted:,}"
         )
     for id_, count in before.null_counts.items():
-        written = sum(one.null_value_counts.get(id_, 0) for one in found)
+        written = sum(one.null_value_counts.get(id_, 0) for one in row_counts)
         if written != count:
             raise _differs(f"the column with the id {id_} had {count:,} nulls, now {written:,}")
     if before.row_hash != after.row_hash:

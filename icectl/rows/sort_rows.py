@@ -420,9 +420,9 @@ class _Run:
         if limit is not None:
             find, keys = (bisect_right if with_limit else bisect_left), _keys(self.held)
             count = find(range(count), limit, key=lambda at: keys[at].as_py())
-        found = self.held.slice(0, count)
+        batches = self.held.slice(0, count)
         self.held = self.held.slice(count)
-        return [found] if count else []
+        return [batches] if count else []
 
 
 def _written(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run:

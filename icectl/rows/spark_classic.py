@@ -576,8 +576,8 @@ def _collected(made: Any) -> list[bytes]:
     They cross in frames: else PySpark would pickle them there and unpickle here what comes.
     """
     made._bypass_serializer = True  # noqa: SLF001 - there is no public name for that
-    found: list[bytes] = made.collect()
-    return found
+    payloads: list[bytes] = made.collect()
+    return payloads
 
 
 def _each(kernel: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[bytes]:

@@ -286,8 +286,8 @@ def _check_server(remote: str) -> None:
 def _collected(frame: Any) -> list[bytes]:
     """Return the payloads of a frame of numbers and payloads, in the order of the numbers."""
     table = frame.toArrow().sort_by("number")
-    found: list[bytes] = table["payload"].to_pylist()
-    return found
+    payloads: list[bytes] = table["payload"].to_pylist()
+    return payloads
 
 
 def _each(

@@ -189,8 +189,8 @@ class SparkReader:
         options = SparkOptions(session=self.session)
         with open_spark(options, self.progress, self.deadline) as spark:
             bundles = bundle_small_tasks(tasks, spark.core_count)
-            found = spark.each(partial(_find, storage, job), bundles, (FoundRows,))
-        return [one for some in found for one in some]
+            rows = spark.each(partial(_find, storage, job), bundles, (FoundRows,))
+        return [one for some in rows for one in some]
 
     def load(self, tasks: Sequence[RewriteTask], job: "LoadJob") -> Any:
         """Return a frame of the rows of all tasks, which workers read once it is asked for them.
@@ -224,10 +224,10 @@ def _spark_schema(session: Any, schema: pa.Schema) -> Any:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    found = next((field.name for field in schema if _holds_time(field.type)), None)
-    if found is not None and not _has_times(session):
+    name = next((field.name for field in schema if _holds_time(field.type)), None)
+    if name is not None and not _has_times(session):
         raise Unsupported(
-            f"the column `{found}` is or holds a time, which this session of Spark does not have",
+            f"the column `{name}` is or holds a time, which this session of Spark does not have",
             hint=f"`{_TIMES}` of Spark 4.1 lets it; `columns=` names the others",
         )
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
@@ -251,7 +251,7 @@ def _holds_time(kind: pa.DataType) -> bool:
 def _find(storage: StorageOptions, job: FindJob, tasks: Sequence[RewriteTask]) -> list[FoundRows]:
     """Find rows in the files of some tasks, on a worker."""
     outputs = _reading(storage)
-    return [found for task in tasks for found in run_find(task, job, outputs)]
+    return [rows for task in tasks for rows in run_find(task, job, outputs)]
 
 
 def _load(
@@ -269,8 +269,8 @@ def _load(
                 for batch in live_batches(group, outputs, RowsRead()):
                     kept = batch
                     if job.condition is not None:
-                        found = pc.fill_null(matches(job.condition, batch), fill_value=False)
-                        kept = batch.filter(found)
+                        mask = pc.fill_null(matches(job.condition, batch), fill_value=False)
+                        kept = batch.filter(mask)
                     yield job.rows.of(kept)
     except IcectlError as error:
         raise error from None  # what it comes from may show secrets in Spark's log
@@ -309,10 +309,10 @@ class SparkFrame:
         with spark_failures():
             schema = self.frame.schema
         try:
-            found: pa.Schema = to_arrow_schema(schema)
+            arrow_schema: pa.Schema = to_arrow_schema(schema)
         except PySparkException as error:
             raise Unsupported(f"Spark has no Arrow type for a column: {error}") from error
-        return found
+        return arrow_schema
 
     def write(self, job: WriteJob, places: OutputPlaces, *, by_partition: bool) -> pa.Table:
         """Write the rows on the workers, those of a partition by one of them where asked.
@@ -359,8 +359,8 @@ def collect_small_frame(frame: Any) -> pa.Table:
     if not hasattr(frame, "toArrow"):
         raise Unsupported("keys are read from data frames of Spark 4 or newer")
     with spark_failures():
-        found: pa.Table = frame.toArrow()
-    return found
+        keys_table: pa.Table = frame.toArrow()
+    return keys_table
 
 
 def _keyed(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

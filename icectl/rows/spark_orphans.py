@@ -257,18 +257,18 @@ def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing
 def _list(storage: StorageOptions, parts: Sequence[ListingPart]) -> Iterator[Answer]:
     """List the files of some parts, on a worker, and in the end what they amount to."""
     file_count, total_bytes = 0, 0
-    found: list[str] = []
+    locations: list[str] = []
     links: list[str] = []
     for batch in open_store(storage, SystemEnv()).list_parts(parts):
         file_count += batch.num_rows
         total_bytes += pc.sum(batch["size_bytes"]).as_py()
-        found += metadata_files(batch)
+        locations += metadata_files(batch)
         links += symbolic_links(batch)
         yield _FILES, batch_payload(batch)
     summary = {
         "file_count": file_count,
         "total_bytes": total_bytes,
-        "metadata_files": found,
+        "metadata_files": locations,
         "links": links,
     }
     yield _SUMMARY, json.dumps(summary).encode()

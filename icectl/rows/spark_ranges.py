@@ -125,14 +125,14 @@ def rewrite_in_ranges(
         ],
     )
     spark.progress.phase("rewriting data files on Spark", total=len(pieces) + ranges.count + 1)
-    found: list[Any] = spark.shuffled(
+    results: list[Any] = spark.shuffled(
         partial(_deal, at, job, ranges),
         pieces,
         partial(_write, at, job, ranges),
         ranges.count + 1,
         (_Written, _Totals, RowTotals),
     )
-    *written, read = found
+    *written, read = results
     return [_result(number, ranges, written, read[number]) for number in range(len(tasks))]
 
 

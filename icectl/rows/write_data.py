@@ -343,7 +343,7 @@ def _path(arrow: pa.Schema, id_: int) -> tuple[int, ...]:
 
 
 def shaped_metrics(
-    found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
+    metrics: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
 ) -> FileMetrics:
     """Cut metrics of a file to what the modes of its columns ask a manifest to say.
 
@@ -352,36 +352,36 @@ def shaped_metrics(
     arrow = arrow_schema(schema)
     sized = {id_ for id_, mode in modes.items() if mode.has_counts}
     counted = {id_ for id_ in sized if path_to(arrow, id_) is not None}
-    lower, upper = _cut(found, schema, {id_: modes[id_] for id_ in counted})
+    lower, upper = _cut(metrics, schema, {id_: modes[id_] for id_ in counted})
     return FileMetrics(
-        record_count=found.record_count,
-        column_sizes=_only(found.column_sizes, sized),
-        value_counts=_only(found.value_counts, counted),
-        null_value_counts=_only(found.null_value_counts, counted),
-        nan_value_counts=_only(found.nan_value_counts, counted - _only_nan(found)),
+        record_count=metrics.record_count,
+        column_sizes=_only(metrics.column_sizes, sized),
+        value_counts=_only(metrics.value_counts, counted),
+        null_value_counts=_only(metrics.null_value_counts, counted),
+        nan_value_counts=_only(metrics.nan_value_counts, counted - _only_nan(metrics)),
         lower_bounds=lower,
         upper_bounds=upper,
-        split_offsets=found.split_offsets,
+        split_offsets=metrics.split_offsets,
     )
 
 
-def _only_nan(found: FileMetrics) -> set[int]:
+def _only_nan(metrics: FileMetrics) -> set[int]:
     """Columns that have nothing but NaN: told so, Java skips the file, but NaN is above numbers."""
-    counts = found.nan_value_counts.items()
-    return {id_ for id_, count in counts if count and count == found.value_counts[id_]}
+    counts = metrics.nan_value_counts.items()
+    return {id_ for id_, count in counts if count and count == metrics.value_counts[id_]}
 
 
 def _cut(
-    found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
+    metrics: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
 ) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
     """Return the lower and upper bounds of columns that have modes, as short as these ask for."""
     lower, upper = {}, {}
-    for id_ in sorted(modes.keys() & found.lower_bounds.keys()):
+    for id_ in sorted(modes.keys() & metrics.lower_bounds.keys()):
         item, longest = schema.field(id_), modes[id_].longest_bound
         if item is None or not longest:
             continue
-        lower[id_] = lower_bound(item.type, found.lower_bounds[id_], longest)
-        highest = found.upper_bounds.get(id_)
+        lower[id_] = lower_bound(item.type, metrics.lower_bounds[id_], longest)
+        highest = metrics.upper_bounds.get(id_)
         above = None if highest is None else upper_bound(item.type, highest, longest)
         if above is not None:
             upper[id_] = above
@@ -409,11 +409,11 @@ def columns_without_bounds(
 
 
 def with_bounds(
-    written: WrittenFile, found: Mapping[int, ColumnFacts], schema: Schema, options: WriteOptions
+    written: WrittenFile, facts: Mapping[int, ColumnFacts], schema: Schema, options: WriteOptions
 ) -> WrittenFile:
     """Return a new file with the bounds of columns that were measured in its rows."""
     types = {id_: item.type for id_, item in schema.all_fields.items()}
-    known = {id_: one for id_, one in found.items() if one.lower is not None}
+    known = {id_: one for id_, one in facts.items() if one.lower is not None}
     measured = FileMetrics(
         written.metrics.record_count,
         lower_bounds={id_: encode(types[id_], one.lower) for id_, one in known.items()},
@@ -478,9 +478,9 @@ def _joined_box(
     return joined
 
 
-def _has_only_nulls(found: FileMetrics, id_: int) -> bool:
-    nulls = found.null_value_counts.get(id_)
-    return nulls is not None and nulls == found.value_counts.get(id_)
+def _has_only_nulls(metrics: FileMetrics, id_: int) -> bool:
+    nulls = metrics.null_value_counts.get(id_)
+    return nulls is not None and nulls == metrics.value_counts.get(id_)
 
 
 def _only(counts: Mapping[int, int], ids: set[int]) -> Mapping[int, int]:

@@ -244,8 +244,8 @@ def _uuids(texts: pa.Array) -> pa.Array:
     is_there = texts.is_valid()
     digits = "".join(pc.replace_substring(texts.drop_null(), "-", "").to_pylist())
     stored = np.zeros((len(texts), _UUID_BYTES), np.uint8)
-    found = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, _UUID_BYTES)
-    stored[is_there.to_numpy(zero_copy_only=False)] = found
+    octets = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, _UUID_BYTES)
+    stored[is_there.to_numpy(zero_copy_only=False)] = octets
     kind = pa.binary(_UUID_BYTES)
     made = pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(stored)])
     return pc.if_else(is_there, made, pa.scalar(None, kind))

@@ -100,7 +100,7 @@ def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
     kind = stats_type(columns)
     groups = []
     for column, field in zip(columns, kind, strict=True):
-        found = {
+        members = {
             name: of_field(flattened[source], column.id, count)
             for name, source in (
                 ("value_count", "value_counts"),
@@ -111,16 +111,16 @@ def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
         for name, source in (("lower_bound", "lower_bounds"), ("upper_bound", "upper_bounds")):
             if field.type.get_field_index(name) >= 0:
                 stored = of_field(flattened[source], column.id, count)
-                found[name] = typed_bounds(column.type, stored)
-        groups.append(_group(field.type, found, count))
+                members[name] = typed_bounds(column.type, stored)
+        groups.append(_group(field.type, members, count))
     return pa.StructArray.from_arrays(groups, fields=list(kind))
 
 
-def _group(kind: pa.StructType, found: Mapping[str, pa.Array], count: int) -> pa.StructArray:
+def _group(kind: pa.StructType, members: Mapping[str, pa.Array], count: int) -> pa.StructArray:
     """Return the struct of one stats id: null where nothing is known."""
     columns = [
-        found[member.name].cast(member.type)
-        if member.name in found
+        members[member.name].cast(member.type)
+        if member.name in members
         else pa.nulls(count, member.type)
         for member in kind
     ]
@@ -215,12 +215,12 @@ def _conformed(group: pa.Array, kind: pa.StructType) -> pa.StructArray:
         raise CorruptTable(message, rule="V4-140")
     stored = {field_id(one): at for at, one in enumerate(group.type)}
     flattened = group.flatten()
-    found = {}
+    members = {}
     for member in kind:
         at = stored.get(field_id(member))
         if at is not None:
-            found[member.name] = _promoted(flattened[at], member.type)
-    return _group(kind, found, len(group))
+            members[member.name] = _promoted(flattened[at], member.type)
+    return _group(kind, members, len(group))
 
 
 def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -285,8 +285,8 @@ def _extreme(values: pa.Array, type_: Type, *, highest: bool) -> pa.Array:
         # -0.0 comes before 0.0, which numpy takes for equal.
         order = np.lexsort((np.copysign(1.0, numbers), numbers))
         return values.take(pa.array([order[-1 if highest else 0]]))
-    found = pc.max(plain) if highest else pc.min(plain)
-    return values.take(pa.array([pc.index(plain, found).as_py()]))
+    extreme = pc.max(plain) if highest else pc.min(plain)
+    return values.take(pa.array([pc.index(plain, extreme).as_py()]))
 
 
 def _tight(flags: pa.Array) -> pa.Array:
@@ -298,11 +298,11 @@ def _lengths(
 ) -> dict[str, pa.Array]:
     """Average and longest of the values of all files that have any."""
     counts = present.filter(matters)
-    found: dict[str, int | None] = dict.fromkeys(_LENGTHS)
+    lengths: dict[str, int | None] = dict.fromkeys(_LENGTHS)
     average, longest = (members[name].filter(matters) for name in _LENGTHS)
     if len(counts) and not (counts.null_count or average.null_count):
         whole = pc.sum(pc.multiply(average.cast(pa.int64()), counts)).as_py()
-        found["average_uncompressed_length"] = whole // pc.sum(counts).as_py()
+        lengths["average_uncompressed_length"] = whole // pc.sum(counts).as_py()
     if len(longest) and not longest.null_count:
-        found["max_uncompressed_length"] = pc.max(longest).as_py()
-    return {name: pa.array([value], pa.int32()) for name, value in found.items()}
+        lengths["max_uncompressed_length"] = pc.max(longest).as_py()
+    return {name: pa.array([value], pa.int32()) for name, value in lengths.items()}

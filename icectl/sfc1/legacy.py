@@ -158,16 +158,18 @@ def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
 
 
 def _summarised(kind: pa.StructType, type_: Type, summary: FieldSummary) -> pa.StructArray:
-    found = {
+    members = {
         "lower_bound": typed_values(type_, [_bound(type_, summary.lower_bound)]),
         "upper_bound": typed_values(type_, [_bound(type_, summary.upper_bound)]),
     }
     if not summary.contains_null:
-        found["null_count"] = pa.array([0], pa.int64())
+        members["null_count"] = pa.array([0], pa.int64())
     if summary.contains_nan is False:
-        found["nan_count"] = pa.array([0], pa.int64())
+        members["nan_count"] = pa.array([0], pa.int64())
     columns = [
-        found[member.name].cast(member.type) if member.name in found else pa.nulls(1, member.type)
+        members[member.name].cast(member.type)
+        if member.name in members
+        else pa.nulls(1, member.type)
         for member in kind
     ]
     is_known = any(pc.any(column.is_valid()).as_py() for column in columns)

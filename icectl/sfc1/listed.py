@@ -225,13 +225,13 @@ def _legacy(
 
 
 def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:
-    found = next(
+    snapshot = next(
         (one for one in facts.metadata.snapshots if one.root_manifest == manifest.manifest_path),
         None,
     )
-    if found is None:
+    if snapshot is None:
         raise ValueError(manifest.manifest_path)
-    return found
+    return snapshot
 
 
 def _row(manifest: ManifestFile) -> ListedRow:

@@ -26,13 +26,13 @@ def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
     For what is only shown: tree_safety.sound_root looks closer.
     Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
     """
-    found: dict[str, Positions] = {}
+    vectors: dict[str, Positions] = {}
     for leaf, row in vector_rows(live_rows(rows)):
         key = comparison_key(leaf)
-        if key in found:
+        if key in vectors:
             raise CorruptTable(f"`{key}` has two manifest delete vectors", rule="V4-080")  # V4-080
-        found[key] = vector_positions(store.read_range, row)
-    return found
+        vectors[key] = vector_positions(store.read_range, row)
+    return vectors
 
 
 def vector_rows(rows: pa.Table) -> Iterator[tuple[str, ListedRow]]:

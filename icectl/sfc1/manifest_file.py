@@ -81,10 +81,10 @@ def read_locations(content: bytes) -> pa.Array:
     Order: of the file.
     Raises: CorruptTable, where it is damaged or has no such column (V4-041).
     """
-    found = ParquetColumns(content).read([(None, _LOCATION)]).get((None, _LOCATION))
-    if found is None or not pa.types.is_string(found.type):  # V4-041
+    column = ParquetColumns(content).read([(None, _LOCATION)]).get((None, _LOCATION))
+    if column is None or not pa.types.is_string(column.type):  # V4-041
         raise CorruptTable(f"a manifest has no column {_LOCATION}", rule="V4-041")
-    return found
+    return column
 
 
 def write_tree(
@@ -149,20 +149,20 @@ def _check_codes(name: str, values: pa.Array) -> None:
 
 def _unknown(schema: pa.Schema) -> tuple[int, ...]:
     """Ids that this layout does not know, outside of statistics (V4-042)."""
-    found: list[int] = []
+    ids: list[int] = []
 
     def walk(one: pa.Field) -> None:
         number = field_id(one)
         if number == STATS_ID:
             return
         if number is not None and number not in _KNOWN:
-            found.append(number)
+            ids.append(number)
         for child in child_fields(one.type):
             walk(child)
 
     for one in schema:
         walk(one)
-    return tuple(sorted(found))
+    return tuple(sorted(ids))
 
 
 _COLUMNS = ManifestColumns(

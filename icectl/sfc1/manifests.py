@@ -285,8 +285,8 @@ def may_list(store: Store, facts: TreeFacts, leaf: ListedRow, keys: pa.Array) ->
     location = text_of(leaf.location)
     content = read_file(store, location)
     stored = decode_file(location, lambda: read_locations(content))
-    found = all_resolved(facts.metadata.location, stored)
-    return bool(pc.any(pc.is_in(comparison_keys(found), keys), min_count=0).as_py())
+    entries = all_resolved(facts.metadata.location, stored)
+    return bool(pc.any(pc.is_in(comparison_keys(entries), keys), min_count=0).as_py())
 
 
 def rows_of_leaf(

@@ -37,13 +37,13 @@ def tuple_fields(
 
     Order: of the spec.
     """
-    found = []
+    fields = []
     for place, item in enumerate(spec.fields):
         expression = None if item.expr_id is None else expressions.get(item.expr_id)
         number = item.source_ids[0] if expression is None else expression.stats_id
         if number is not None:
-            found.append(TupleField(place, number, types[number]))
-    return tuple(found)
+            fields.append(TupleField(place, number, types[number]))
+    return tuple(fields)
 
 
 def with_tuples(

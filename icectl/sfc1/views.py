@@ -32,7 +32,7 @@ def marked_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> list
     Raises: StorageError; CorruptTable; Unsupported.
     """
     root = read_root(store, facts, snapshot)
-    found = [
+    manifests = [
         MarkedManifest(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
         for manifest in own_manifests(root, snapshot)
         if manifest.added_files_count or manifest.deleted_files_count
@@ -41,8 +41,8 @@ def marked_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> list
     for leaf in leaf_rows(root):
         mark = marks.get(comparison_key(leaf.name), _Marks())
         is_dead(leaf, mark.of(*Status))  # V4-083
-        found += _in_leaf(leaf, mark)
-    return found
+        manifests += _in_leaf(leaf, mark)
+    return manifests
 
 
 @dataclass(slots=True)
@@ -60,11 +60,11 @@ class _Marks:
 
 
 def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
-    found: dict[str, _Marks] = {}
+    marks: dict[str, _Marks] = {}
     for leaf, row in vector_rows(root):
-        mark = found.setdefault(comparison_key(leaf), _Marks())
+        mark = marks.setdefault(comparison_key(leaf), _Marks())
         mark.by_status[row.status] = vector_positions(store.read_range, row)
-    return found
+    return marks
 
 
 def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[MarkedManifest]:
@@ -139,14 +139,14 @@ def manifests_for_views(
     root = decode_file(location, lambda: root_rows(facts, content, snapshot))
     rows = of_contents(root, *LEAVES)
     specs, places = rows["spec_id"].to_pylist(), rows["location"].to_pylist()
-    found = {
+    by_place = {
         place: _summaries(facts, number, rows.slice(at, 1)[STATS].combine_chunks())
         for at, (place, number) in enumerate(zip(places, specs, strict=True))
     }
     return tuple(
         replace(manifest, manifest_length=len(content))
         if manifest.in_root
-        else replace(manifest, partitions=found[manifest.manifest_path])
+        else replace(manifest, partitions=by_place[manifest.manifest_path])
         for manifest in manifests
     )
 

@@ -42,10 +42,10 @@ class Renewed:
 
         Raises: what whoever is asked does.
         """
-        found = self._ask()
+        keys = self._ask()
         with self._lock:
-            if found != self._options:
-                self._options = found
+            if keys != self._options:
+                self._options = keys
             return self._options
 
     def renew(self) -> bool:
@@ -89,8 +89,8 @@ _DOMAINS = {
 
 def endpoint_of(service: str, region: str) -> str:
     """Return the address of one of AWS's services in a region."""
-    found = [domain for start, domain in _DOMAINS.items() if region.startswith(f"{start}-")]
-    return f"https://{service}.{region}.{found[0] if found else 'amazonaws.com'}"
+    domains = [domain for start, domain in _DOMAINS.items() if region.startswith(f"{start}-")]
+    return f"https://{service}.{region}.{domains[0] if domains else 'amazonaws.com'}"
 
 
 class AwsSession:
@@ -110,8 +110,8 @@ class AwsSession:
     @property
     def profile(self) -> Mapping[str, Any]:
         """All that the profile's section says."""
-        found: Mapping[str, Any] = self._session.get_scoped_config()
-        return found
+        config: Mapping[str, Any] = self._session.get_scoped_config()
+        return config
 
     def keys(self) -> AwsKeys:
         """Return the keys that hold now. Raises: what botocore does."""

@@ -281,8 +281,8 @@ def _status(error: BaseException) -> int | None:
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return status if isinstance(status, int) else None
-    found = [getattr(error, name, None) for name in ("status_code", "status", "code")]
-    return next((status for status in found if isinstance(status, int)), None)
+    statuses = [getattr(error, name, None) for name in ("status_code", "status", "code")]
+    return next((status for status in statuses if isinstance(status, int)), None)
 
 
 def _code(error: BaseException) -> str | None:

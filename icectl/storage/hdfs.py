@@ -78,12 +78,12 @@ def driver_result(action: Callable[[], Result]) -> Result:
 
 def _translation(error: RuntimeError) -> Exception:
     text = str(error)
-    found = _ANSWER.search(text)
+    answer = _ANSWER.search(text)
     if any(known in text for known in _UNKNOWN_CLUSTER):
         return UnknownCluster("Hadoop's configuration does not say where its name nodes are")
-    if found is None:
+    if answer is None:
         return NoNameNode(_first_line(error))
-    kind, message = found[1].rpartition(".")[2], found[2]
+    kind, message = answer[1].rpartition(".")[2], answer[2]
     if kind in _DENIED and _NO_DIRECTORY in message:
         return FileNotFoundError(message)
     if kind in _LATER:
@@ -208,12 +208,12 @@ class HdfsStore:
 
     def stat(self, location: str) -> FileStatus | None:
         try:
-            found = self._make(
+            status = self._make(
                 "look up", location, partial(self.client.get_file_info, path_of(location))
             )
         except FileNotFoundError:
             return None
-        return None if found.isdir else _status(location, found)
+        return None if status.isdir else _status(location, status)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """Yield all files below a location, directories in parallel."""
@@ -230,8 +230,8 @@ class HdfsStore:
         return run_steps([part.location for part in parts], self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        found = [_status(path, one) for path, one in self._entries(location) if not one.isdir]
-        return sorted(found, key=lambda file: file.location)
+        statuses = [_status(path, one) for path, one in self._entries(location) if not one.isdir]
+        return sorted(statuses, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there.
@@ -381,15 +381,15 @@ class HdfsStore:
             return list(self.client.list_status(path or "/"))
 
         try:
-            found = self._make("list", directory, action)
+            entries = self._make("list", directory, action)
         except FileNotFoundError:
             return []
         return [
             (locations.join(directory, one.path.removeprefix(path)), one)
-            for one in found
+            for one in entries
             if one.path.rstrip("/") != path
         ]
 
 
-def _status(location: str, found: Any) -> FileStatus:
-    return FileStatus(location, int(found.length), int(found.modification_time))
+def _status(location: str, status: Any) -> FileStatus:
+    return FileStatus(location, int(status.length), int(status.modification_time))

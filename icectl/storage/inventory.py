@@ -88,8 +88,8 @@ class InventoryManifest:
 
 def form_of(content: bytes) -> InventoryForm:
     """Return the kind of a file, by its first bytes."""
-    found = (form for beginning, form in _BEGINNINGS.items() if content.startswith(beginning))
-    return next(found, InventoryForm.CSV)
+    forms = (form for beginning, form in _BEGINNINGS.items() if content.startswith(beginning))
+    return next(forms, InventoryForm.CSV)
 
 
 def parse_manifest(content: bytes) -> InventoryManifest:
@@ -184,30 +184,34 @@ def _places(names: Sequence[str]) -> Mapping[str, int]:
     return places
 
 
-def _listed(found: Columns) -> tuple[pa.Array, ...]:
+def _listed(columns: Columns) -> tuple[pa.Array, ...]:
     """Location, size and time of the objects that are there."""
-    locations = _texts(found, "location") if "location" in found else _of_keys(found)
+    locations = _texts(columns, "location") if "location" in columns else _of_keys(columns)
     gone = pc.ends_with(locations, "/")
-    if "latest" in found:
-        gone = pc.or_(gone, pc.invert(_flags(found["latest"], unless_told=True)))
-    if "delete_marker" in found:
-        gone = pc.or_(gone, _flags(found["delete_marker"], unless_told=False))
+    if "latest" in columns:
+        gone = pc.or_(gone, pc.invert(_flags(columns["latest"], unless_told=True)))
+    if "delete_marker" in columns:
+        gone = pc.or_(gone, _flags(columns["delete_marker"], unless_told=False))
     there = pc.invert(gone)
-    listed = [locations, found["size"].cast(pa.int64()), _milliseconds(found["modification time"])]
+    listed = [
+        locations,
+        columns["size"].cast(pa.int64()),
+        _milliseconds(columns["modification time"]),
+    ]
     rows = [column.filter(there, null_selection_behavior="emit_null") for column in listed]
     if rows[1].null_count:  # as it is where the location is null
         raise UsageError("objects without a name or a size", hint=_HINT)
     return tuple(rows)
 
 
-def _of_keys(found: Columns) -> pa.Array:
-    parts = (pa.scalar("s3://"), _texts(found, "bucket"), pa.scalar("/"), _texts(found, "key"))
+def _of_keys(columns: Columns) -> pa.Array:
+    parts = (pa.scalar("s3://"), _texts(columns, "bucket"), pa.scalar("/"), _texts(columns, "key"))
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _texts(found: Columns, name: str) -> pa.Array:
-    if not pa.types.is_integer(found[name].type):
-        return found[name].cast(pa.string())
+def _texts(columns: Columns, name: str) -> pa.Array:
+    if not pa.types.is_integer(columns[name].type):
+        return columns[name].cast(pa.string())
     raise UsageError(f"the {name} column holds numbers", hint=_HINT)
 
 
@@ -312,9 +316,9 @@ class InventoryFiles:
         """
         count = 0
         for batch in read_inventory(self.store, self.inventory):
-            found = self._below(batch, location.rstrip("/"))
-            count += found.num_rows
-            yield found
+            rows = self._below(batch, location.rstrip("/"))
+            count += rows.num_rows
+            yield rows
         if not count:
             raise UsageError(
                 f"the inventory names no file below {locations.redacted(location)}",

@@ -62,8 +62,8 @@ def root(location: str) -> str:
 
 def distinct_roots(locations: pa.Array) -> list[str]:
     """List the `root` of all locations, each once. Order: first appearance."""
-    found: list[str] = pc.unique(roots(locations)).to_pylist()
-    return found
+    names: list[str] = pc.unique(roots(locations)).to_pylist()
+    return names
 
 
 def roots(locations: pa.Array) -> pa.Array:

@@ -32,8 +32,8 @@ class PathMapStore:
 
     def mapped(self, location: str) -> str:
         """Return where a location is read."""
-        found = locations.moved(location, self.path_map)
-        return location if found is None else found
+        moved = locations.moved(location, self.path_map)
+        return location if moved is None else moved
 
     def read(self, location: str) -> bytes:
         return self.store.read(self.mapped(location))
@@ -106,12 +106,12 @@ class PathMapStore:
 
 
 def _respelled_rows(batch: pa.RecordBatch, mapped: str, location: str) -> pa.RecordBatch:
-    found = [_respelled(path, mapped, location) for path in batch["location"].to_pylist()]
-    return batch.set_column(0, batch.schema.field(0), pa.array(found, pa.string()))
+    respelled = [_respelled(path, mapped, location) for path in batch["location"].to_pylist()]
+    return batch.set_column(0, batch.schema.field(0), pa.array(respelled, pa.string()))
 
 
-def _respelled(found: str, mapped: str, location: str) -> str:
-    return location.rstrip("/") + found[len(mapped.rstrip("/")) :]
+def _respelled(path: str, mapped: str, location: str) -> str:
+    return location.rstrip("/") + path[len(mapped.rstrip("/")) :]
 
 
 def _refused(location: str) -> Refused:

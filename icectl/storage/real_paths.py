@@ -76,11 +76,11 @@ def _folders(files: pa.Array) -> pa.DictionaryArray:
 def _identity(folder: str) -> Identity | None:
     """Identify a folder; None where it is not there, or not on this machine."""
     try:
-        found = os.stat(locations.local_path(folder) or "/")
+        status = os.stat(locations.local_path(folder) or "/")
     except (OSError, ValueError):
         return None
     # Some drivers number no files: their folders are what they are called.
-    return (found.st_dev, found.st_ino) if found.st_ino else None
+    return (status.st_dev, status.st_ino) if status.st_ino else None
 
 
 def real_location(location: str) -> str:

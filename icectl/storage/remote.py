@@ -144,10 +144,10 @@ class RemoteStore:
     def stat(self, location: str) -> FileStatus | None:
         action = partial(self.filesystem.info, self._path(location))
         try:
-            found = self._call("look up", location, action)
+            info = self._call("look up", location, action)
         except FileNotFoundError:
             return None
-        return None if found["type"] == "directory" else _status(location, found)
+        return None if info["type"] == "directory" else _status(location, info)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         return self.list_parts([ListingPart(location.rstrip("/"))])
@@ -156,8 +156,8 @@ class RemoteStore:
         """Begin to list a location; the parts are directories, of S3 all of it."""
         if self.protocol == "s3":
             call = partial(self._call, "list", location)
-            found = has_objects(self.filesystem, location, call)
-            return ListingSplit([], [ListingPart(location)] if found else [])
+            probe = has_objects(self.filesystem, location, call)
+            return ListingSplit([], [ListingPart(location)] if probe else [])
         begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
         return ListingSplit(
             begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
@@ -173,12 +173,12 @@ class RemoteStore:
             yield from run_steps(directories, self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        found = [
+        statuses = [
             _status(path, entry)
             for path, entry in self._entries(location)
             if entry["type"] != "directory"
         ]
-        return sorted(found, key=lambda file: file.location)
+        return sorted(statuses, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
         self._check_creatable(location)
@@ -284,10 +284,10 @@ class RemoteStore:
         path = self._path(directory).rstrip("/")
         action = partial(self.filesystem.ls, path, detail=True)
         try:
-            found = self._call("list", directory, action)
+            entries = self._call("list", directory, action)
         except FileNotFoundError:
             return []
-        names = [(str(entry["name"]).rstrip("/"), entry) for entry in found]
+        names = [(str(entry["name"]).rstrip("/"), entry) for entry in entries]
         return [
             (locations.join(directory, name[len(path) :]), entry)
             for name, entry in names
@@ -295,14 +295,14 @@ class RemoteStore:
         ]
 
 
-def _status(location: str, found: Mapping[str, Any]) -> FileStatus:
-    return FileStatus(location, int(found["size"] or 0), _modified_ms(found))
+def _status(location: str, info: Mapping[str, Any]) -> FileStatus:
+    return FileStatus(location, int(info["size"] or 0), _modified_ms(info))
 
 
-def _modified_ms(found: Mapping[str, Any]) -> int | None:
+def _modified_ms(info: Mapping[str, Any]) -> int | None:
     """Tell when a file was written, in milliseconds; None where its driver does not tell."""
     for key in _TIMES:
-        value = found.get(key)
+        value = info.get(key)
         if isinstance(value, datetime):
             return round(value.timestamp() * 1000)
         if isinstance(value, (int, float)):

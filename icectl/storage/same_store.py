@@ -74,10 +74,10 @@ class SameStore:
         usual = pc.starts_with(stored, places[0].rstrip("/") + "/")
         others = stored.filter(pc.invert(usual))
         roots = locations.roots(others)
-        found = {}
+        pairs = {}
         relative = relative_ones(others)
         if len(relative) and not is_relative(places[0]):
-            found["."] = relative[0].as_py()
+            pairs["."] = relative[0].as_py()
         for name in pc.unique(roots).to_pylist():
             doubted = [place for place in places if not self.holds(f"{name}/", place)]
             if not doubted:
@@ -87,5 +87,5 @@ class SameStore:
             starts = "|".join(re.escape(loosest_key(place).rstrip("/")) for place in doubted)
             below = mine.filter(pc.match_substring_regex(keys, f"^(?:{starts})/"))
             if len(below):
-                found[name] = below[0].as_py()
-        return found
+                pairs[name] = below[0].as_py()
+        return pairs

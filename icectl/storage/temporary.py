@@ -35,12 +35,12 @@ def old_temporaries(
     By the clock that dates them; one without a time is never old. Order: kept.
     Raises: StorageError.
     """
-    found = [status for status in listed if _NAME.fullmatch(name(status.location))]
-    if not found:
+    old = [status for status in listed if _NAME.fullmatch(name(status.location))]
+    if not old:
         return ()
-    limit_ms = dating_clock_ms(store, env, found[0].location) - age_ms
+    limit_ms = dating_clock_ms(store, env, old[0].location) - age_ms
     return tuple(
         status.location
-        for status in found
+        for status in old
         if status.modified_ms is not None and status.modified_ms < limit_ms
     )

@@ -72,9 +72,9 @@ class KnownLocations:
         rising = hashes[order]
         places = np.searchsorted(self._known, rising)
         inside = places < len(self._known)
-        found = np.zeros(len(hashes), np.bool_)
-        found[order[inside]] = self._known[places[inside]] == rising[inside]
-        return pa.array(found)
+        known = np.zeros(len(hashes), np.bool_)
+        known[order[inside]] = self._known[places[inside]] == rising[inside]
+        return pa.array(known)
 
     def save(self, file: IO[bytes]) -> None:
         """Write the set to a file, for `opened`."""

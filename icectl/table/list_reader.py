@@ -49,8 +49,8 @@ class ListReader:
         location = snapshot.manifest_list
         if location is not None:
             content = read_file(store, location)
-            found = decode_file(location, lambda: self._decoded(snapshot, content, sound=sound))
-            return tuple(listed_with_scheme(self.metadata, item) for item in found)
+            manifests = decode_file(location, lambda: self._decoded(snapshot, content, sound=sound))
+            return tuple(listed_with_scheme(self.metadata, item) for item in manifests)
         return tuple(self._embedded(store, location) for location in snapshot.manifests or ())
 
     def manifests_of(
@@ -76,8 +76,8 @@ class ListReader:
             )
         except (CorruptTable, Unsupported) as error:
             problems = ((location, error),)
-            found = ManifestListRead(snapshot, size_bytes=len(content), problems=problems)
-            return found if isinstance(error, Unsupported) else _shown(found, content)
+            read = ManifestListRead(snapshot, size_bytes=len(content), problems=problems)
+            return read if isinstance(error, Unsupported) else _shown(read, content)
         return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
 
     def _decoded(
@@ -136,14 +136,14 @@ class ListReader:
         return RULES.findings(LiveRows(entries, self.metadata, snapshot))
 
     def _try_embedded(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
-        found: list[ManifestFile] = []
+        manifests: list[ManifestFile] = []
         problems: list[tuple[str, Problem]] = []
         for location in snapshot.manifests or ():
             try:
-                found.append(self._embedded(store, location))
+                manifests.append(self._embedded(store, location))
             except (CorruptTable, Unsupported, StorageError) as error:
                 problems.append((location, of_one_file(error)))
-        return ManifestListRead(snapshot, tuple(found), problems=tuple(problems))
+        return ManifestListRead(snapshot, tuple(manifests), problems=tuple(problems))
 
     def _embedded(self, store: Store, location: str) -> ManifestFile:
         """Describe a manifest that a version 1 snapshot embeds; its counts are unknown (R-051)."""
@@ -164,11 +164,11 @@ class ListReader:
         )
 
 
-def _shown(found: ManifestListRead, content: bytes) -> ManifestListRead:
+def _shown(read: ManifestListRead, content: bytes) -> ManifestListRead:
     """Return a damaged list with its manifests, where it is good enough to be shown."""
     try:
         manifests = read_manifest_list(content, to_show=True)
     except CorruptTable:
-        return found
+        return read
     properties = read_list_properties(content)
-    return replace(found, manifests=manifests, properties=properties, is_odd=True)
+    return replace(read, manifests=manifests, properties=properties, is_odd=True)

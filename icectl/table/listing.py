@@ -61,12 +61,12 @@ def tables_below(store: Store, env: Env, directory: str) -> Iterator[ListedTable
 
     Cost: a listing of all that is there. Raises: StorageError.
     """
-    found: set[str] = set()
+    locations_seen: set[str] = set()
     for batch in store.list(directory):
         for location in batch["location"].to_pylist():
             if is_metadata_file_name(name(location)) and name(parent(location)) == METADATA_FOLDER:
-                found.add(parent(parent(location)))
-    for table in sorted(found):
+                locations_seen.add(parent(parent(location)))
+    for table in sorted(locations_seen):
         yield ListedTable(table, FileSystemCatalog(store, table, env))
 
 

@@ -56,15 +56,15 @@ def load_stated(
         [chunk for one in wanted for chunk in one.table["location"].chunks], pa.string()
     )
     places = np.unique(np.concatenate([numbers(one, "manifest") for one in wanted]))
-    found: dict[str, StatedFile] = {}
+    stated: dict[str, StatedFile] = {}
     read = scan_entries(context, metadata, [manifests[place] for place in places.tolist()], STATED)
     columns = every_column(metadata).fields
     for part in map(live, read):
         own = where(part, pc.is_in(part.table["location"], value_set=names))
         by_position = pc.equal(own.table["content"], Content.POSITION_DELETES)
-        found.update(stated_files(where(own, pc.invert(by_position)), columns))
-        found.update(stated_files(where(own, by_position), [POSITION_FIELD]))
-    return found
+        stated.update(stated_files(where(own, pc.invert(by_position)), columns))
+        stated.update(stated_files(where(own, by_position), [POSITION_FIELD]))
+    return stated
 
 
 def with_stated(tasks: Sequence[Task], stated: Mapping[str, StatedFile]) -> list[Task]:
@@ -106,9 +106,9 @@ def load_live_files(
         return files_of_snapshot(metadata, (), EMPTY, {}, {})
     manifests, entries = _listed(context, metadata, snapshot, LOADED_COLUMNS | columns, within)
     check_live(metadata, snapshot, manifests, entries)
-    found = files_of_snapshot(metadata, manifests, entries, {}, {})
-    named = _named(context, metadata, found, known, read_names)
-    return replace(found, named_files=named, spelling=_spelling(found, named))
+    files = files_of_snapshot(metadata, manifests, entries, {}, {})
+    named = _named(context, metadata, files, known, read_names)
+    return replace(files, named_files=named, spelling=_spelling(files, named))
 
 
 def _listed(
@@ -194,5 +194,5 @@ def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:
         return {}
     keys = loosest_keys(locations).to_pylist()
     by_key = dict(zip(keys, locations.to_pylist(), strict=True))
-    found = {name: by_key.get(loosest_key(name)) for name in other}
-    return {name: location for name, location in found.items() if location is not None}
+    spelling = {name: by_key.get(loosest_key(name)) for name in other}
+    return {name: location for name, location in spelling.items() if location is not None}

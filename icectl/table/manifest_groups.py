@@ -215,11 +215,11 @@ def _decided(
             metadata, group, group.kept, listed, options, "every manifest is asked for"
         )
     if len(group.kept) >= max(options.min_manifests, 2):
-        found = group_clusters(metadata, group, live_in(listed, group.kept), options)
-        wanted = _SPREAD * (found.count + _needed(listed, group.kept, options) - 1)
-        places = spread(found, numbers(live_in(listed, group.kept), "manifest"))
+        clusters = group_clusters(metadata, group, live_in(listed, group.kept), options)
+        wanted = _SPREAD * (clusters.count + _needed(listed, group.kept, options) - 1)
+        places = spread(clusters, numbers(live_in(listed, group.kept), "manifest"))
         if places > wanted:
-            reason = f"{found.count:,} partitions are spread over {places:,} places"
+            reason = f"{clusters.count:,} partitions are spread over {places:,} places"
             return rewriting(metadata, group, group.kept, listed, options, reason)
     return by_size(metadata, group, listed, options)
 
@@ -379,13 +379,13 @@ def group_pieces(
     Shape: one number for each entry, from 0 without a gap; pieces follow each other in the order of
     the clusters.
     """
-    found = group_clusters(metadata, group, entries, options)
+    clusters = group_clusters(metadata, group, entries, options)
     of_manifest = {
         at: listed.manifests[at].manifest_length / max(1, listed.live_counts[at])
         for at in group.rewritten
     }
     sizes = per_manifest(entries, of_manifest)
-    return pieces(found.ranks, sizes, options.target_size_bytes / PIECES_OF_TARGET)
+    return pieces(clusters.ranks, sizes, options.target_size_bytes / PIECES_OF_TARGET)
 
 
 def fill(sizes: Sequence[int], target_size_bytes: int) -> Sequence[range]:

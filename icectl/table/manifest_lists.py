@@ -140,8 +140,8 @@ class SnapshotReader(Protocol):
 
 def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) -> SnapshotReader:
     """Return the reader of a table's snapshots of one layout, ready for so many of them."""
-    found: SnapshotReader = import_module(_READERS[layout]).reader(metadata, snapshots)
-    return found
+    reader: SnapshotReader = import_module(_READERS[layout]).reader(metadata, snapshots)
+    return reader
 
 
 def snapshot_reader(metadata: TableMetadata, snapshot: Snapshot) -> SnapshotReader:
@@ -172,9 +172,9 @@ def try_manifest_lists(
     reader = _readers(metadata, snapshots)
 
     def read(snapshot: Snapshot) -> ManifestListRead:
-        found = reader(layout_of(snapshot)).try_manifests(context.store, snapshot)
+        read = reader(layout_of(snapshot)).try_manifests(context.store, snapshot)
         context.progress.advance(1)
-        return found
+        return read
 
     yield from read_in_threads(read, snapshots, [1] * len(snapshots), threads=context.concurrency)
 
@@ -205,11 +205,11 @@ def manifests_by_snapshot(
 def _readers(
     metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Callable[[Layout], SnapshotReader]:
-    found = {
+    readers = {
         layout: reader_of(metadata, layout, snapshots=len(snapshots))
         for layout in dict.fromkeys(map(layout_of, snapshots))
     }
-    return found.__getitem__
+    return readers.__getitem__
 
 
 def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[ManifestFile, ...]:

@@ -188,12 +188,12 @@ def load_entries(
     ]
     shared, parts = SharedValues(), []
     for part in scan_manifests(context, metadata, manifests, wanted):
-        found = part
+        entries = part
         if wanted[part.first] is of_deletes:
             named = with_schemes(metadata, with_referenced_data_files(part.rows)).table
             rows = RawEntries(named.drop_columns(sorted(of_deletes - columns)))
-            found = replace(part, rows=rows)
-        parts.append(shared.shared(found.entries()))
+            entries = replace(part, rows=rows)
+        parts.append(shared.shared(entries.entries()))
     return concat(parts)
 
 

@@ -58,8 +58,8 @@ class Mergeable:
             return "it has a file to be cut"
         if len(rows) < 2:
             return "it is a single file"
-        found = np.flatnonzero(self.obstacles[:, rows].any(axis=1))
-        return _OBSTACLES[found[0]] if len(found) else None
+        numbers = np.flatnonzero(self.obstacles[:, rows].any(axis=1))
+        return _OBSTACLES[numbers[0]] if len(numbers) else None
 
     def row_group_bytes(self, rows: Sequence[int]) -> int | None:
         """Return the median size of the row groups of some files; None where it is not known."""
@@ -94,18 +94,18 @@ def mergeable(
 
 
 def choose_method(
-    asked: Method, found: Mergeable, bins: Sequence[Bin], least_row_group: int
+    asked: Method, mergeable: Mergeable, bins: Sequence[Bin], least_row_group: int
 ) -> MethodChoice:
     """Choose how the files of some bins become new ones.
 
     With `merge` the size of row groups does not matter: `rewrite` says that they can't be merged.
     """
-    obstacles = [why for why in map(found.why_not, bins) if why is not None]
+    obstacles = [why for why in map(mergeable.why_not, bins) if why is not None]
     if obstacles:
         return MethodChoice("rewrite", obstacles[0])
     if asked == "merge":
         return MethodChoice("merge", "asked for")
-    median = found.row_group_bytes([row for bin_ in bins for row in bin_.files])
+    median = mergeable.row_group_bytes([row for bin_ in bins for row in bin_.files])
     if median is None:
         return MethodChoice("rewrite", "the sizes of its row groups are not known")
     size = f"half of its row groups have {print_size(median)} or more"

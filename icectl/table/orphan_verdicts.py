@@ -84,8 +84,8 @@ class OrphanPlan:
 def restrict_to_reviewed(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:
     """The plan of those files alone that a plan names which was reviewed, and as it names them."""
 
-    def named(found: ListedFiles) -> ListedFiles:
-        return where(found, [_act(file) in only.acts for file in listed_files(found)])
+    def named(listed: ListedFiles) -> ListedFiles:
+        return where(listed, [_act(file) in only.acts for file in listed_files(listed)])
 
     return replace(plan, orphans=named(plan.orphans), outside=named(plan.outside))
 
@@ -147,8 +147,8 @@ def metadata_files(listed: pa.RecordBatch) -> list[str]:
     for ending in (".json.gz", ".properties"):
         some = pc.or_(some, pc.ends_with(locations, ending))
     named = locations.filter(some)
-    found: list[str] = named.filter(pc.match_substring_regex(named, _METADATA_FILE)).to_pylist()
-    return found
+    names: list[str] = named.filter(pc.match_substring_regex(named, _METADATA_FILE)).to_pylist()
+    return names
 
 
 def symbolic_links(listed: pa.RecordBatch) -> list[str]:
@@ -160,8 +160,8 @@ def symbolic_links(listed: pa.RecordBatch) -> list[str]:
         return []
     if not is_local(listed["location"][0].as_py()):
         return []
-    found: list[str] = listed["location"].filter(pc.is_null(listed["modified_ms"])).to_pylist()
-    return found
+    links: list[str] = listed["location"].filter(pc.is_null(listed["modified_ms"])).to_pylist()
+    return links
 
 
 def orphans_among(
@@ -183,9 +183,9 @@ def orphans_among(
     return ListedFiles(pa.concat_tables(parts).sort_by("location")), counts
 
 
-def lone_check_sums(found: ListedFiles) -> Sequence[tuple[str, str]]:
+def lone_check_sums(listed: ListedFiles) -> Sequence[tuple[str, str]]:
     """Check sums whose file is not among the files too, each with that file. Order: kept."""
-    locations = found.table["location"].combine_chunks()
+    locations = listed.table["location"].combine_chunks()
     owners = described_files(locations)
     alone = pc.and_(
         pc.not_equal(owners, locations), pc.invert(pc.is_in(owners, value_set=locations))
@@ -195,12 +195,12 @@ def lone_check_sums(found: ListedFiles) -> Sequence[tuple[str, str]]:
     )
 
 
-def check_sums_last(found: ListedFiles) -> tuple[ListedFiles, ListedFiles]:
+def check_sums_last(listed: ListedFiles) -> tuple[ListedFiles, ListedFiles]:
     """Return files that are no check sums, and check sums. Order: kept."""
-    locations = found.table["location"].combine_chunks()
+    locations = listed.table["location"].combine_chunks()
     is_check_sum = pc.not_equal(described_files(locations), locations)
-    return ListedFiles(found.table.filter(pc.invert(is_check_sum))), ListedFiles(
-        found.table.filter(is_check_sum)
+    return ListedFiles(listed.table.filter(pc.invert(is_check_sum))), ListedFiles(
+        listed.table.filter(is_check_sum)
     )
 
 

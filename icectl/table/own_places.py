@@ -59,15 +59,15 @@ class OwnPlaces:
         """Return whether a file or folder is in one of the folders, or is one of them."""
         return any(is_within(location, folder) for folder in self.folders)
 
-    def split(self, found: Files) -> tuple[Files, Files]:
+    def split(self, files: Files) -> tuple[Files, Files]:
         """Return the files inside the folders, and those outside. Order: kept."""
-        others, doubtful = found, []
+        others, doubtful = files, []
         for folder in self.folders:
             beginning_so, others = beginning_with(others, folder + "/")
             doubtful.append(containing(beginning_so, "/../"))
         places = [place for place, _, _ in rows(together([*doubtful, others]))]
         outside = [place for place in places if not self.holds(place)]
-        return excluding(found, outside), including(found, outside)
+        return excluding(files, outside), including(files, outside)
 
 
 def own_places(loaded: LoadedTable) -> OwnPlaces:
@@ -201,10 +201,10 @@ class OtherTables:
         Raises: Refused; StorageError, where a folder above cannot be listed.
         """
         folders = dict.fromkeys(above for place in places for above in _above(place))
-        found = []
+        metadata_files = []
         for above in folders:
             try:
-                found += self._metadata_files_in([join(above, "metadata")])
+                metadata_files += self._metadata_files_in([join(above, "metadata")])
             except StorageError as error:
                 if not skips_denied or above in places or error.error_id != ACCESS_DENIED:
                     raise
@@ -212,7 +212,7 @@ class OtherTables:
                     f"{redacted(above)} may not be listed: that no other table lies there is known "
                     "only from the catalog"
                 )
-        found += [
+        metadata_files += [
             status.location
             for above in folders
             if is_within(above, loaded.metadata.location)
@@ -220,7 +220,7 @@ class OtherTables:
             for status in self.context.store.list_directory(join(above, folder))
             if re.match(names, name(status.location))
         ]
-        self.check(loaded, found)
+        self.check(loaded, metadata_files)
 
     def check(self, loaded: LoadedTable, found: Sequence[str]) -> None:
         """Accept the metadata files of the table itself, those that left its log too.
@@ -394,13 +394,13 @@ def _look(store: Store, loaded: LoadedTable, location: str) -> _Foreign | int | 
 def _is_former(loaded: LoadedTable, location: str) -> bool:
     """Whether a file without a uuid must be of a file-system table: an earlier version, or what a
     commit has left over."""
-    found = metadata_version(location)
+    version = metadata_version(location)
     return _is_left_over(loaded, location) or (
         loaded.capabilities.numbers_versions
-        and found.kind == "file-system"
-        and found.version is not None
+        and version.kind == "file-system"
+        and version.version is not None
         and loaded.version is not None
-        and found.version < loaded.version
+        and version.version < loaded.version
     )
 
 

@@ -115,7 +115,7 @@ def read_live(
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
-    found = _Gathered()
+    gathered = _Gathered()
     vector_targets = VectorTargets()
     # Delete vectors first: then it is known which data files to look for.
     manifests = sorted(manifests, key=lambda item: not _names_files(item))
@@ -126,11 +126,11 @@ def read_live(
         alive = live(part.rows)
         keys = loosest_keys(alive.table["location"])
         vector_targets.add(manifests, alive, keys)
-        found.add(content_files(alive, keys))
+        gathered.add(content_files(alive, keys))
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
     return Live(
-        found.files,
+        gathered.files,
         vector_targets,
         frozenset(schema_ids),
         frozenset(spec_ids),

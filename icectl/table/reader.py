@@ -78,7 +78,7 @@ class Reader:
         Order: that of `snapshots`.
         """
         read = try_manifest_lists(self.context, self.metadata, snapshots)
-        found: dict[int, tuple[ManifestFile, ...]] = {}
+        by_snapshot: dict[int, tuple[ManifestFile, ...]] = {}
         with closing(read):
             for listed in read:
                 self.context.deadline.check()
@@ -89,8 +89,8 @@ class Reader:
                 manifests = listed.manifests
                 if listed.properties is not None:
                     manifests = tuple(listed_with_scheme(self.metadata, one) for one in manifests)
-                found[listed.snapshot.snapshot_id] = manifests
-        return found
+                by_snapshot[listed.snapshot.snapshot_id] = manifests
+        return by_snapshot
 
     def hinted_version(self) -> int | str | None:
         """Read the version hint of a file-system table; None where it names nothing (R-163).

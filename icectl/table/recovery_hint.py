@@ -64,8 +64,8 @@ class BrokenTable:
         named = _NAMED_FILE.match(error.message)
         location = None if named is None else named[1]
         broken = frozenset[str]() if location is None else frozenset({location})
-        found = self._recovery("files", broken)
-        way_out = None if found is None else found.of(location)
+        recovery = self._recovery("files", broken)
+        way_out = None if recovery is None else recovery.of(location)
         if isinstance(error, MissingFile) and (way_out or "").startswith(_NO_WAY_OUT):
             return f"{error.hint}; else {way_out}"
         return way_out or error.hint
@@ -76,9 +76,9 @@ class BrokenTable:
         broken = frozenset(
             one.subject for one, is_general in zip(findings, general, strict=True) if is_general
         )
-        found = self._recovery(level, broken) if broken else None
+        recovery = self._recovery(level, broken) if broken else None
         return tuple(
-            replace(one, hint=(found.of(one.subject) if found and lost else None) or one.hint)
+            replace(one, hint=(recovery.of(one.subject) if recovery and lost else None) or one.hint)
             for one, lost in zip(findings, general, strict=True)
         )
 
@@ -87,17 +87,17 @@ class BrokenTable:
 
         `broken` are locations of what is known to be damaged or missing.
         """
-        found: list[_Recovery] = []
+        recoveries: list[_Recovery] = []
 
         def look() -> None:
             """Look for what is whole; errors are left alone."""
             with suppress(Exception):  # the run has failed already, and is told why
-                found.append(self._look(level, broken))
+                recoveries.append(self._look(level, broken))
 
         thread = Thread(target=look, name="icectl-recovery-hint", daemon=True)
         thread.start()
         thread.join(_MOST_SECONDS)
-        return found[0] if found else None
+        return recoveries[0] if recoveries else None
 
     def _look(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery:
         try:

@@ -147,8 +147,8 @@ class OtherWays:
         others = stored.filter(pc.invert(pc.starts_with(stored, f"{self._base}/")))
         alike = others.filter(pc.match_substring(others, self._tail))
         elsewhere = alike.filter(pc.invert(pc.match_substring_regex(alike, self._below)))
-        found: list[str] = []
+        ways: list[str] = []
         for location in elsewhere.to_pylist():
             tails = {location.partition(self._tail)[2], location.rpartition(self._tail)[2]}
-            found += [f"{self._base}/{tail}" for tail in tails]
-        return found
+            ways += [f"{self._base}/{tail}" for tail in tails]
+        return ways

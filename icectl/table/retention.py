@@ -119,19 +119,19 @@ def decide_again(
     """
     agreed = {decision.snapshot_id for decision in confirmed.expired}
     if policy.expire_ids:
-        found = _by_id(metadata, policy.expire_ids)
+        expired = _by_id(metadata, policy.expire_ids)
     else:
         rules = _rules(metadata, policy, now_ms)
         named = {(ref.name, ref.snapshot_id) for ref in confirmed.refs_removed}
         aged = (ref for ref in _aged_refs(rules) if (ref.name, ref.snapshot_id) in named)
-        found = _by_rules(rules, tuple(aged))
+        expired = _by_rules(rules, tuple(aged))
     decisions = tuple(
         decision
         if decision.kept or decision.snapshot_id in agreed
         else replace(decision, kept=True, reason="not in the plan that was confirmed")
-        for decision in found.decisions
+        for decision in expired.decisions
     )
-    return replace(found, decisions=decisions)
+    return replace(expired, decisions=decisions)
 
 
 def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:

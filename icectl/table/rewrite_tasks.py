@@ -168,7 +168,7 @@ class TaskMaker:
     def _input(
         self,
         row: int,
-        found: Applied,
+        applied: Applied,
         split: tuple[int, int] | None,
         places: Mapping[int, int],
         vectors: Mapping[int, TaskVector],
@@ -184,9 +184,9 @@ class TaskMaker:
             sequence,
             row_id,
             split=split,
-            vector=vectors[found.vectors[0]] if found.vectors else None,
-            position_deletes=tuple(places[at] for at in found.position_deletes),
-            equality_deletes=tuple(places[at] for at in found.equality_deletes),
+            vector=vectors[applied.vectors[0]] if applied.vectors else None,
+            position_deletes=tuple(places[at] for at in applied.position_deletes),
+            equality_deletes=tuple(places[at] for at in applied.equality_deletes),
         )
 
     def _vectors(self, rows: Sequence[int]) -> Mapping[int, TaskVector]:

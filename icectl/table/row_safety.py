@@ -74,12 +74,12 @@ def check_vector_targets(snapshot: Snapshot, lost: Collection[str]) -> None:
         raise CorruptTable(message, rule="V4-122", hint=ROLL_BACK)
 
 
-def refuse(found: Iterable[Finding]) -> None:
+def refuse(findings: Iterable[Finding]) -> None:
     """Raise the first error among findings.
 
     Raises: CorruptTable.
     """
-    for one in found:
+    for one in findings:
         if one.severity == "error":
             subject = f"`{one.subject}`" if "/" in one.subject else one.subject
             message = f"{subject}: {one.message}"

@@ -123,8 +123,8 @@ def _fill(
 ) -> None:
     """Take the sizes of files that a part of the listing shows."""
     shown = location_keys(listed["location"]).combine_chunks()
-    found = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
-    places = np.asarray(found.to_numpy(), np.int64)
+    indexes = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
+    places = np.asarray(indexes.to_numpy(), np.int64)
     here = places >= 0
     sizes[here] = listed["size_bytes"].to_numpy()[places[here]]
     known |= here

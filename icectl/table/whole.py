@@ -247,10 +247,10 @@ class WholeSnapshots:
         for place, manifest in enumerate(manifests):
             if manifest not in self._read:
                 self._read[manifest] = self._try(manifest)
-            found = self._read[manifest]
-            if found is None:
+            entries = self._read[manifest]
+            if entries is None:
                 return None
-            parts.append(with_manifest_number(found, place))
+            parts.append(with_manifest_number(entries, place))
         return concat(parts)
 
     def _try(self, manifest: ManifestFile) -> Entries | None:

@@ -114,8 +114,8 @@ def tables(connection: Connection, database: str) -> Iterator[HiveTable]:
     for start in range(0, len(names), _AT_ONCE):
         chosen = ThriftList(TEXT, tuple(name.encode() for name in names[start : start + _AT_ONCE]))
         request: Fields = {1: text(database), 2: (LIST, chosen)}
-        found = _asked(connection, "get_table_objects_by_name_req", {1: (STRUCT, request)})
-        yield from (HiveTable(fields) for fields in many_of(struct_of(found, 0), 1, STRUCT))
+        rows = _asked(connection, "get_table_objects_by_name_req", {1: (STRUCT, request)})
+        yield from (HiveTable(fields) for fields in many_of(struct_of(rows, 0), 1, STRUCT))
 
 
 def get_table(connection: Connection, database: str, name: str) -> HiveTable | None:
@@ -123,8 +123,8 @@ def get_table(connection: Connection, database: str, name: str) -> HiveTable | N
     request: Fields = {1: text(database), 2: text(name)}
     try:
         try:
-            found = struct_of(_result(connection.ask("get_table_req", {1: (STRUCT, request)})), 0)
-            return HiveTable(struct_of(found, 1))
+            table = struct_of(_result(connection.ask("get_table_req", {1: (STRUCT, request)})), 0)
+            return HiveTable(struct_of(table, 1))
         except CallRefused as error:
             if not error.is_unknown:
                 raise
@@ -216,7 +216,7 @@ def unlock(connection: Connection, lock_id: int) -> None:
 def show_locks(connection: Connection, database: str, name: str) -> Sequence[LockRow]:
     """Return the locks on a table. Raises: HiveAnswerLost; ServerException; CallRefused."""
     request: Fields = {1: text(database), 2: text(name)}
-    found = struct_of(_result(connection.call("show_locks", {1: (STRUCT, request)})), 0)
+    response = struct_of(_result(connection.call("show_locks", {1: (STRUCT, request)})), 0)
     return [
         LockRow(
             number_of(row, 1) or 0,
@@ -224,7 +224,7 @@ def show_locks(connection: Connection, database: str, name: str) -> Sequence[Loc
             f"{text_of(row, 10)} on {text_of(row, 11)}",
             text_of(row, 13) or "",
         )
-        for row in many_of(found, 1, STRUCT)
+        for row in many_of(response, 1, STRUCT)
     ]
 
 
@@ -240,8 +240,8 @@ def version(connection: Connection) -> str:
 
 
 def _names(connection: Connection, call: str, arguments: Fields) -> Sequence[str]:
-    found = many_of(_asked(connection, call, arguments), 0, TEXT)
-    return sorted(name.decode("utf-8", "replace") for name in found)
+    names = many_of(_asked(connection, call, arguments), 0, TEXT)
+    return sorted(name.decode("utf-8", "replace") for name in names)
 
 
 def _asked(connection: Connection, call: str, arguments: Fields) -> Fields:

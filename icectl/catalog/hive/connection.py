@@ -238,10 +238,10 @@ def _seconds(catalog: str, properties: Mapping[str, str]) -> float:
 
 
 def _exactly(reader: IO[bytes], size: int) -> bytes:
-    found = reader.read(size)
-    if len(found) < size:
+    content = reader.read(size)
+    if len(content) < size:
         raise EOFError
-    return found
+    return content
 
 
 def _reason(error: OSError) -> str:

@@ -88,15 +88,15 @@ def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
     """
     if snapshot is None or limit <= 0:
         return {}
-    found = {
+    parameters = {
         _SNAPSHOT_ID: str(snapshot.snapshot_id),
         _SNAPSHOT_TIME: str(snapshot.timestamp_ms),
     }
     summary = {key: item for key, item in (snapshot.summary or {}).items() if key != "operation"}
     told = json.dumps(summary, ensure_ascii=False, separators=(",", ":"))
     if len(told) <= limit:
-        found[_SNAPSHOT_SUMMARY] = told
-    return found
+        parameters[_SNAPSHOT_SUMMARY] = told
+    return parameters
 
 
 def _limit(catalog: Mapping[str, str]) -> int:
@@ -244,15 +244,15 @@ class HivePointer:
 
     def _pointed(self, connection: Connection) -> PointerState:
         catalog = self.warehouse.access.settings.name
-        found = None
+        pointed = None
         if len(self.name.namespace) == 1:
-            found = calls.get_table(connection, self.name.namespace[0], self.name.name)
-        if found is None:
+            pointed = calls.get_table(connection, self.name.namespace[0], self.name.name)
+        if pointed is None:
             raise self.warehouse.not_found(connection, self.name)
-        if found.table_type in _VIEWS:
+        if pointed.table_type in _VIEWS:
             raise no_iceberg_table(catalog, self.name, "a view")
-        parameters = found.parameters
-        if found.iceberg_type != "iceberg":
+        parameters = pointed.parameters
+        if pointed.iceberg_type != "iceberg":
             raise no_iceberg_table(catalog, self.name, "a table of Hive's own")
         if not parameters.get(METADATA_LOCATION):
             raise TableNotFound(
@@ -260,7 +260,7 @@ class HivePointer:
                 f"`{METADATA_LOCATION}`"
             )
         return PointerState(
-            parameters[METADATA_LOCATION], parameters.get(PREVIOUS), found, parameters
+            parameters[METADATA_LOCATION], parameters.get(PREVIOUS), pointed, parameters
         )
 
     def _wants_lock(self, metadata: TableMetadata) -> bool:
@@ -349,12 +349,12 @@ class HivePointer:
         """
         self.is_settled = lost is None or _MODIFIED in reason
         try:
-            found = self.read().metadata_location
+            location = self.read().metadata_location
         except (StorageError, TableNotFound) as error:
             raise SwapUncertain(reason) from error
-        if found == change.target:
+        if location == change.target:
             return
-        if lost is None and found == change.before:
+        if lost is None and location == change.before:
             raise self._failure(reason)
         raise SwapUncertain(reason)
 

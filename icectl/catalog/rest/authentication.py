@@ -117,10 +117,10 @@ class ClientCredentials:
 
     def _fetch(self) -> None:
         now = self.env.monotonic_seconds()
-        found = _fetch_token(self.http, self.asked)
-        self._token = found["access_token"]
-        self.hide(found["access_token"])
-        seconds = found.get("expires_in", self.expires_in_seconds)
+        token = _fetch_token(self.http, self.asked)
+        self._token = token["access_token"]
+        self.hide(token["access_token"])
+        seconds = token.get("expires_in", self.expires_in_seconds)
         self._ends_at = float("inf")
         if isinstance(seconds, int | float) and 0 < seconds < _LONGEST_LIFE_SECONDS:
             self._ends_at = now + seconds - min(_MARGIN_SECONDS, seconds / 2)
@@ -196,14 +196,14 @@ def _token_request(properties: Mapping[str, str], uri: str) -> TokenRequest:
 
 
 def _own_server(properties: Mapping[str, str]) -> TokenRequest:
-    found = {name: _of_group(properties, name) for name in ("client_id", "client_secret")}
-    found["token_url"] = _of_group(properties, "token_url")
-    missing = [name for name, value in found.items() if not value]
+    groups = {name: _of_group(properties, name) for name in ("client_id", "client_secret")}
+    groups["token_url"] = _of_group(properties, "token_url")
+    missing = [name for name, value in groups.items() if not value]
     if missing:
         raise UsageError(f"catalog property `auth.oauth2.{missing[0]}` is missing")
     scope = _of_group(properties, "scope")
     more = {"scope": scope} if scope else {}
-    client_id, secret, url = (str(value) for value in found.values())
+    client_id, secret, url = (str(value) for value in groups.values())
     return TokenRequest(url, client_id, secret, more, by_header=True)
 
 
@@ -259,15 +259,15 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
             hint="the catalog property `oauth2-server-uri` names the address that gives tokens",
         ) from error
     try:
-        found = parse_json(answer.body)
+        members = parse_json(answer.body)
     except ValueError:
-        found = None
-    token = found.get("access_token") if isinstance(found, dict) else None
+        members = None
+    token = members.get("access_token") if isinstance(members, dict) else None
     if answer.status == 200 and isinstance(token, str) and _TOKEN.fullmatch(token):
-        assert isinstance(found, dict)
-        return found
+        assert isinstance(members, dict)
+        return members
     kind = answer.headers.get("content-type", "").partition(";")[0] or "nothing"
-    said = _reason(found) or f"its answer is not a token ({kind})"
+    said = _reason(members) or f"its answer is not a token ({kind})"
     client = f"client `{asked.client_id}`" if asked.client_id else "the catalog's `credential`"
     raise StorageError(
         f"{shown} gives no OAuth2 token to {client} ({answer.status}): {said}",
@@ -277,12 +277,12 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
     )
 
 
-def _reason(found: object) -> str | None:
+def _reason(value: object) -> str | None:
     """Return what a server that gives tokens says of its refusal; never what was shown to it."""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return None
-    error = found.get("error")
+    error = value.get("error")
     if isinstance(error, dict):
         return str(error.get("message") or error.get("type") or "") or None
-    parts = [str(part) for part in (error, found.get("error_description")) if part]
+    parts = [str(part) for part in (error, value.get("error_description")) if part]
     return ": ".join(parts) or None

@@ -158,12 +158,12 @@ class RestClient:
         size = self.config.properties.get("rest-page-size")
         for _ in range(_MOST_PAGES):
             more = {"pageToken": token} | ({"pageSize": size} if size else {})
-            found = self.get(path, {**query, **more})
-            items = found.get(member)
+            page = self.get(path, {**query, **more})
+            items = page.get(member)
             if not isinstance(items, list):
                 raise self.odd(f"{self.config.uri}/{path}", f"its answer has no `{member}`")
             yield from items
-            token = str(found.get("next-page-token") or "")
+            token = str(page.get("next-page-token") or "")
             if token in seen:
                 return
             seen.add(token)
@@ -252,13 +252,13 @@ class RestClient:
         if answer.status != 200:
             raise self.failed(Refusal.of(answer), url)
         try:
-            found = parse_json(answer.body)
+            parsed = parse_json(answer.body)
         except ValueError as error:
             kind = answer.headers.get("content-type", "of no kind that it names").partition(";")[0]
             raise self.odd(url, f"its answer is not JSON ({kind})") from error
-        if not isinstance(found, dict):
+        if not isinstance(parsed, dict):
             raise self.odd(url, "its answer is not a JSON object")
-        return found
+        return parsed
 
     @property
     def _headers(self) -> dict[str, str]:

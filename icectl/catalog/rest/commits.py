@@ -90,10 +90,10 @@ class RestAttempt:
                     raise
                 reason = error.message
             else:
-                found = self._answered(answer)
-                if not isinstance(found, str):
-                    return found
-                reason = found
+                outcome = self._answered(answer)
+                if not isinstance(outcome, str):
+                    return outcome
+                reason = outcome
             seen = self._seen(reason, _LOOKS)
             if seen is not None:
                 return seen

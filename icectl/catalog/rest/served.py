@@ -215,8 +215,8 @@ class ServedTable:
             return Unsupported(f"{self.shown} is a view", hint="a view has no files of its own")
         client, space = self.client, self.namespace
         try:
-            found = client.pages(client.config.addresses.tables(space), {}, "identifiers")
-            beside = [one["name"] for one in found]
+            names = client.pages(client.config.addresses.tables(space), {}, "identifiers")
+            beside = [one["name"] for one in names]
         except NotThereError:
             return no_namespace(client, space)
         except (IcectlError, KeyError, TypeError):

@@ -87,8 +87,8 @@ class Vended:
             if isinstance(one, dict)
         }
         with self._lock:
-            for found in (config, *granted.values()):
-                for key, value in found.items():
+            for group in (config, *granted.values()):
+                for key, value in group.items():
                     if is_secret_property(key, value):
                         self.hide(value)
             if "token" in config:
@@ -135,11 +135,11 @@ class Vended:
         now_ms = self.client.env.now_ms()
         ends = [
             end_ms
-            for found in told
-            for key, value in found.items()
+            for group in told
+            for key, value in group.items()
             if "expires-at" in key and (end_ms := read_count(value)) is not None
         ]
-        temporary = any(key.startswith(_TEMPORARY) for found in told for key in found)
+        temporary = any(key.startswith(_TEMPORARY) for group in told for key in group)
         self._ends_at_ms = min(ends, default=now_ms + _UNTOLD_LIFE_MS if temporary else None)
         self._renews_at_ms = None
         if self._ends_at_ms is not None:

@@ -112,10 +112,10 @@ class RestWarehouse:
         self.client.check_offers(addresses.TABLES, "listing tables")
         path = self.client.config.addresses.tables(namespace)
         try:
-            for found in self.client.pages(path, {}, "identifiers"):
-                if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+            for item in self.client.pages(path, {}, "identifiers"):
+                if not isinstance(item, dict) or not isinstance(item.get("name"), str):
                     raise self.client.nameless(path)
-                yield TableName(namespace, found["name"])
+                yield TableName(namespace, item["name"])
         except NotThereError as error:
             raise no_namespace(self.client, namespace) from error
 

@@ -140,10 +140,10 @@ def _settings(common: Common, configuration: Configuration) -> Iterator[Check]:
 def _credentials() -> Iterator[Check]:
     """Look for credentials in the environment and in the home; no value is read."""
     for vendor, (variables, files) in _CREDENTIALS.items():
-        found = [name for name in variables if os.environ.get(name)]
-        found += [f"~/{file}" for file in files if _is_in_home(file)]
-        if found:
-            yield Check("credentials", vendor, "ok", ", ".join(found))
+        set_names = [name for name in variables if os.environ.get(name)]
+        set_names += [f"~/{file}" for file in files if _is_in_home(file)]
+        if set_names:
+            yield Check("credentials", vendor, "ok", ", ".join(set_names))
         else:
             yield Check("credentials", vendor, "absent", "none in the environment or the home")
 

@@ -171,9 +171,9 @@ def _unlogged(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
     gaps = [position for position, id_ in enumerate(log) if id_ in gone]
     if not gaps:
         return ()
-    found = set(log[gaps[-1] + 1 :]) | {ref.snapshot_id for ref in metadata.refs.values()}
+    ids = set(log[gaps[-1] + 1 :]) | {ref.snapshot_id for ref in metadata.refs.values()}
     kept = {decision.snapshot_id for decision in retention.kept}
-    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept and id_ not in found)
+    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept and id_ not in ids)
 
 
 def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
@@ -194,12 +194,12 @@ def updates_again(metadata: TableMetadata, again: Retention) -> Sequence[Update]
 
 
 def _expiring(metadata: TableMetadata, retention: Retention) -> Sequence[Update]:
-    found: list[Update] = [RemoveSnapshotRef(ref.name) for ref in retention.refs_removed]
+    updates: list[Update] = [RemoveSnapshotRef(ref.name) for ref in retention.refs_removed]
     if retention.expired:
-        found.append(RemoveSnapshots(tuple(item.snapshot_id for item in retention.expired)))
+        updates.append(RemoveSnapshots(tuple(item.snapshot_id for item in retention.expired)))
         for snapshot_id in lost_statistics(metadata):
-            found += [RemoveStatistics(snapshot_id), RemovePartitionStatistics(snapshot_id)]
-    return found
+            updates += [RemoveStatistics(snapshot_id), RemovePartitionStatistics(snapshot_id)]
+    return updates
 
 
 def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:

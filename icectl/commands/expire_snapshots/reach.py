@@ -121,11 +121,13 @@ class _Going:
             return all_manifests(manifests_by_snapshot(self.context, self.metadata, going), going)
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
-            found: dict[int, tuple[ManifestFile, ...]] = {}
+            by_snapshot: dict[int, tuple[ManifestFile, ...]] = {}
             for snapshot in going:
                 with self._noted(f"snapshot {snapshot.snapshot_id}"):
-                    found |= manifests_by_snapshot(self.context, self.metadata, [snapshot])
-            return all_manifests(found, [item for item in going if item.snapshot_id in found])
+                    by_snapshot |= manifests_by_snapshot(self.context, self.metadata, [snapshot])
+            return all_manifests(
+                by_snapshot, [item for item in going if item.snapshot_id in by_snapshot]
+            )
 
     def _live_files(self, manifests: Sequence[ManifestFile]) -> Files:
         try:

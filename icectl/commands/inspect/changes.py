@@ -99,7 +99,7 @@ def _records(entries: Entries) -> dict[str, int]:
 
 
 def _vectors(store: Store, entries: Entries) -> dict[str, Positions]:
-    found = {}
+    vectors = {}
     columns = (
         "referenced_data_file", "location", "content_offset", "content_size_in_bytes",
         "record_count",
@@ -108,8 +108,8 @@ def _vectors(store: Store, entries: Entries) -> dict[str, Positions]:
         blob = store.read_range(location, offset, length)
         positions = decode_file(location, partial(read_dv, blob))
         check_cardinality(positions, count)
-        found[comparison_key(file)] = positions
-    return found
+        vectors[comparison_key(file)] = positions
+    return vectors
 
 
 def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int | None) -> Row:
@@ -128,12 +128,12 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
         after = reader.load(own_manifests(new, old), CHANGES_SOURCES)
         return changes_view(metadata, between, before, after, limit)
     before, after = compose_changes([detect_changes(reader, snapshot) for snapshot in steps])
-    found = changes_view(metadata, between, before, after, limit)
+    view = changes_view(metadata, between, before, after, limit)
     counted = rows_between(reader, steps, before, after)
     if counted is None:
-        return found
+        return view
     rows = {"added_rows": counted.added_count, "removed_rows": counted.removed_count}
-    return {**found, "row_changes": rows}
+    return {**view, "row_changes": rows}
 
 
 def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:

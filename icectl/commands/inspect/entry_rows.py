@@ -175,9 +175,9 @@ def _readable_metrics(metadata: TableMetadata) -> _Values:
 def _field_metrics(
     row: Sequence[Mapping[int, object]], field_id: int, type_: Type
 ) -> Mapping[str, object]:
-    found = [metric.get(field_id) for metric in row]
-    found[4:] = [_readable_bound(type_, bound) for bound in found[4:]]
-    return dict(zip(_METRIC_NAMES, found, strict=True))
+    values = [metric.get(field_id) for metric in row]
+    values[4:] = [_readable_bound(type_, bound) for bound in values[4:]]
+    return dict(zip(_METRIC_NAMES, values, strict=True))
 
 
 def _readable_bound(type_: Type, bound: object) -> object:

@@ -29,30 +29,30 @@ _LEFT_OF_BAR = 42
 
 
 def print_health(
-    console: Console, found: Mapping[str, Any], table: str, engine: EngineChoice
+    console: Console, result: Mapping[str, Any], table: str, engine: EngineChoice
 ) -> None:
     """Print the sizes of data files, then each check with its threshold and the command to run."""
-    target = print_size(found["target_file_size_bytes"])
+    target = print_size(result["target_file_size_bytes"])
     text = (
-        f"{print_count(found['data_file_count'], 'data file')}, "
-        f"{print_size(found['data_file_bytes'])}; "
-        f"target {target} ({found['target_file_size_origin']})"
+        f"{print_count(result['data_file_count'], 'data file')}, "
+        f"{print_size(result['data_file_bytes'])}; "
+        f"target {target} ({result['target_file_size_origin']})"
     )
     for line in wrap(text, console.prose_width):
         console.print(line)
-    if found["data_file_count"]:
+    if result["data_file_count"]:
         console.print()
-        _print_sizes(console, found)
+        _print_sizes(console, result)
     for name, title in CHECKS.items():
         console.print()
-        _print_check(console, title, found[name], table)
-        if found[name]["command"] == "compact":
+        _print_check(console, title, result[name], table)
+        if result[name]["command"] == "compact":
             console.print(f"  {engine}")
 
 
-def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
+def _print_sizes(console: Console, result: Mapping[str, Any]) -> None:
     bar = _BAR if console.width is None else max(min(_BAR, console.width - _LEFT_OF_BAR), 4)
-    most = max(one["file_count"] for one in found["file_sizes"])
+    most = max(one["file_count"] for one in result["file_sizes"])
     rows = [
         (
             band(one["from_bytes"], one["below_bytes"]),
@@ -60,7 +60,7 @@ def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
             print_size(one["bytes"]),
             "#" * -(-one["file_count"] * bar // most),
         )
-        for one in found["file_sizes"]
+        for one in result["file_sizes"]
     ]
     columns = [
         TableColumn("size of data file"),

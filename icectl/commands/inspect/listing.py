@@ -114,7 +114,7 @@ def _entries(common: Common, table: str) -> Iterator[ListedTable]:
     shell = common.shell
     directory = table if scheme(table) else str(Path(table).absolute())
     store = open_store(replace(storage, home=directory), shell.env, shell.deadline)
-    found = (
+    tables = (
         tables_below(store, shell.env, directory)
         if scheme(table)
         else (
@@ -122,13 +122,13 @@ def _entries(common: Common, table: str) -> Iterator[ListedTable]:
             for each in tables_on_disk(Path(directory), shell.console.warn)
         )
     )
-    first = list(islice(found, 1))
+    first = list(islice(tables, 1))
     if not first:
         raise TableNotFound(
             f"no Iceberg table at or below {directory}",
             hint="a table directory holds metadata/*.metadata.json",
         )
-    return chain(first, found)
+    return chain(first, tables)
 
 
 def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[ListedTable]:
@@ -136,13 +136,13 @@ def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[ListedTab
 
     Raises: TableNotFound; StorageError.
     """
-    found = tables_in(warehouse, name.catalog, name.parts)
-    first = list(islice(found, 1))
+    tables = tables_in(warehouse, name.catalog, name.parts)
+    first = list(islice(tables, 1))
     if not first and name.parts:
         beside = list(warehouse.namespaces(name.parts[:-1]))
         if name.parts not in beside:
             raise no_namespace(name.catalog, name.parts, [dotted_name(each) for each in beside])
-    return chain(first, found)
+    return chain(first, tables)
 
 
 def _print(console: Console, rows: _Counted, given: ListOptions) -> None:

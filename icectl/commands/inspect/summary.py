@@ -18,12 +18,12 @@ from icectl.units import print_count, print_instant, print_size
 _PROPERTIES_SHOWN = 8
 
 
-def print_summary(console: Console, found: Mapping[str, Any]) -> None:
+def print_summary(console: Console, result: Mapping[str, Any]) -> None:
     """Print what a table is and what its snapshot holds."""
-    print_pairs(console, _table_pairs(found))
+    print_pairs(console, _table_pairs(result))
     console.print()
-    print_pairs(console, _snapshot_pairs(found))
-    properties = found["properties"]
+    print_pairs(console, _snapshot_pairs(result))
+    properties = result["properties"]
     if properties:
         console.print()
         console.print(console.style("properties", "bold"))
@@ -32,25 +32,25 @@ def print_summary(console: Console, found: Mapping[str, Any]) -> None:
             console.print(f"  and {len(properties) - _PROPERTIES_SHOWN} more: view `properties`")
 
 
-def print_changes(console: Console, found: Mapping[str, Any], base: str) -> None:
+def print_changes(console: Console, result: Mapping[str, Any], base: str) -> None:
     """Print what lies between two snapshots, and the files."""
     print_pairs(
         console,
         [
-            ("from", _snapshot_text(found["from_snapshot_id"], found["from_committed_at"])),
-            ("to", _snapshot_text(found["to_snapshot_id"], found["to_committed_at"])),
-            ("added", _changed(found, "added")),
-            ("removed", _changed(found, "removed")),
-            *_live_rows(found["row_changes"]),
+            ("from", _snapshot_text(result["from_snapshot_id"], result["from_committed_at"])),
+            ("to", _snapshot_text(result["to_snapshot_id"], result["to_committed_at"])),
+            ("added", _changed(result, "added")),
+            ("removed", _changed(result, "removed")),
+            *_live_rows(result["row_changes"]),
         ],
     )
-    if not found["from_is_ancestor"]:
+    if not result["from_is_ancestor"]:
         console.print("the first is not an ancestor of the second")
-    if found["files"]:
+    if result["files"]:
         console.print()
-        print_rows(console, "changes", RowSet((), found["files"]), base)
-    if found["files_left_out"]:
-        console.print(f"and {found['files_left_out']:,} files more")
+        print_rows(console, "changes", RowSet((), result["files"]), base)
+    if result["files_left_out"]:
+        console.print(f"and {result['files_left_out']:,} files more")
 
 
 def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
@@ -60,12 +60,11 @@ def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
     return [("live rows", f"{counted['added_rows']:,} more, {counted['removed_rows']:,} less")]
 
 
-def _changed(found: Mapping[str, Any], change: str) -> str:
-    text = (
-        f"{print_count(found[f'{change}_files'], 'data file')}, {found[f'{change}_rows']:,} rows, "
-        f"{print_size(found[f'{change}_bytes'])}"
-    )
-    delete_files = found[f"{change}_delete_files"]
+def _changed(result: Mapping[str, Any], change: str) -> str:
+    files = print_count(result[f"{change}_files"], "data file")
+    size = print_size(result[f"{change}_bytes"])
+    text = f"{files}, {result[f'{change}_rows']:,} rows, {size}"
+    delete_files = result[f"{change}_delete_files"]
     return f"{text}; {print_count(delete_files, 'delete file')}" if delete_files else text
 
 
@@ -73,25 +72,25 @@ def _snapshot_text(snapshot_id: str | None, committed_at: str | None) -> str:
     return "before the first snapshot" if snapshot_id is None else f"{snapshot_id}  {committed_at}"
 
 
-def _table_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _table_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
-        ("table", found["location"]),
-        ("format version", _version(found)),
-        ("uuid", found["uuid"] or "none"),
-        ("metadata", found["metadata_location"].removeprefix(f"{found['location']}/")),
-        ("last updated", found["last_updated"]),
+        ("table", result["location"]),
+        ("format version", _version(result)),
+        ("uuid", result["uuid"] or "none"),
+        ("metadata", result["metadata_location"].removeprefix(f"{result['location']}/")),
+        ("last updated", result["last_updated"]),
         (
             "schema, spec, order",
-            f"{found['schema_id']}, {found['partition_spec_id']}, {found['sort_order_id']}",
+            f"{result['schema_id']}, {result['partition_spec_id']}, {result['sort_order_id']}",
         ),
-        ("snapshots", f"{found['snapshot_count']:,}"),
-        ("refs", _refs(found["refs"])),
+        ("snapshots", f"{result['snapshot_count']:,}"),
+        ("refs", _refs(result["refs"])),
     ]
 
 
-def _version(found: Mapping[str, Any]) -> str:
-    layout = f", layout {found['layout']}" if "layout" in found else ""
-    return f"{found['format_version']}{layout}"
+def _version(result: Mapping[str, Any]) -> str:
+    layout = f", layout {result['layout']}" if "layout" in result else ""
+    return f"{result['format_version']}{layout}"
 
 
 def _refs(refs: Mapping[str, Any]) -> str:
@@ -103,51 +102,51 @@ def _refs(refs: Mapping[str, Any]) -> str:
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4:,} more"
 
 
-def _snapshot_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if found["snapshot_id"] is None:
-        none = "none is current" if found["snapshot_count"] else "none: the table is empty"
+def _snapshot_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if result["snapshot_id"] is None:
+        none = "none is current" if result["snapshot_count"] else "none: the table is empty"
         return [("snapshot", none)]
-    current = found["snapshot_id"] == found["current_snapshot_id"]
-    operation = found["operation"] or "operation unknown"
+    current = result["snapshot_id"] == result["current_snapshot_id"]
+    operation = result["operation"] or "operation unknown"
     snapshot = [
-        ("snapshot", f"{found['snapshot_id']}{' (current)' if current else ''}"),
-        ("committed", f"{found['committed_at']}, {operation}"),
+        ("snapshot", f"{result['snapshot_id']}{' (current)' if current else ''}"),
+        ("committed", f"{result['committed_at']}, {operation}"),
     ]
-    if found["manifest_count"] is None:
+    if result["manifest_count"] is None:
         return [*snapshot, ("files", "unknown: what it lists cannot be read")]
     return [
         *snapshot,
-        ("manifests", f"{found['manifest_count']:,}, {print_size(found['manifest_bytes'])}"),
-        ("data files", f"{found['data_file_count']:,}, {print_size(found['data_file_bytes'])}"),
-        ("records", _records(found)),
-        ("delete files", _delete_files(found)),
+        ("manifests", f"{result['manifest_count']:,}, {print_size(result['manifest_bytes'])}"),
+        ("data files", f"{result['data_file_count']:,}, {print_size(result['data_file_bytes'])}"),
+        ("records", _records(result)),
+        ("delete files", _delete_files(result)),
     ]
 
 
-def _records(found: Mapping[str, Any]) -> str:
-    count = f"{found['record_count']:,}"
-    return f"{count} before deletes" if found["delete_file_count"] else count
+def _records(result: Mapping[str, Any]) -> str:
+    count = f"{result['record_count']:,}"
+    return f"{count} before deletes" if result["delete_file_count"] else count
 
 
-def _delete_files(found: Mapping[str, Any]) -> str:
+def _delete_files(result: Mapping[str, Any]) -> str:
     """Delete files of each kind there is, with the positions and values they delete."""
     kinds = [
         ("position_delete_file_count", "position"),
         ("equality_delete_file_count", "equality"),
         ("deletion_vector_count", "vectors"),
     ]
-    parts = [f"{found[key]:,} {name}" for key, name in kinds if found[key]]
+    parts = [f"{result[key]:,} {name}" for key, name in kinds if result[key]]
     if not parts:
         return "none"
     deleted = [
-        print_count(found[key], noun)
+        print_count(result[key], noun)
         for key, noun in (
             ("position_delete_record_count", "position"),
             ("equality_delete_record_count", "key"),
         )
-        if found[key]
+        if result[key]
     ]
-    return f"{', '.join([*parts, print_size(found['delete_file_bytes'])])}; {', '.join(deleted)}"
+    return f"{', '.join([*parts, print_size(result['delete_file_bytes'])])}; {', '.join(deleted)}"
 
 
 SUMMARY_COLUMNS: frozenset[str] = frozenset(

@@ -339,7 +339,7 @@ def _leaf(node: Node, manifest: ManifestFile, ids: dict[str | None, str]) -> Nod
 
 def _vectors(source: TreeSource, root: RootManifest, leaf: Node, drawn: Drawing) -> list[Node]:
     """Return the vectors over a leaf; the one that counts has the files that it kills below it."""
-    found = []
+    nodes = []
     for at, vector in enumerate(root.vectors):
         if vector.manifest_path != leaf.location:
             continue
@@ -348,8 +348,8 @@ def _vectors(source: TreeSource, root: RootManifest, leaf: Node, drawn: Drawing)
             killed = rows.in_manifests(source.killed, [_index(leaf)])
             children, left_out = dead_files(killed, f"dead_{at}", drawn)
             node = replace(node, children=children, left_out=left_out)
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes
 
 
 def _vector(at: int, vector: ManifestVector) -> Node:

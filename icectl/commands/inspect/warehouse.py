@@ -38,30 +38,30 @@ def print_warehouse(
     """Print those that are `shown`, why tables could not be read, and the totals of all rows."""
     print_rows(console, "warehouse", RowSet(WAREHOUSE_COLUMNS, shown), "")
     print_troubles(console, [(row["table"], row["error"], None) for row in shown])
-    found = totals(rows)
+    sums = totals(rows)
     if len(shown) < len(rows):
         console.say()
         console.say(f"and {len(rows) - len(shown):,} more")
     console.say()
-    verdicts = [f"{count:,} {_NAMES[name]}" for name, count in found["verdicts"].items() if count]
+    verdicts = [f"{count:,} {_NAMES[name]}" for name, count in sums["verdicts"].items() if count]
     console.say(f"{print_count(len(rows), 'table')}: {', '.join(reversed(verdicts))}")
-    print_pairs(console, summary(found))
+    print_pairs(console, summary(sums))
     if any("compact" in (row["commands"] or ()) for row in rows):
         console.say(str(engine))
 
 
-def summary(found: Row) -> list[tuple[str, str]]:
+def summary(totals: Row) -> list[tuple[str, str]]:
     """Return what all tables come to, and what maintenance would make of it."""
-    data, deletes = found["data_file_count"], found["delete_file_count"]
-    files = f"{data:,} of data ({print_size(found['data_file_bytes'])}), {deletes:,} of deletes"
-    merged = print_count(found["surplus_file_count"], "file")
-    regrouped = print_count(found["surplus_manifest_count"], "manifest")
-    snapshots = print_count(found["snapshot_count"], "snapshot")
-    freed = f"{print_size(found['reclaimable_bytes'])} freed"
+    data, deletes = totals["data_file_count"], totals["delete_file_count"]
+    files = f"{data:,} of data ({print_size(totals['data_file_bytes'])}), {deletes:,} of deletes"
+    merged = print_count(totals["surplus_file_count"], "file")
+    regrouped = print_count(totals["surplus_manifest_count"], "manifest")
+    snapshots = print_count(totals["snapshot_count"], "snapshot")
+    freed = f"{print_size(totals['reclaimable_bytes'])} freed"
     return [
         ("files", files),
         ("to merge", f"{merged}, {regrouped}"),
-        ("to expire", f"{found['expirable_snapshot_count']:,} of {snapshots}, {freed}"),
+        ("to expire", f"{totals['expirable_snapshot_count']:,} of {snapshots}, {freed}"),
     ]
 
 
@@ -87,8 +87,8 @@ class WarehouseRequest:
 
 def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Outcome:
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
-    found = find_tables(common, targets)
-    ends = {end.table: end for end in _looked_at(common, found, request)}
+    tables = find_tables(common, targets)
+    ends = {end.table: end for end in _looked_at(common, tables, request)}
     rows = by_need(figures_of(one.table, one.result, _error(one)) for one in ends.values())
     ordered = [ends[row["table"]] for row in rows]
     result = _result(ordered, rows)
@@ -105,24 +105,24 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     )
 
 
-def _looked_at(common: Common, found: FoundTables, request: WarehouseRequest) -> list[TableEnd]:
+def _looked_at(common: Common, tables: FoundTables, request: WarehouseRequest) -> list[TableEnd]:
     """Judge every table, several at a time; targets without any are failures."""
     progress = common.shell.console.progress
-    progress.phase("looking at tables", total=len(found.tables))
+    progress.phase("looking at tables", total=len(tables.tables))
 
     def look(table: str) -> TableEnd:
         end = end_on(common, table, lambda quiet, name: _judged(quiet, name, request))
         progress.advance(1)
         return end
 
-    return [*look_at_each(common, found.tables, look), *missing_ends(common, found)]
+    return [*look_at_each(common, tables.tables, look), *missing_ends(common, tables)]
 
 
 def _judged(common: Common, table: str, request: WarehouseRequest) -> Outcome:
     """Judge one table, as `icectl inspect TABLE health` does."""
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
-    found = health(reader, SnapshotChoice(), frozenset(COMMANDS), request.limits)
-    result = {"view": "health", **found, "engine": request.engine.name}
+    report = health(reader, SnapshotChoice(), frozenset(COMMANDS), request.limits)
+    result = {"view": "health", **report, "engine": request.engine.name}
     return Outcome(
         command="inspect",
         result={**result, "history": history(reader.metadata)},

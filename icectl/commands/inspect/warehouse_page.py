@@ -140,7 +140,7 @@ def warehouse_page(
     A table's result is its health view, with its `history`.
     """
     results = [one.result for one in ends if one.result is not None]
-    found = totals(rows)
+    sums = totals(rows)
     more = f" and {len(targets) - _NAMED:,} more" if len(targets) > _NAMED else ""
     title = as_html(f"Health of {', '.join(targets[:_NAMED])}{more}")
     seen_at = print_instant(now_ms // 1000 * 1000)
@@ -151,8 +151,8 @@ def warehouse_page(
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{title}</title><style>{_STYLE}</style></head><body>",
             f"<h1>{title}</h1>",
-            f'<p class="quiet">{as_html(seen_at)}: {_verdicts(found)}</p>',
-            *_tiles(found),
+            f'<p class="quiet">{as_html(seen_at)}: {_verdicts(sums)}</p>',
+            *_tiles(sums),
             '<div class="figures">',
             *_sizes(results),
             *_over_time(results),
@@ -165,27 +165,27 @@ def warehouse_page(
     )
 
 
-def _verdicts(found: Row) -> str:
+def _verdicts(totals: Row) -> str:
     names = {"unread": "could not be read"}
     parts = [
         f'<span class="verdict {name}">{count:,} {names.get(name, name)}</span>'
-        for name, count in reversed(found["verdicts"].items())
+        for name, count in reversed(totals["verdicts"].items())
         if count
     ]
-    return f"{print_count(found['table_count'], 'table')}; {', '.join(parts)}"
+    return f"{print_count(totals['table_count'], 'table')}; {', '.join(parts)}"
 
 
-def _tiles(found: Row) -> Iterator[str]:
+def _tiles(totals: Row) -> Iterator[str]:
     tiles = [
-        (print_size(found["data_file_bytes"]),
-         f"in {print_count(found['data_file_count'], 'data file')}"),
-        (f"{found['delete_file_count']:,}",
-         f"delete files, {print_size(found['delete_file_bytes'])}"),
-        (f"{found['snapshot_count']:,}", "snapshots"),
-        (f"{found['manifest_count']:,}", "manifests that scans open"),
-        (print_size(found["reclaimable_bytes"]),
-         f"freed by expiring {print_count(found['expirable_snapshot_count'], 'snapshot')}"),
-        (f"{found['surplus_file_count']:,}", "files saved by merging"),
+        (print_size(totals["data_file_bytes"]),
+         f"in {print_count(totals['data_file_count'], 'data file')}"),
+        (f"{totals['delete_file_count']:,}",
+         f"delete files, {print_size(totals['delete_file_bytes'])}"),
+        (f"{totals['snapshot_count']:,}", "snapshots"),
+        (f"{totals['manifest_count']:,}", "manifests that scans open"),
+        (print_size(totals["reclaimable_bytes"]),
+         f"freed by expiring {print_count(totals['expirable_snapshot_count'], 'snapshot')}"),
+        (f"{totals['surplus_file_count']:,}", "files saved by merging"),
     ]  # fmt: skip
     yield '<div class="tiles">'
     for number, text in tiles:
@@ -214,26 +214,26 @@ def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield how the tables grew, and when they were written to."""
-    found = periods([result["history"] for result in results])
-    if len(found) < 2:
+    history = periods([result["history"] for result in results])
+    if len(history) < 2:
         return
     ends = (
-        f'<div class="ends"><span>{_day(found[0].from_ms)}</span>'
-        f"<span>{_day(found[-1].until_ms - 1)}</span></div>"
+        f'<div class="ends"><span>{_day(history[0].from_ms)}</span>'
+        f"<span>{_day(history[-1].until_ms - 1)}</span></div>"
     )
-    most_bytes = max(one.total_bytes for one in found)
+    most_bytes = max(one.total_bytes for one in history)
     yield _figure(
         "Growth",
         "size of the live files of all tables, by the summaries of their snapshots; before the "
         "oldest snapshot of a table that is left, its size there is assumed",
-        _with_axis(print_size(most_bytes), _area([one.total_bytes for one in found]), ends),
+        _with_axis(print_size(most_bytes), _area([one.total_bytes for one in history]), ends),
     )
-    most = max(one.snapshot_count for one in found)
+    most = max(one.snapshot_count for one in history)
     yield _figure(
         "Snapshots over time",
         f"snapshots that are left, by the time of their commit; a column is "
-        f"{print_count(found[0].day_count, 'day')}",
-        _with_axis(f"{most:,}", _columns(found), ends),
+        f"{print_count(history[0].day_count, 'day')}",
+        _with_axis(f"{most:,}", _columns(history), ends),
     )
 
 
@@ -293,15 +293,15 @@ def _with_axis(most: str, drawn: str, ends: str) -> str:
     return f'<div class="plot">{scale}<div>{drawn}</div><i></i>{ends}</div>'
 
 
-def _columns(found: Sequence[Period]) -> str:
-    most = max(one.snapshot_count for one in found) or 1
-    step = _WIDTH / len(found)
+def _columns(history: Sequence[Period]) -> str:
+    most = max(one.snapshot_count for one in history) or 1
+    step = _WIDTH / len(history)
     return _svg(
         "".join(
             f'<rect class="bar" x="{number * step:.1f}" y="{_HEIGHT - high:.1f}" '
             f'width="{step * 0.8:.1f}" height="{high:.1f}"><title>{_day(one.from_ms)}: '
             f"{one.snapshot_count:,}</title></rect>"
-            for number, one in enumerate(found)
+            for number, one in enumerate(history)
             if (high := one.snapshot_count / most * (_HEIGHT - 4))
         )
     )

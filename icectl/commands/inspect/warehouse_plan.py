@@ -56,37 +56,37 @@ def history(metadata: TableMetadata) -> Row:
     }
 
 
-def benefit_bytes(found: Mapping[str, Any]) -> int:
+def benefit_bytes(facts: Mapping[str, Any]) -> int:
     """Return what maintenance of a table saves: what a reader opens in vain, and what is freed."""
-    files: int = max(found["small_files"]["surplus_file_count"], 0)
-    files += max(found["manifest_debt"]["surplus_manifest_count"], 0) + _delete_files(found)
-    freed: int = found["reclaimable"]["reclaimable_bytes"]
+    files: int = max(facts["small_files"]["surplus_file_count"], 0)
+    files += max(facts["manifest_debt"]["surplus_manifest_count"], 0) + _delete_files(facts)
+    freed: int = facts["reclaimable"]["reclaimable_bytes"]
     return files * OPEN_COST_BYTES + freed
 
 
-def commands_of(found: Mapping[str, Any]) -> list[str]:
+def commands_of(facts: Mapping[str, Any]) -> list[str]:
     """Return the commands that a table's checks call for, each once."""
-    named = (found[check]["command"] for check in CHECKS)
+    named = (facts[check]["command"] for check in CHECKS)
     return list(dict.fromkeys(command for command in named if command is not None))
 
 
-def figures_of(table: str, found: Mapping[str, Any] | None, error: str | None) -> Row:
+def figures_of(table: str, facts: Mapping[str, Any] | None, error: str | None) -> Row:
     """Return one table as a row of figures: null where it could not be read, with the reason."""
     row: dict[str, Any] = dict.fromkeys(WAREHOUSE_COLUMNS)
     row |= {"table": table, "error": error}
-    if found is None:
+    if facts is None:
         return row
     merged: dict[str, Any] = {}
     for check in CHECKS:
-        merged |= found[check]
+        merged |= facts[check]
     row |= {name: merged[name] for name in WAREHOUSE_COLUMNS if name in merged}
     row |= {
-        "verdict": found["verdict"],
-        "commands": commands_of(found),
-        "benefit_bytes": benefit_bytes(found),
-        "data_file_count": found["data_file_count"],
-        "data_file_bytes": found["data_file_bytes"],
-        "delete_file_count": _delete_files(found),
+        "verdict": facts["verdict"],
+        "commands": commands_of(facts),
+        "benefit_bytes": benefit_bytes(facts),
+        "data_file_count": facts["data_file_count"],
+        "data_file_bytes": facts["data_file_bytes"],
+        "delete_file_count": _delete_files(facts),
     }
     return row
 
@@ -115,7 +115,7 @@ def totals(rows: Sequence[Row]) -> Row:
     }
 
 
-def _delete_files(found: Mapping[str, Any]) -> int:
-    debt = found["delete_debt"]
+def _delete_files(facts: Mapping[str, Any]) -> int:
+    debt = facts["delete_debt"]
     kinds = ("position_delete_file_count", "equality_delete_file_count", "deletion_vector_count")
     return sum(debt[kind] for kind in kinds)

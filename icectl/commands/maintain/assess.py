@@ -67,7 +67,7 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
     now_ms = reader.context.env.now_ms()
     retention = decide(metadata, retention_of(metadata), now_ms)
     listed = reader.context.store.list_directory(reader.loaded.metadata_folder)
-    found = health_view(
+    view = health_view(
         HealthSource(
             metadata=metadata,
             snapshot=snapshot,
@@ -79,16 +79,16 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
             commands=frozenset(),
         )
     )
-    deletes, manifest_debt = found["delete_debt"], found["manifest_debt"]
-    files = found["metadata_file_debt"]
+    deletes, manifest_debt = view["delete_debt"], view["manifest_debt"]
+    files = view["metadata_file_debt"]
     return Facts(
-        data_file_count=found["data_file_count"],
-        data_file_bytes=found["data_file_bytes"],
+        data_file_count=view["data_file_count"],
+        data_file_bytes=view["data_file_bytes"],
         delete_file_count=deletes["position_delete_file_count"]
         + deletes["equality_delete_file_count"]
         + deletes["deletion_vector_count"],
         delete_file_bytes=deletes["delete_file_bytes"],
-        surplus_file_count=found["small_files"]["surplus_file_count"],
+        surplus_file_count=view["small_files"]["surplus_file_count"],
         deleted_ratio=deletes["deleted_ratio"],
         most_deletes_on_one_file=deletes["most_deletes_on_one_file"],
         dangling_delete_count=deletes["dangling_delete_count"],
@@ -96,8 +96,8 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
         manifest_bytes=manifest_debt["manifest_bytes"],
         surplus_manifest_count=manifest_debt["surplus_manifest_count"],
         snapshot_count=len(metadata.snapshots),
-        expirable_snapshot_count=found["snapshot_debt"]["expirable_snapshot_count"],
-        reclaimable_bytes=found["reclaimable"]["reclaimable_bytes"],
+        expirable_snapshot_count=view["snapshot_debt"]["expirable_snapshot_count"],
+        reclaimable_bytes=view["reclaimable"]["reclaimable_bytes"],
         metadata_file_count=files["metadata_file_count"],
         metadata_file_bytes=files["metadata_file_bytes"],
         untracked_metadata_file_count=files["untracked_metadata_file_count"],

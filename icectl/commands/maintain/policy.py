@@ -158,13 +158,13 @@ def _steps(text: str) -> str:
 
 
 def _min_age(text: str) -> int:
-    found = parse_duration(text)
-    if found < _DAY_MS:
+    age_ms = parse_duration(text)
+    if age_ms < _DAY_MS:
         raise UsageError(
             f"`{text}` is under a day, and other writers may still use younger files",
             hint="use `icectl remove-orphans --allow-recent` only if no writer is active",
         )
-    return found
+    return age_ms
 
 
 def _parse_part(text: str) -> float:
@@ -262,14 +262,14 @@ _LIMIT_KEYS: Mapping[str, Key] = {
 
 def thresholds_in(settings: Settings) -> Mapping[str, "PolicyValue"]:
     """Return the thresholds that the limits of health in the settings stand for, by key."""
-    found: dict[str, PolicyValue] = {}
+    thresholds: dict[str, PolicyValue] = {}
     for limit in HEALTH_LIMITS:
         values = settings.read(limit)
         if values is not None:
             key = _LIMIT_KEYS[limit.key]
             attention = math.ceil(values[0]) if key.metavar == "N" else values[0]
-            found[key.name] = PolicyValue(_whole(attention), settings.origin(limit).text)
-    return found
+            thresholds[key.name] = PolicyValue(_whole(attention), settings.origin(limit).text)
+    return thresholds
 
 
 SPARK_KEYS = frozenset(
@@ -313,13 +313,13 @@ class TablePolicy:
 
     def read(self, name: str) -> Any:
         """Return the value of a key, read as the key wants it; None where nothing is said."""
-        found = self.values.get(name)
-        if found is None:
+        value = self.values.get(name)
+        if value is None:
             return None
         parse = KEYS[name].parse
-        if isinstance(found.text, str):
-            return parse(found.text)
-        return tuple(parse(one) for one in found.text)
+        if isinstance(value.text, str):
+            return parse(value.text)
+        return tuple(parse(one) for one in value.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,20 +444,24 @@ def _others_who_may_write(path: Path, status: os.stat_result) -> str | None:
 
 
 def _patterns(given: Any, origin: str) -> tuple[str, ...]:
-    found = [given] if isinstance(given, str) else given
-    if not isinstance(found, list) or not found or not all(isinstance(one, str) for one in found):
+    patterns = [given] if isinstance(given, str) else given
+    if (
+        not isinstance(patterns, list)
+        or not patterns
+        or not all(isinstance(one, str) for one in patterns)
+    ):
         raise UsageError(
             f"{origin} does not say which tables it is for",
             hint=f'`{_TABLES} = ["prod.sales.*"]` does',
         )
-    for pattern in found:
+    for pattern in patterns:
         parts_of(pattern)
-    return tuple(found)
+    return tuple(patterns)
 
 
 def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mapping[str, Text]:
     """Return the values by key, and add a warning to `renamed` for each former name."""
-    found: dict[str, Text] = {}
+    texts: dict[str, Text] = {}
     for given, value in flattened(loaded):
         name = RENAMED_KEYS.get(given, given)
         if name != given:
@@ -467,8 +471,8 @@ def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mappi
             raise _unknown(name, origin)
         text = _text(key, value, origin)
         check_text(key, text, origin)
-        found[name] = text
-    return found
+        texts[name] = text
+    return texts
 
 
 def check_text(key: Key, text: Text, origin: str) -> None:

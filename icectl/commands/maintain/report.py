@@ -204,20 +204,20 @@ def _facts(facts: Facts | None) -> dict[str, Any] | None:
 
 
 def _sum(facts: Iterator[Facts | None]) -> dict[str, int]:
-    found = [_facts(one) for one in facts if one is not None]
+    judged = [_facts(one) for one in facts if one is not None]
     keys = ("file_count", "file_bytes", "snapshot_count", "planning_file_count", "planning_bytes")
-    return {key: sum(one[key] for one in found if one is not None) for key in keys}
+    return {key: sum(one[key] for one in judged if one is not None) for key in keys}
 
 
-def _print_totals(console: Console, found: Mapping[str, Any], *, planning: bool) -> None:
-    tables = print_count(found["table_count"], "table")
+def _print_totals(console: Console, sums: Mapping[str, Any], *, planning: bool) -> None:
+    tables = print_count(sums["table_count"], "table")
     counts = [
         f"{number:,} {STATUS_NAMES.get(status, status)}"
-        for status, number in found["statuses"].items()
+        for status, number in sums["statuses"].items()
         if number
     ]
     console.say(": ".join(filter(None, (tables, ", ".join(counts)))))
-    before, after = found["before"], found["after"]
+    before, after = sums["before"], sums["after"]
     if not any(before.values()):  # no table was read
         return
     pairs = [

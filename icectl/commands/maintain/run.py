@@ -223,15 +223,15 @@ def _check(common: Common, request: MaintainRequest) -> None:
 
 
 def _check_matches(
-    asked: _Asked, targets: Sequence[str], found: FoundTables, policy: MaintenancePolicy
+    asked: _Asked, targets: Sequence[str], tables: FoundTables, policy: MaintenancePolicy
 ) -> None:
     """Warn of what matches nothing. Raises: UsageError, with `--strict`."""
     common = asked.common
-    idle = [f"`--exclude {pattern}` leaves no table out" for pattern in found.idle]
+    idle = [f"`--exclude {pattern}` leaves no table out" for pattern in tables.idle]
     idle += idle_rules(
         policy,
         [name_in_hints(common, target) for target in targets],
-        [name_in_hints(common, table) for table in found.tables],
+        [name_in_hints(common, table) for table in tables.tables],
         configuration_of(common).__contains__,
     )
     steps = {step for table in asked.tables for step in asked.policies[table].read("steps")}
@@ -295,7 +295,7 @@ def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
             yield f"retention of {ref.type} {name}", "of its own", "table"
 
 
-def _looked_at(asked: _Asked, found: FoundTables) -> list[TableRun]:
+def _looked_at(asked: _Asked, tables: FoundTables) -> list[TableRun]:
     """Look at every table that may be maintained now. Order: that of the tables."""
     shell = asked.common.shell
     place = ErrandPlace(shell.env, shell.interrupts, lambda: shell.deadline.passed)
@@ -310,7 +310,7 @@ def _looked_at(asked: _Asked, found: FoundTables) -> list[TableRun]:
         progress.advance(1)
         return TableRun(table, AssessedTable(end=end) if seen is None else seen)
 
-    missing = missing_tables(asked.common, found)
+    missing = missing_tables(asked.common, tables)
     return [
         *look_at_each(asked.common, asked.tables, look),
         *(TableRun(target, AssessedTable(end=_not_found(error))) for target, error in missing),

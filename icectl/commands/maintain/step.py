@@ -360,9 +360,9 @@ def settings_with(
     """Return the settings of a step: those of the policy stand where a settings file's would."""
     values = dict(settings.values)
     for setting in SETTINGS:
-        found = policy.values.get(setting.key)
-        if found is not None and isinstance(found.text, str) and KEYS[setting.key].setting:
-            values[setting.key] = _resolved(setting, found.text, found.origin)
+        value = policy.values.get(setting.key)
+        if value is not None and isinstance(value.text, str) and KEYS[setting.key].setting:
+            values[setting.key] = _resolved(setting, value.text, value.origin)
     age = policy.values[_MIN_AGE]
     if isinstance(age.text, str):
         values[ORPHANS_OLDER_THAN.key] = _resolved(ORPHANS_OLDER_THAN, age.text, age.origin)

@@ -125,13 +125,13 @@ def plan_rollback(
         target = snapshot_at(metadata, where, instant_ms)
     else:
         older = ancestors(metadata.snapshots_by_id, before.snapshot_id)
-        found = next((one for one in older if one.timestamp_ms <= instant_ms), None)
-        if found is None:
+        older_snapshot = next((one for one in older if one.timestamp_ms <= instant_ms), None)
+        if older_snapshot is None:
             raise UsageError(
                 f"`{branch}` has no snapshot of {print_instant(instant_ms)} or before",
                 hint="`icectl inspect TABLE snapshots` lists those that are left",
             )
-        target = found.snapshot_id
+        target = older_snapshot.snapshot_id
     if target not in line:
         raise Refused(
             f"snapshot {target} is not an ancestor of `{branch}`",

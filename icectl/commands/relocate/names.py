@@ -61,12 +61,12 @@ class Names:
         Raises: Refused, where it is not below `--from`.
         """
         new = self.file(stored)
-        found = self.move.of(self.whole(stored)) if new is None else new.location
+        location = self.move.of(self.whole(stored)) if new is None else new.location
         is_relative = self.metadata.format_version >= 4 and locations.is_relative(stored)
         if not is_relative:
-            return found
-        relative = relative_location(self.move.new_location, found)
-        if layout_of_table(self.metadata) is Layout.SFC_1 or relative != found:
+            return location
+        relative = relative_location(self.move.new_location, location)
+        if layout_of_table(self.metadata) is Layout.SFC_1 or relative != location:
             return relative
         raise Refused(f"`{stored}` would no longer lie below the table's location")
 
@@ -76,9 +76,9 @@ class Names:
         One of no data file of the table stays as it is: it deletes nothing, as before.
         Raises: Refused, where it may be another spelling of a data file's location.
         """
-        found = locations.moved(path, self.move.path_map)
-        if found is not None:
-            return found
+        moved = locations.moved(path, self.move.path_map)
+        if moved is not None:
+            return moved
         if locations.name(path) in self.data_files:
             raise outside(self.move, path)
         return path

@@ -44,10 +44,10 @@ class Move:
 
     def of(self, location: str) -> str:
         """Return the new location of a file. Raises: Refused, where it is below no source."""
-        found = locations.moved(location, self.path_map)
-        if found is None or "/../" in found:
+        moved = locations.moved(location, self.path_map)
+        if moved is None or "/../" in moved:
             raise outside(self, location)
-        return found
+        return moved
 
 
 def _spellings(source: str) -> tuple[str, ...]:
@@ -179,19 +179,19 @@ def new_metadata(
 def _recounted(snapshot: Snapshot, changes: Mapping[str, int]) -> Snapshot:
     """Return a snapshot with counters changed, where its summary has them as numbers."""
     summary = dict(snapshot.summary or {})
-    found = {
+    counters = {
         key: str(count + change)
         for key, change in changes.items()
         if change and (count := read_count(summary.get(key))) is not None and count + change >= 0
     }
-    return replace(snapshot, summary={**summary, **found}) if found else snapshot
+    return replace(snapshot, summary={**summary, **counters}) if counters else snapshot
 
 
 def _property(key: str, value: str, move: Move) -> str:
     """Return the value of a property, moved where it is a location below `--from`."""
-    found = locations.moved(value, move.path_map) if value else None
-    if found is not None:
-        return found
+    moved = locations.moved(value, move.path_map) if value else None
+    if moved is not None:
+        return moved
     if key in _PATHS and value and not locations.is_relative(value):
         refused = outside(move, value)
         refused.hint = f"unset `{key}` at the old place, or give a `--from` that holds it, too"

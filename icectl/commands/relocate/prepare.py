@@ -62,8 +62,8 @@ class Prepared:
     @property
     def counts(self) -> dict[str, int]:
         """Count the new files by kind."""
-        found = Counter(file.kind for file in self.files)
-        return {kind.name.lower(): found[kind] for kind in FileKind if found[kind]}
+        counts = Counter(file.kind for file in self.files)
+        return {kind.name.lower(): counts[kind] for kind in FileKind if counts[kind]}
 
 
 @dataclass(slots=True)
@@ -111,8 +111,8 @@ class Preparation:
             )
         deletes = [row for row in rows(live) if FileKind(row[1]) in DELETES]
         self._write("rewriting delete files", deletes, self._delete_file)
-        found = self._manifests(manifests)
-        self._write("rewriting manifests", found, self._manifest)
+        manifests_written = self._manifests(manifests)
+        self._write("rewriting manifests", manifests_written, self._manifest)
         self._write("rewriting vectors of manifests", self._bitmaps(), self._bitmap)
         self._write("rewriting manifest lists", self._lists(), self._list)
         kept = of_other_kinds(together([live, statistics]), DELETES)
@@ -151,8 +151,8 @@ class Preparation:
             changes[snapshot_id] = found
         return changes
 
-    def _check_moved(self, found: Iterator[str] | Sequence[str]) -> None:
-        for location in found:
+    def _check_moved(self, locations_read: Iterator[str] | Sequence[str]) -> None:
+        for location in locations_read:
             self.names.of(location)
 
     def _write(
@@ -233,8 +233,8 @@ class Preparation:
             if snapshot.root_manifest is not None:
                 content = read_file(self.context.store, snapshot.root_manifest)
                 with naming(snapshot.root_manifest):
-                    found = rewrite.listed_in_root(content, contents)
-                for location, size in found:
+                    listed = rewrite.listed_in_root(content, contents)
+                for location, size in listed:
                     yield self.names.whole(location), size
 
     def _manifest(self, location: str, _: int, number: int) -> NewFile:
@@ -265,11 +265,11 @@ class Preparation:
 
     def _lists(self) -> Sequence[tuple[str, int, int | None]]:
         """List the manifest lists and roots, each once."""
-        found = [
+        lists = [
             snapshot.root_manifest or snapshot.manifest_list for snapshot in self.metadata.snapshots
         ]
         kind = int(FileKind.MANIFEST_LISTS)
-        return [(place, kind, None) for place in dict.fromkeys(found) if place is not None]
+        return [(place, kind, None) for place in dict.fromkeys(lists) if place is not None]
 
     def _list(self, location: str, _: int, number: int) -> NewFile:
         snapshot = next(

@@ -101,7 +101,7 @@ def listed_in_root(content: bytes, contents: Collection[Content]) -> list[tuple[
     Whatever their status: files of removed rows may be read still.
     Raises: CorruptTable.
     """
-    found: list[tuple[str, int]] = []
+    listed: list[tuple[str, int]] = []
     for table in read_row_groups(content):
         columns = []
         for number in (CONTENT, _PATH, _SIZE):
@@ -111,8 +111,8 @@ def listed_in_root(content: bytes, contents: Collection[Content]) -> list[tuple[
             columns.append(stored.to_pylist())
         for told, location, size in zip(*columns, strict=True):
             if told in contents and location is not None:
-                found.append((location, size or 0))
-    return found
+                listed.append((location, size or 0))
+    return listed
 
 
 def vectors(content: bytes, names: Names) -> bytes:

@@ -294,28 +294,28 @@ def _of_the_original(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
 
     A table of another uuid would find another table's metadata in its folder, and delete nothing.
     """
-    found = []
+    problems = []
     for version in list_versions(target.store, target.base.metadata_folder):
         try:
             members = read_metadata_json(target.store.read(version.location))
         except (CorruptTable, FileNotFoundError):
             continue
         if members.get("table-uuid") == loaded.metadata.table_uuid:
-            found.append(version.location)
-    return tuple(found)
+            problems.append(version.location)
+    return tuple(problems)
 
 
 def _stands_there(target: _Target, metadata: TableMetadata, move: Move, *, new_uuid: bool) -> bool:
     """Return whether the new place has just this table. Raises: Refused, where it has another."""
     try:
-        found = target.context.catalog.load()
+        loaded = target.context.catalog.load()
     except TableNotFound:
         folder = target.base.metadata_folder
         if list_versions(target.store, folder):
             raise _taken(move) from None
         return False
     expected = new_metadata(metadata, move, {}, uuid=None, now_ms=0)
-    if is_same_table(expected, found.metadata, new_uuid=new_uuid):
+    if is_same_table(expected, loaded.metadata, new_uuid=new_uuid):
         return True
     raise _taken(move)
 
@@ -332,10 +332,10 @@ def _missing(
     there: TableContext, prepared: Prepared, loaded: LoadedTable, move: Move
 ) -> tuple[FileToCopy, ...]:
     """List the files that the table keeps and that are not at the new place with their size."""
-    found = compare_with_store(there, prepared.kept, loaded.metadata.location)
+    missing = compare_with_store(there, prepared.kept, loaded.metadata.location)
     return tuple(
         FileToCopy(each.location, move.of(each.location), each.expected, each.found)
-        for each in found.discrepancies
+        for each in missing.discrepancies
     )
 
 

@@ -211,13 +211,13 @@ class _Deletion:
         locations = batch.table["location"].combine_chunks()
         owners = described_files(locations)
         pairs = list(zip(listed_files(batch), owners.to_pylist(), strict=True))
-        found = in_threads(
+        statuses = in_threads(
             lambda pair: self._look(*pair),
             pairs,
             [1] * len(pairs),
             threads=self.context.concurrency,
         )
-        reasons = list(found)
+        reasons = list(statuses)
         for (file, _), reason in zip(pairs, reasons, strict=True):
             if isinstance(reason, StorageError):
                 self.done.failed.append(FailedRemoval(file.location, reason.message))

@@ -99,9 +99,9 @@ def places_of(loaded: LoadedTable, asked: Sequence[str], same_store: SameStore) 
 def _named_folder(metadata: TableMetadata, location: str, same_store: SameStore) -> str:
     named = named_folders(metadata.location, metadata.properties)
     for folder in named.values():
-        found = same_store.respelled(location, folder)
-        if found is not None:
-            return found
+        respelled = same_store.respelled(location, folder)
+        if respelled is not None:
+            return respelled
     others = (
         f"of {', '.join(f'`{name}`' for name in named)}" if named else "that its properties name"
     )

@@ -90,9 +90,9 @@ def read_head(reader: Reader, snapshot: Snapshot) -> ReadHead:
     manifests = listed.manifests
     read: list[ManifestRead] = []
     entries: list[Entries | None] = []
-    found = try_manifests(reader.context, reader.metadata, manifests, PLANNING_COLUMNS)
-    with closing(found):
-        for one in found:
+    reads = try_manifests(reader.context, reader.metadata, manifests, PLANNING_COLUMNS)
+    with closing(reads):
+        for one in reads:
             reader.context.deadline.check()
             read.append(one)
             entries.append(_inherited(one, manifests[one.index]))

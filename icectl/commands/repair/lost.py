@@ -110,8 +110,8 @@ def _existing(
 def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries) -> Entries:
     """Files that other snapshots list as added by this one, and no other manifest of it added."""
     others = [one for one in reader.metadata.snapshots if one is not wrote]
-    found, _ = _entries(reader, others, lost)
-    alive = live(found)
+    entries, _ = _entries(reader, others, lost)
+    alive = live(entries)
     ids = enumerate(alive.table["snapshot_id"].to_pylist())
     by_it = take(alive, [row for row, id_ in ids if id_ == wrote.snapshot_id])
     return _without(by_it, beside)
@@ -230,13 +230,13 @@ def entries_by_footers(reader: Reader, lost: ManifestFile) -> Entries | None:
     listed = _listed_files(reader, lost)
     if listed is None:
         return None
-    found = _unlisted(reader, spec, count, listed)
-    if found is None or not _are_those(found, lost, wrote):
+    files = _unlisted(reader, spec, count, listed)
+    if files is None or not _are_those(files, lost, wrote):
         return None
-    if not all(_is_of_commit(reader.metadata, one, lost, wrote) for one in found):
+    if not all(_is_of_commit(reader.metadata, one, lost, wrote) for one in files):
         return None
     types = result_types(spec, reader.metadata.schemas)
-    entries = entries_from([_entry(one, lost) for one in found])
+    entries = entries_from([_entry(one, lost) for one in files])
     ranges = field_summaries(entries, types)
     if _bounds(lost.partitions or ()) != _bounds(ranges or ()):
         return None
@@ -264,7 +264,7 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
         read = list(lists)
     if any(one.problems for one in read):
         return None
-    found = try_manifests(
+    reads = try_manifests(
         reader.context,
         reader.metadata,
         [
@@ -275,8 +275,8 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
         frozenset({"location"}),
     )
     keys: set[str] = set()
-    with closing(found):
-        for one in found:
+    with closing(reads):
+        for one in reads:
             reader.context.deadline.check()
             if one.rows is None:
                 return None
@@ -292,21 +292,21 @@ def _unlisted(
 
     Order: by location.
     """
-    found: dict[str, tuple[int, int | None]] = {}
+    sizes: dict[str, tuple[int, int | None]] = {}
     for batch in reader.context.store.list(reader.metadata.location):
         reader.context.deadline.check()
         names = ("location", "size_bytes", "modified_ms")
         columns = (batch[column].to_pylist() for column in names)
-        found |= {
+        sizes |= {
             location: (size, modified_ms)
             for location, size, modified_ms in zip(*columns, strict=True)
             if _may_be_data(reader, location) and loosest_key(location) not in listed
         }
-        if len(found) > count:
+        if len(sizes) > count:
             return None
-    if len(found) < count:
+    if len(sizes) < count:
         return None
-    stored = [_stored(reader, spec, location, *told) for location, told in sorted(found.items())]
+    stored = [_stored(reader, spec, location, *told) for location, told in sorted(sizes.items())]
     known = [one for one in stored if one is not None]
     return known if len(known) == len(stored) else None
 
@@ -384,14 +384,14 @@ def _one_value(
     return least == greatest or (transform.name in _MONOTONE and first == last), first
 
 
-def _are_those(found: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) -> bool:
+def _are_those(files: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) -> bool:
     """Whether files, rows and bytes are those that the row of the manifest and the snapshot say."""
-    rows = sum(one.metrics.record_count for one in found)
+    rows = sum(one.metrics.record_count for one in files)
     told: Mapping[str, str] = wrote.summary or {}
     expected = {
-        "added-data-files": str(len(found)),
+        "added-data-files": str(len(files)),
         "added-records": str(rows),
-        "added-files-size": str(sum(one.size_bytes for one in found)),
+        "added-files-size": str(sum(one.size_bytes for one in files)),
     }
     return (
         rows == lost.added_rows_count
@@ -401,41 +401,41 @@ def _are_those(found: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) ->
 
 
 def _is_of_commit(
-    metadata: TableMetadata, found: _Stored, lost: ManifestFile, wrote: Snapshot
+    metadata: TableMetadata, file: _Stored, lost: ManifestFile, wrote: Snapshot
 ) -> bool:
     """Whether a file was written by the commit: in its time, or with its UUID in the name.
 
     Files of the same columns with as many rows often have as many bytes, and one may be left over.
     """
     uuid = _UUID.search(name(lost.manifest_path))
-    if uuid is not None and uuid[0] in name(found.location):
+    if uuid is not None and uuid[0] in name(file.location):
         return True
     before = metadata.snapshot(wrote.parent_snapshot_id or -1)
     begin_ms = 0 if before is None else before.timestamp_ms - _CLOCKS_DIFFER_MS
     end_ms = wrote.timestamp_ms + _CLOCKS_DIFFER_MS
-    return found.modified_ms is not None and begin_ms <= found.modified_ms <= end_ms
+    return file.modified_ms is not None and begin_ms <= file.modified_ms <= end_ms
 
 
 def _bounds(summaries: Sequence[FieldSummary]) -> Sequence[tuple[bool, bytes | None, bytes | None]]:
     return [(one.contains_null, one.lower_bound, one.upper_bound) for one in summaries]
 
 
-def _entry(found: _Stored, lost: ManifestFile) -> dict[str, Any]:
+def _entry(file: _Stored, lost: ManifestFile) -> dict[str, Any]:
     """Make the entry that the manifest had of a file, as far as a reader needs it (R-041)."""
     return {
         "content": Content.DATA,
         "status": Status.EXISTING,
-        "location": found.location,
-        "file_format": found.file_format,
+        "location": file.location,
+        "file_format": file.file_format,
         "spec_id": lost.partition_spec_id,
-        "partition_key": found.partition_key,
-        "record_count": found.metrics.record_count,
-        "file_size_in_bytes": found.size_bytes,
+        "partition_key": file.partition_key,
+        "record_count": file.metrics.record_count,
+        "file_size_in_bytes": file.size_bytes,
         "snapshot_id": lost.added_snapshot_id,
         "sequence_number": lost.sequence_number,
         "file_sequence_number": lost.sequence_number,
         "first_row_id": lost.first_row_id,
         "manifest": 0,
         "manifest_pos": 0,
-        **carried_metrics(found.metrics),
+        **carried_metrics(file.metrics),
     }

@@ -78,8 +78,8 @@ def _before(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
     if snapshot.parent_snapshot_id is None:
         return ReadHead(snapshot, ManifestListRead(snapshot), (), ())
     parent = reader.metadata.snapshot(snapshot.parent_snapshot_id)
-    found = None if parent is None else read_head(reader, parent)
-    return found if found is not None and found.is_whole else None
+    head = None if parent is None else read_head(reader, parent)
+    return head if head is not None and head.is_whole else None
 
 
 def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
@@ -95,10 +95,10 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
     known |= {loosest_key(one.manifest_list) for one in others if one.manifest_list}
     by_it = [one for one in listed if one.added_snapshot_id == snapshot.snapshot_id]
     manifests = [*by_it, *_unlisted(reader, snapshot, known)]
-    found = try_manifests(reader.context, reader.metadata, manifests, ALL_COLUMNS)
+    reads = try_manifests(reader.context, reader.metadata, manifests, ALL_COLUMNS)
     own = []
-    with closing(found):
-        for read in found:
+    with closing(reads):
+        for read in reads:
             reader.context.deadline.check()
             if read.rows is not None and _is_by(read, snapshot):
                 if read.content[0].unknown_field_ids:
@@ -109,11 +109,11 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
 
 def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[ManifestFile]:
     """Return what may be manifests of the snapshot in the metadata folder, and no list names."""
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for batch in reader.context.store.list(reader.loaded.metadata_folder):
         reader.context.deadline.check()
         columns = (batch[column].to_pylist() for column in ("location", "size_bytes"))
-        found |= {
+        lengths |= {
             location: size
             for location, size in zip(*columns, strict=True)
             if name(location).endswith(".avro")
@@ -125,7 +125,7 @@ def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[Manif
         ManifestFile(
             location, size, _ANY_SPEC, ManifestContent.DATA, number, number, snapshot.snapshot_id
         )
-        for location, size in sorted(found.items())
+        for location, size in sorted(lengths.items())
     ]
 
 

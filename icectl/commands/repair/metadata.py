@@ -59,10 +59,10 @@ def find(context: TableContext) -> WholeTable:
         loaded = open_table(context.catalog)
         check_own_version(loaded.metadata, loaded.metadata_location)
     except CorruptTable as error:
-        found = _before_a_broken_one(context, error)
+        whole = _before_a_broken_one(context, error)
     else:
-        found = WholeTable(loaded)
-    return _with_hint(context, found)
+        whole = WholeTable(loaded)
+    return _with_hint(context, whole)
 
 
 def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTable:
@@ -124,19 +124,19 @@ def _check_age(context: TableContext, broken: MetadataVersion) -> None:
         )
 
 
-def _with_hint(context: TableContext, found: WholeTable) -> WholeTable:
+def _with_hint(context: TableContext, whole: WholeTable) -> WholeTable:
     """Add what the version hint should say, where it says something else (R-163)."""
-    loaded = found.loaded
+    loaded = whole.loaded
     if not loaded.capabilities.numbers_versions:
-        return found
+        return whole
     assert loaded.version is not None
     try:
         content = context.store.read(locations.join(loaded.metadata_folder, VERSION_HINT))
     except FileNotFoundError:
-        return found
+        return whole
     says = read_version_hint(content)
     if says == loaded.version:
-        return found
+        return whole
     newest = locations.name(loaded.metadata_location)
     is_ahead = isinstance(says, int) and says > loaded.version
     if is_ahead:
@@ -151,31 +151,31 @@ def _with_hint(context: TableContext, found: WholeTable) -> WholeTable:
     )
     return WholeTable(
         loaded,
-        (*found.remedies, remedy),
-        found.broken,
-        found.aside,
+        (*whole.remedies, remedy),
+        whole.broken,
+        whole.aside,
         str(loaded.version).encode(),
         is_ahead,
     )
 
 
-def restore(context: TableContext, found: WholeTable, kinds: frozenset[str]) -> None:
+def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> None:
     """Move a broken metadata file aside and correct the hint, as far as `kinds` has them.
 
     A file is copied before it goes, so that whatever ends the run loses nothing of it.
     Raises: CommitConflict, where it is another one meanwhile; Refused; StorageError.
     """
     with context.shield():
-        if "metadata-file" in kinds and found.broken is not None:
-            assert found.aside is not None
-            _move_aside(context, found.broken, found.aside)
-        if "version-hint" in kinds and found.hint is not None:
-            folder = found.loaded.metadata_folder
-            if newer := newer_than(found.loaded, list_versions(context.store, folder)):
+        if "metadata-file" in kinds and whole.broken is not None:
+            assert whole.aside is not None
+            _move_aside(context, whole.broken, whole.aside)
+        if "version-hint" in kinds and whole.hint is not None:
+            folder = whole.loaded.metadata_folder
+            if newer := newer_than(whole.loaded, list_versions(context.store, folder)):
                 raise CommitConflict(f"{newer[0].name} was committed meanwhile")
             place = locations.join(folder, VERSION_HINT)
             context.store.remove([locations.check_sum(place)])
-            context.store.replace(place, found.hint)
+            context.store.replace(place, whole.hint)
 
 
 def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:

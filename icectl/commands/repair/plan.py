@@ -137,9 +137,9 @@ def plan(
     answered = frozenset[Finding]().union(*(one.answers for one in chosen))
     known = {left.finding: left for left in reasons}
     left = [
-        known.get(found) or RemainingFinding(found, _reason(found))
-        for found in findings
-        if found not in answered and found.severity != "info"
+        known.get(finding) or RemainingFinding(finding, _reason(finding))
+        for finding in findings
+        if finding not in answered and finding.severity != "info"
     ]
     by_kind = sorted(chosen, key=lambda one: KINDS.index(one.kind))
     skipped = tuple(one for one in remedies if one not in chosen)
@@ -166,5 +166,5 @@ def check_skip(skip: Collection[str], remedies: Sequence[Remedy]) -> None:
         raise UsageError(f"`--skip`: there is no repair `{name}`", hint=hint)
 
 
-def _reason(found: Finding) -> str:
-    return next(reason for start, reason in _REASONS if found.rule.startswith(start))
+def _reason(finding: Finding) -> str:
+    return next(reason for start, reason in _REASONS if finding.rule.startswith(start))

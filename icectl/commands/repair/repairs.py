@@ -426,14 +426,14 @@ class _Search:
         lists = try_manifest_lists(reader.context, reader.metadata, reader.metadata.snapshots)
         with closing(lists):
             manifests = distinct_manifests([one.manifests for one in lists])
-        found = try_manifests(
+        reads = try_manifests(
             reader.context,
             reader.metadata,
             [one for one in manifests if one.content is ManifestContent.DATA],
             frozenset({"location"}),
         )
-        with closing(found):
-            rows = [one.rows for one in found if one.rows is not None]
+        with closing(reads):
+            rows = [one.rows for one in reads if one.rows is not None]
         return set[str]().union(
             *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in rows)
         )

@@ -164,20 +164,20 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     Raises: CorruptTable, where no metadata file can be read; Refused, where the table must not be
     touched, or `to_snapshot` is not whole; UsageError; StorageError of the store.
     """
-    found = find(context)
-    if found.broken is None and not found.is_ahead:
-        context.catalog.check_writable(found.loaded)
-    metadata = found.loaded.metadata
+    whole = find(context)
+    if whole.broken is None and not whole.is_ahead:
+        context.catalog.check_writable(whole.loaded)
+    metadata = whole.loaded.metadata
     head = branch_head(metadata, options.branch)
-    reader = Reader(context, found.loaded)
+    reader = Reader(context, whole.loaded)
     findings = _findings(reader, options, head)
-    remedies = [replace(one, answers=_of_metadata(one, findings)) for one in found.remedies]
+    remedies = [replace(one, answers=_of_metadata(one, findings)) for one in whole.remedies]
     remedies += _statistics(metadata, findings)
     if options.to_snapshot is not None:
         target = _target(reader, options, findings, head)
         remedies += _going_back(metadata, options, findings, head, target)
         planned = plan(options.level, options.branch, remedies, findings, options.skip)
-        return PreparedRepair(found, planned, options, head, target=target)
+        return PreparedRepair(whole, planned, options, head, target=target)
     read = _read_head(reader, head)
     mends: list[Mend] = []
     reasons: list[RemainingFinding] = []
@@ -194,7 +194,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
         if read is not None:
             ways_out += _dropping(reader, read, findings, options, planned)
     ways_out.sort(key=lambda way: way.order)
-    return PreparedRepair(found, planned, options, head, mending, ways_out=tuple(ways_out))
+    return PreparedRepair(whole, planned, options, head, mending, ways_out=tuple(ways_out))
 
 
 def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> tuple[Finding, ...]:

@@ -40,9 +40,9 @@ def plan_leaves(
         )
     groups = []
     for content in ManifestContent:
-        found = tuple(at for at, item in enumerate(listed.manifests) if item.content is content)
-        if found:
-            group = ManifestGroup(metadata.default_spec_id, content, (), found, "nothing to gain")
+        chosen = tuple(at for at, item in enumerate(listed.manifests) if item.content is content)
+        if chosen:
+            group = ManifestGroup(metadata.default_spec_id, content, (), chosen, "nothing to gain")
             groups.append(_decided(metadata, group, listed, options))
     return RewritePlan(pin, branch, options, tuple(groups))
 

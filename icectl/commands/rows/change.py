@@ -110,16 +110,18 @@ def changing(
 
 def row_change(facts: TreeFacts, made: Changes, files: LiveFiles) -> TreeChange:
     """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
-    found = replacement(facts, made, files.manifests)
-    own = with_column(found.added, "sequence_number", pa.nulls(len(found.added), pa.int64()))
-    return replace(found, added=own, operation=None, data_leaves=_data_leaves(made.added, files))
+    change = replacement(facts, made, files.manifests)
+    own = with_column(change.added, "sequence_number", pa.nulls(len(change.added), pa.int64()))
+    return replace(change, added=own, operation=None, data_leaves=_data_leaves(made.added, files))
 
 
 def _data_leaves(added: Entries, files: LiveFiles) -> dict[str, str | None]:
     """Find the data leaves that the data files of new vectors were read from, by their keys."""
     named = deletion_vectors(added).table["referenced_data_file"]
-    found = by_row(only(files.data, named), "location", "manifest")
-    data_leaves = {comparison_key(location): leaf_at(files.manifests, at) for location, at in found}
+    by_location = by_row(only(files.data, named), "location", "manifest")
+    data_leaves = {
+        comparison_key(location): leaf_at(files.manifests, at) for location, at in by_location
+    }
     return {key: None if at is None else comparison_key(at) for key, at in data_leaves.items()}
 
 

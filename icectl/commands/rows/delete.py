@@ -133,15 +133,15 @@ class _Deletion:
         chosen = self._chosen(metadata, files)
         check_once(files.data, sorted([*chosen.whole, *chosen.some]))
         maker = TaskMaker(files.data, files.deletes, files.index, [*chosen.whole, *chosen.some])
-        found = self._looked_for(metadata, maker, chosen.some)
-        emptied = {one.location for one in found if not one.left}
-        self._count(files, chosen, found)
-        if not chosen.whole and not found:
+        found_rows = self._looked_for(metadata, maker, chosen.some)
+        emptied = {one.location for one in found_rows if not one.left}
+        self._count(files, chosen, found_rows)
+        if not chosen.whole and not found_rows:
             self.is_nothing = True
             return Proposal(())
         at = {place: row for row, place in _located(files, chosen.some) if place in emptied}
         gone = sorted([*chosen.whole, *at.values()])
-        left = [one for one in found if one.left]
+        left = [one for one in found_rows if one.left]
         rows = {place: row for row, place in _located(files, chosen.some)}
         blank = MergeDeletesTask("m-0", 1, (), (), "vectors")
         merging = maker.merge([rows[one.location] for one in left], blank)
@@ -174,18 +174,20 @@ class _Deletion:
         fresh = [task for task in tasks if _key(task) not in self._found]
         if fresh:
             job = FindJob(condition_job(metadata, self.wanted.within), self.wanted.rows)
-            found = {one.location: one for one in self.finder.find(fresh, job)}
-            self._found |= {_key(task): found.get(task.inputs[0].location) for task in fresh}
+            rows_by_location = {one.location: one for one in self.finder.find(fresh, job)}
+            self._found |= {
+                _key(task): rows_by_location.get(task.inputs[0].location) for task in fresh
+            }
         known = (self._found[_key(task)] for task in tasks)
         return [one for one in known if one is not None]
 
-    def _count(self, files: LiveFiles, chosen: _Chosen, found: Sequence[FoundRows]) -> None:
+    def _count(self, files: LiveFiles, chosen: _Chosen, rows: Sequence[FoundRows]) -> None:
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
         of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
-        self.deleted_rows = of_whole + sum(one.count for one in found)
+        self.deleted_rows = of_whole + sum(one.count for one in rows)
 
     def _vectors(
-        self, metadata: TableMetadata, inputs: Sequence[InputFile], found: Sequence[FoundRows]
+        self, metadata: TableMetadata, inputs: Sequence[InputFile], rows: Sequence[FoundRows]
     ) -> Entries:
         """Write the vectors of some files, as entries of the snapshot to come."""
         outputs = self.change.opened.outputs
@@ -197,7 +199,7 @@ class _Deletion:
                 data_location(metadata.location, metadata.properties, partition, name)
             )
 
-        merged: dict[str, Positions] = {one.location: one.positions for one in found}
+        merged: dict[str, Positions] = {one.location: one.positions for one in rows}
         written = FileOutputs(next_location, self.context.store.open_new, self.context.store.open)
         base = relative_base(metadata)
         vectors = write_vectors(merged, f"icectl {__version__}", written, base)

@@ -80,8 +80,8 @@ def _schema_of(metadata: TableMetadata, snapshot: Snapshot | None, selection: Se
     Without a name the table's, as with conditions.
     """
     if isinstance(selection.snapshot, int) and snapshot is not None and selection.where is None:
-        found = (one for one in metadata.schemas if one.schema_id == snapshot.schema_id)
-        return next(found, metadata.current_schema)
+        schemas = (one for one in metadata.schemas if one.schema_id == snapshot.schema_id)
+        return next(schemas, metadata.current_schema)
     return metadata.current_schema
 
 
@@ -101,15 +101,15 @@ def condition_ids(condition: Predicate) -> frozenset[int]:
 
     Raises: UsageError, for partition fields.
     """
-    found = set()
+    ids = set()
     for leaf in leaves(condition):
         if leaf.column.field_id is None:
             raise UsageError(
                 f"`{leaf.column.name}` is a partition field, and rows have none",
                 hint="name the column that it is made of",
             )
-        found.add(leaf.column.field_id)
-    return frozenset(found)
+        ids.add(leaf.column.field_id)
+    return frozenset(ids)
 
 
 def _with(schema: Schema, wanted: Schema, more: frozenset[int]) -> Schema:

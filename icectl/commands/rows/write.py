@@ -132,8 +132,8 @@ class _Overwriting:
         """Return the rows of live data files in the partitions of the new ones. Raises: Refused."""
         partitions = set(by_row(self.added, *GROUP_KEYS))
         specs = {spec_id for spec_id, _ in partitions}
-        found = list(by_row(files.data, *GROUP_KEYS))
-        other = sum(spec_id not in specs for spec_id, _ in found)
+        keys = list(by_row(files.data, *GROUP_KEYS))
+        other = sum(spec_id not in specs for spec_id, _ in keys)
         if other:
             raise Refused(
                 f"{other:,} live data files have another partition spec, and may have rows of "
@@ -141,7 +141,7 @@ class _Overwriting:
                 hint="`icectl compact` rewrites files of other specs; `delete_where` and `append` "
                 "say which rows are meant",
             )
-        return [row for row, partition in enumerate(found) if partition in partitions]
+        return [row for row, partition in enumerate(keys) if partition in partitions]
 
 
 def _written(frame: Frame, job: WriteJob, change: OpenChange) -> Entries:

@@ -359,8 +359,8 @@ def _convert(context: TableContext, branch: str) -> Upgraded:
     """
     engine = LocalEngine(context.store, context.progress, context.deadline, context.concurrency)
     planned = prepare_compaction(context, branch, _vectors_alone)
-    found = execute_compaction(context, engine, planned)
-    return Upgraded(found.landed, found.snapshot_ids[-1])
+    outcome = execute_compaction(context, engine, planned)
+    return Upgraded(outcome.landed, outcome.snapshot_ids[-1])
 
 
 def _vectors_alone(metadata: TableMetadata) -> CompactOptions:

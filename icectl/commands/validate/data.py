@@ -335,12 +335,12 @@ def _data_files(entries: Entries) -> _DataFiles:
     """Return what deletes ask of data files; nothing where there are none."""
     data = data_files(entries)
     asked = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
-    found: dict[str, tuple[tuple[str, ...], int]] = {}
+    by_key: dict[str, tuple[tuple[str, ...], int]] = {}
     for location, count in asked:
         key = loosest_key(location)
-        known = found[key][0] if key in found else ()
-        found[key] = (known if location in known else (*known, location)), count
-    return found
+        known = by_key[key][0] if key in by_key else ()
+        by_key[key] = (known if location in known else (*known, location)), count
+    return by_key
 
 
 class _Checks:
@@ -384,8 +384,8 @@ class _Checks:
 
         None where there is none.
         """
-        found = self._data_files.get(loosest_key(location))
-        return None if found is None else found[1]
+        data_file = self._data_files.get(loosest_key(location))
+        return None if data_file is None else data_file[1]
 
     def data_file(self, recorded: RecordedFile) -> FileChecked:
         return self._opened(recorded.location, check_data_file, recorded, self._table)
@@ -405,16 +405,16 @@ class _Checks:
     def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
         return self._opened(deletes.file.location, check_equality_deletes, deletes, self._table)
 
-    def vectors(self, found: Sequence[RecordedDeletes]) -> FileChecked:
-        location = found[0].file.location
+    def vectors(self, vectors: Sequence[RecordedDeletes]) -> FileChecked:
+        location = vectors[0].file.location
         status = self._store.stat(location)
         if status is None:
             return FileChecked((), 0)  # level files reports it
         ranges = _Ranges(partial(self._store.read_range, location))
         read, size, count = ranges.read, status.size_bytes, self.record_count
-        names = [name for one in found for name in _names_in_entry(one)]
+        names = [name for one in vectors for name in _names_in_entry(one)]
         findings = (
-            *check_vectors(read, size, found, count, self._named),
+            *check_vectors(read, size, vectors, count, self._named),
             *self._misspelt(location, names),
         )
         return FileChecked(findings, ranges.bytes_read, is_read=_is_read(findings))
@@ -453,8 +453,10 @@ class _Checks:
                 read_blob(ranges.read(blob.offset, blob.length), blob)
         except (CorruptTable, Unsupported) as error:
             problem = error.message
-        found = [] if problem is None else [finding("R-140", location, problem, severity="warning")]
-        return FileChecked(tuple(found), ranges.bytes_read)  # R-140
+        findings = (
+            [] if problem is None else [finding("R-140", location, problem, severity="warning")]
+        )
+        return FileChecked(tuple(findings), ranges.bytes_read)  # R-140
 
     def _opened(
         self,

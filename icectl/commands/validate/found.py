@@ -64,5 +64,5 @@ CheckSnapshots = Callable[[Reader, Sequence[Snapshot], CheckTally], SnapshotsChe
 
 def check_snapshots_of(layout: Layout) -> CheckSnapshots:
     """Return the check of snapshots of one layout at level `metadata`."""
-    found: CheckSnapshots = import_module(_CHECKS[layout]).check
-    return found
+    check: CheckSnapshots = import_module(_CHECKS[layout]).check
+    return check

@@ -44,7 +44,7 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
 
 
 def _check_lists(
-    reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally
+    reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally
 ) -> Sequence[ManifestListRead]:
     """Read what the snapshots list. Order: theirs."""
     lists = []
@@ -53,13 +53,13 @@ def _check_lists(
     with closing(read):
         for listed in read:
             reader.context.deadline.check()
-            found.snapshots += 1
-            found.count_file(listed.size_bytes)
-            found.add(_of_list(reader, *problem) for problem in listed.problems)
+            tally.snapshots += 1
+            tally.count_file(listed.size_bytes)
+            tally.add(_of_list(reader, *problem) for problem in listed.problems)
             manifest_list = ManifestList(
                 metadata, listed.snapshot, listed.properties, listed.manifests
             )
-            found.add(RULES.findings(manifest_list))
+            tally.add(RULES.findings(manifest_list))
             lists.append(listed)
     return lists
 
@@ -84,7 +84,7 @@ def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[Manif
 
 
 def _check_manifests(
-    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], found: CheckTally
+    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], tally: CheckTally
 ) -> tuple[Entries, Mapping[str, int | None]]:
     """Read every manifest once.
 
@@ -101,22 +101,22 @@ def _check_manifests(
         for one in read:
             reader.context.deadline.check()
             manifest = manifests[one.index]
-            found.count_file(one.size_bytes)
+            tally.count_file(one.size_bytes)
             if one.problem is not None or one.size_bytes is None:
-                found.add([_unreadable(manifest.manifest_path, one.problem)])
+                tally.add([_unreadable(manifest.manifest_path, one.problem)])
                 continue
             header, rows = one.content
             rows_of_lists = described[manifest.manifest_path]
             entries = ManifestEntries(metadata, manifest, header, rows, types)
             stored = StoredManifest(metadata, rows_of_lists, header, one.size_bytes, entries)
-            found.add(RULES.findings(stored))
+            tally.add(RULES.findings(stored))
             faults = tuple(RULES.findings(entries))
-            found.add(faults)
+            tally.add(faults)
             try:
                 parts.append(_inherited(rows, manifest, one.index))
             except CorruptTable as error:
                 if error.rule not in {fault.rule for fault in faults}:
-                    found.add([_unreadable(manifest.manifest_path, error)])
+                    tally.add([_unreadable(manifest.manifest_path, error)])
             else:
                 numbers[manifest.manifest_path] = one.index
     return concat(parts), numbers
@@ -137,7 +137,7 @@ def _check_snapshots(
     lists: Sequence[ManifestListRead],
     entries: Entries,
     numbers: Mapping[str, int | None],
-    found: CheckTally,
+    tally: CheckTally,
 ) -> None:
     metadata = reader.metadata
     faults = live_faults(entries, len(numbers), roots(metadata))
@@ -149,7 +149,7 @@ def _check_snapshots(
         is_whole = not listed.problems and len(chosen) == len(known)
         flags = chosen_manifests(set(chosen), len(numbers))
         live = LiveSnapshot(metadata, listed.snapshot, chosen, faults, flags, is_whole)
-        found.add(RULES.findings(live))
+        tally.add(RULES.findings(live))
         reader.context.progress.advance(1)
 
 

@@ -70,8 +70,8 @@ def checked_result(checked: CheckedTable) -> dict[str, Any]:
 
 def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> None:
     """Print findings by rule, the worst first, then what was looked at; `whole`: every finding."""
-    for found in _by_rule(checked.findings):
-        _print_rule(console, found, checked.table_location, whole=whole)
+    for group in _by_rule(checked.findings):
+        _print_rule(console, group, checked.table_location, whole=whole)
     if not checked.complete:
         console.warn("stopped at the time limit: the rest of the table was not looked at")
     console.say(_verdict(checked))
@@ -85,29 +85,29 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
     return [list(found) for _, found in groupby(sorted(findings, key=place), key=place)]
 
 
-def _print_rule(console: Console, found: Sequence[Finding], base: str, *, whole: bool) -> None:
-    first = found[0]
+def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, whole: bool) -> None:
+    first = findings[0]
     severity = console.style(first.severity, "bold", _STYLES[first.severity])
     label = f"{severity} {console.style(first.rule, 'bold')}"
-    said = _said_by_all(found)
-    console.print(f"{label}: {said or _plural(len(found), 'finding')}")
-    shown = found if whole else found[:LISTED_WITHOUT_VERBOSE]
+    said = _said_by_all(findings)
+    console.print(f"{label}: {said or _plural(len(findings), 'finding')}")
+    shown = findings if whole else findings[:LISTED_WITHOUT_VERBOSE]
     for finding in shown:
         subject = finding.subject.removeprefix(f"{base.rstrip('/')}/")
         text = subject if said else f"{subject}: {finding.message}"
         print_wrapped(console, text, "  ", "    ")
-    if len(shown) < len(found):
-        rest = len(found) - len(shown)
+    if len(shown) < len(findings):
+        rest = len(findings) - len(shown)
         console.print(f"  and {rest:,} more; `--verbose` prints all of them")
-    for hint in dict.fromkeys(finding.hint for finding in found):
+    for hint in dict.fromkeys(finding.hint for finding in findings):
         print_wrapped(console, f"hint: {hint}", "  ", "    ", dim=True)
     console.print()
 
 
-def _said_by_all(found: Sequence[Finding]) -> str | None:
+def _said_by_all(findings: Sequence[Finding]) -> str | None:
     """Return the message of all findings of a rule, where it is one and fits on a line."""
-    messages = {finding.message for finding in found}
-    return messages.pop() if len(messages) == 1 and len(found[0].message) <= _HEADLINE else None
+    messages = {finding.message for finding in findings}
+    return messages.pop() if len(messages) == 1 and len(findings[0].message) <= _HEADLINE else None
 
 
 def print_wrapped(

@@ -226,8 +226,8 @@ class _Evaluation:
             case Constant(value):
                 return _Outcome(self._all(value), self._all(not value))
             case Not(part):
-                found = self.of(part)
-                return _Outcome(found.be_false, found.be_true)
+                outcome = self.of(part)
+                return _Outcome(outcome.be_false, outcome.be_true)
             case And(parts):
                 of_parts = [self.of(part) for part in parts]
                 be_false = _any([one.be_false for one in of_parts])
@@ -265,8 +265,8 @@ class _Evaluation:
             case Constant(value):
                 return _Outcome(self._all(value), self._all(not value))
             case Not(part):
-                found = self.surely(part)
-                return _Outcome(found.be_false, found.be_true)
+                part_result = self.surely(part)
+                return _Outcome(part_result.be_false, part_result.be_true)
             case And(parts):
                 of_parts = [self.surely(part) for part in parts]
                 be_false = _any([one.be_false for one in of_parts])
@@ -319,7 +319,7 @@ class _Evaluation:
 
     @cached_property
     def _partitions(self) -> Sequence[_Partitions]:
-        found = []
+        partitions = []
         spec_ids = numbers(self.entries, "spec_id")
         for spec in self.specs:
             rows = np.flatnonzero(spec_ids == spec.spec_id)
@@ -330,8 +330,8 @@ class _Evaluation:
             types = result_types(spec, self.schemas)
             values = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]
             places = encoded.indices.to_numpy().astype(np.int64)
-            found.append(_Partitions(spec, rows, places, values))
-        return found
+            partitions.append(_Partitions(spec, rows, places, values))
+        return partitions
 
     @cached_property
     def flattened(self) -> Mapping[str, pa.Table]:

@@ -127,10 +127,10 @@ class _Parser:
 
     def parse(self) -> Predicate:
         """Parse all of the tokens. Raises: UsageError."""
-        found = self._or()
+        predicate = self._or()
         if self._next.kind != "end":
             raise self._expected("`and`, `or` or the end")
-        return found
+        return predicate
 
     @property
     def _next(self) -> _Token:
@@ -181,14 +181,14 @@ class _Parser:
         if self._depth > _DEEPEST:
             raise _failure(self._text, self._next.position, "it is nested too deeply")
         if self._accept("not"):
-            found: Predicate = Not(self._not())
+            predicate: Predicate = Not(self._not())
         elif self._accept("("):
-            found = self._or()
+            predicate = self._or()
             self._require(")")
         else:
-            found = self._condition()
+            predicate = self._condition()
         self._depth -= 1
-        return found
+        return predicate
 
     def _condition(self) -> Predicate:
         constant = self._accept("true", "false")
@@ -203,8 +203,8 @@ class _Parser:
         if self._accept("is"):
             return self._is(column)
         negated = self._accept("not") is not None
-        found = self._listed(column)
-        return Not(found) if negated else found
+        predicate = self._listed(column)
+        return Not(predicate) if negated else predicate
 
     def _turned(self, value: _Token) -> Predicate:
         """Return a comparison with the value on the left."""
@@ -222,8 +222,8 @@ class _Parser:
         if kind == "nan" and column.type not in (PrimitiveType("float"), PrimitiveType("double")):
             message = f"`{column.name}` is {type_text(column.type)}, which is never NaN"
             raise _failure(self._text, token.position, message)
-        found = IsNull(column) if kind == "null" else IsNan(column)
-        return Not(found) if negated else found
+        predicate = IsNull(column) if kind == "null" else IsNan(column)
+        return Not(predicate) if negated else predicate
 
     def _listed(self, column: Column) -> Predicate:
         if self._accept("in"):

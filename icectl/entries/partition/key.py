@@ -267,9 +267,9 @@ def one_cluster(entries: Entries | RawEntries) -> Integers:
     return np.zeros(len(entries), np.int64)
 
 
-def spread(found: Clusters, manifests: Integers) -> int:
+def spread(clusters: Clusters, manifests: Integers) -> int:
     """Count the pairs of a manifest and a cluster in it."""
-    return distinct_count(manifests * max(found.count, 1) + found.ranks)
+    return distinct_count(manifests * max(clusters.count, 1) + clusters.ranks)
 
 
 def pieces(ranks: Integers, sizes: npt.NDArray[np.float64], piece_size: float) -> Integers:

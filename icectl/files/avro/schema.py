@@ -176,13 +176,13 @@ def fields_by_id(
     Raises: CorruptTable R-008 where two fields have one id.
     """
     if any(field.field_id is not None for field in record.fields):
-        found = [(field.field_id, at) for at, field in enumerate(record.fields)]
+        places = [(field.field_id, at) for at, field in enumerate(record.fields)]
     else:
-        found = [(ids_by_name.get(field.name), at) for at, field in enumerate(record.fields)]
+        places = [(ids_by_name.get(field.name), at) for at, field in enumerate(record.fields)]
     if to_show:
-        found.sort(key=lambda pair: ids_by_name.get(record.fields[pair[1]].name) == pair[0])
-    positions = {field_id: at for field_id, at in found if field_id is not None}
-    if not to_show and len(positions) != sum(field_id is not None for field_id, _ in found):
+        places.sort(key=lambda pair: ids_by_name.get(record.fields[pair[1]].name) == pair[0])
+    positions = {field_id: at for field_id, at in places if field_id is not None}
+    if not to_show and len(positions) != sum(field_id is not None for field_id, _ in places):
         raise damaged("two fields of its schema have one id")
     return positions
 

@@ -161,14 +161,14 @@ def write_manifest_list(
 @lru_cache(SCHEMAS)
 def _positions(schema: AvroType, *, to_show: bool = False) -> Mapping[str, int]:
     by_id = fields_by_id(schema, {**_IDS, **_OLD_NAMES}, to_show=to_show)
-    found = {name: by_id[field_id] for name, field_id in _IDS.items() if field_id in by_id}
+    positions = {name: by_id[field_id] for name, field_id in _IDS.items() if field_id in by_id}
     for name in _REQUIRED:
-        if name not in found:
+        if name not in positions:
             raise CorruptTable(f"the manifest list has no field {name}", rule="R-050")
-    for name, at in found.items():
+    for name, at in positions.items():
         if schema.fields[at].type.present.kind not in _KINDS.get(name, _INTEGERS):
             raise _wrong_type(name)
-    return found
+    return positions
 
 
 @lru_cache(SCHEMAS)
@@ -178,13 +178,15 @@ def _summary_positions(schema: AvroType, *, to_show: bool = False) -> Mapping[st
         return {}
     item = schema.fields[fields["partitions"]].type.present.parts[0].present
     by_id = fields_by_id(item, _SUMMARY_IDS, to_show=to_show)
-    found = {name: by_id[field_id] for name, field_id in _SUMMARY_IDS.items() if field_id in by_id}
-    for name, at in found.items():
+    positions = {
+        name: by_id[field_id] for name, field_id in _SUMMARY_IDS.items() if field_id in by_id
+    }
+    for name, at in positions.items():
         if item.fields[at].type.present.kind not in _SUMMARY_KINDS[name]:
             raise _wrong_type(name)
-    if "contains_null" not in found:
+    if "contains_null" not in positions:
         raise CorruptTable("the manifest list has no field contains_null", rule="R-053")
-    return {name: str(at) for name, at in found.items()}
+    return {name: str(at) for name, at in positions.items()}
 
 
 def _manifest_file(row: dict[str, Any], summaries: Mapping[str, str]) -> ManifestFile:

@@ -86,10 +86,10 @@ class ManifestColumns:
 
     def ids(self) -> frozenset[int]:
         """Return all field ids but those inside of structs."""
-        found = {part.id for part in self.parts}
+        ids = {part.id for part in self.parts}
         for _, one in self.places():
-            found |= {one.id} if one.element_id is None else {one.id, one.element_id}
-        return frozenset(found)
+            ids |= {one.id} if one.element_id is None else {one.id, one.element_id}
+        return frozenset(ids)
 
     def kind(self, column: Column) -> pa.DataType:
         """Return the type that a file has a column in: codes are numbers, or names of formats."""
@@ -227,20 +227,20 @@ class _Shape:
         named = (name for one in self._schema for name in (one.name, *_child_names(one)))
         if any("." in name for name in named):
             return None
-        found = []
+        names = []
         for group, number in places:
             field = self.find((group, number))
             if field is not None:
                 within = () if group is None else (self._inside(group).name,)
-                found.append(".".join((*within, field.name)))
-        return found
+                names.append(".".join((*within, field.name)))
+        return names
 
 
 def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, int]:
-    found: dict[int | None, int] = {}
+    places: dict[int | None, int] = {}
     for at, one in enumerate(fields):
-        found.setdefault(field_id(one), at)
-    return found
+        places.setdefault(field_id(one), at)
+    return places
 
 
 def _child_names(one: pa.Field) -> list[str]:
@@ -255,17 +255,20 @@ def check_columns(stored: ParquetColumns, layout: ManifestColumns) -> None:
             message = f"column {part.id} of a manifest is {struct.type}, not a struct"
             raise CorruptTable(message, rule=layout.rule)
     for group, one in layout.places():
-        found = stored.find((group.id if group else None, one.id))
-        if found is None:
+        stored_field = stored.find((group.id if group else None, one.id))
+        if stored_field is None:
             if one.required and (group is None or group.required):
                 raise CorruptTable(f"a manifest has no column {one.id}", rule=layout.rule)
             continue
         wanted = layout.kind(one)
-        is_same = found.type == wanted
+        is_same = stored_field.type == wanted
         if pa.types.is_list(wanted):
-            is_same = pa.types.is_list(found.type) and found.type.value_type == wanted.value_type
+            is_same = (
+                pa.types.is_list(stored_field.type)
+                and stored_field.type.value_type == wanted.value_type
+            )
         if not is_same:
-            message = f"column {one.id} of a manifest is {found.type}, not {wanted}"
+            message = f"column {one.id} of a manifest is {stored_field.type}, not {wanted}"
             raise CorruptTable(message, rule=layout.rule)
 
 
@@ -309,13 +312,13 @@ def read_rows(
 
 
 def _column(
-    found: Columns, layout: ManifestColumns, group: Group | None, column: Column
+    columns: Columns, layout: ManifestColumns, group: Group | None, column: Column
 ) -> pa.Array:
     """Return a column of rows; null where the file lacks it."""
     wanted = layout.rows.field(column.name)
-    values = found.get((group.id if group else None, column.id))
+    values = columns.get((group.id if group else None, column.id))
     if values is None:
-        return pa.nulls(found.row_count, wanted.type)
+        return pa.nulls(columns.row_count, wanted.type)
     if values.null_count and not wanted.nullable:
         raise CorruptTable(f"column {column.id} of a manifest has nulls", rule=layout.rule)
     if column.name == _FILE_FORMAT:

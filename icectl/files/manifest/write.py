@@ -270,8 +270,8 @@ def encode_entries(
 
 def _partition_schema(avro_schema: Mapping[str, Any]) -> Mapping[str, Any]:
     data_file = avro_schema["fields"][-1]["type"]["fields"]
-    found: Mapping[str, Any] = next(f["type"] for f in data_file if f["name"] == "partition")
-    return found
+    schema: Mapping[str, Any] = next(f["type"] for f in data_file if f["name"] == "partition")
+    return schema
 
 
 def _metadata(

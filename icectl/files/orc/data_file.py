@@ -129,10 +129,10 @@ class OrcDataFile:
     @property
     def properties(self) -> Mapping[str, str]:
         """The user metadata of the footer."""
-        found = self.stored.metadata or {}
+        members = self.stored.metadata or {}
         return {
             key.decode(errors="replace"): value.decode(errors="replace")
-            for key, value in found.items()
+            for key, value in members.items()
         }
 
     def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:  # noqa: ARG002 - cheap
@@ -368,8 +368,8 @@ def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | N
 
 def _is_exact(schema: Schema, number: int) -> bool:
     """Return whether bounds of a column are values of it: long texts are cut off."""
-    found = schema.field(number)
-    return found is not None and found.type != PrimitiveType("string")
+    stored_field = schema.field(number)
+    return stored_field is not None and stored_field.type != PrimitiveType("string")
 
 
 def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:

@@ -106,10 +106,10 @@ def _content(stored: int | bytes) -> bytes:
 
 
 def _members(content: bytes) -> Members:
-    found: Members = {}
+    members: Members = {}
     for number, value in _read(content):
-        found.setdefault(number, []).append(value)
-    return found
+        members.setdefault(number, []).append(value)
+    return members
 
 
 def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -249,8 +249,8 @@ class LeafUse:
 
     def of(self, *statuses: Status) -> Positions:
         """Return positions that vectors of some statuses name. Order: ascending."""
-        found = [self.dead[status] for status in statuses if status in self.dead]
-        return np.unique(np.concatenate(found)) if found else NONE
+        vectors = [self.dead[status] for status in statuses if status in self.dead]
+        return np.unique(np.concatenate(vectors)) if vectors else NONE
 
     @cached_property
     def deleted_positions(self) -> Positions:
@@ -297,13 +297,13 @@ class TreeFiles:
     @cached_property
     def identities(self) -> Integers:
         """The identity of the entry of each row (sfc-1 EN7), as a number."""
-        found: Integers = self.codes * 3 + self.content
+        identities: Integers = self.codes * 3 + self.content
         vectors = np.flatnonzero(self.is_vector)
         offsets = self.numbers("content_offset")[vectors]
         pairs = np.stack([self.codes[vectors], offsets], axis=1)
         _, numbers = np.unique(pairs, axis=0, return_inverse=True)
-        found[vectors] = 3 * self.code_count + numbers.reshape(-1)
-        return found
+        identities[vectors] = 3 * self.code_count + numbers.reshape(-1)
+        return identities
 
     def numbers(self, name: str) -> Integers:
         """Return a number column; null is -1."""
@@ -323,8 +323,8 @@ class TreeFiles:
 
     def chosen(self, rows: Integers, mask: Mask) -> Integers:
         """The rows that a mask chooses, without those that are of no file (V4-051, V4-102)."""
-        found: Integers = rows[mask & self.is_file[rows]]
-        return found
+        files: Integers = rows[mask & self.is_file[rows]]
+        return files
 
     def living(self, use: LeafUse) -> Integers:
         """Return the live rows of a leaf in a snapshot that lists it."""

@@ -71,8 +71,8 @@ class TreeColumns:
 
     def numbers(self, name: str) -> Integers:
         """Return a number column, 0 for null."""
-        found: Integers = pc.fill_null(self.rows[name], 0).to_numpy().astype(np.int64)
-        return found
+        values: Integers = pc.fill_null(self.rows[name], 0).to_numpy().astype(np.int64)
+        return values
 
     def equal_to(self, name: str, text: str) -> Mask:
         """Find where a text column has a value."""
@@ -84,13 +84,13 @@ class TreeColumns:
 
     def keys(self, name: str) -> list[str | None]:
         """Return a column of locations in the form that they are compared in."""
-        found: list[str | None] = location_keys(self.rows[name]).to_pylist()
-        return found
+        keys: list[str | None] = location_keys(self.rows[name]).to_pylist()
+        return keys
 
     def places(self, *contents: Content) -> list[int]:
         """Find where rows of some content types stand."""
-        found: list[int] = np.flatnonzero(self.of(*contents)).tolist()
-        return found
+        places: list[int] = np.flatnonzero(self.of(*contents)).tolist()
+        return places
 
     def rows_of(self, *contents: Content) -> dict[int, ListedRow]:
         """Return rows of leaves, or of vectors over them, by where they stand."""

@@ -151,10 +151,10 @@ class StatsMembers:
 
     def counts(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
         """Return a count, 0 where it is not known, and where it is known."""
-        found = self._members.get(name)
-        if found is None:
+        member = self._members.get(name)
+        if member is None:
             return np.zeros(len(self.is_null), np.int64), np.zeros(len(self.is_null), bool)
-        return pc.fill_null(found, 0).to_numpy(), mask_of(found.is_valid())
+        return pc.fill_null(member, 0).to_numpy(), mask_of(member.is_valid())
 
 
 def _storage(values: pa.Array) -> pa.Array:
@@ -235,10 +235,10 @@ def _crossed(group: StatsMembers) -> Mask:
     lower, upper = group.get("lower_bound"), group.get("upper_bound")
     if lower is None or upper is None:
         return np.zeros(len(group.is_null), bool)
-    found = mask_of(pc.greater(lower, upper))
+    crossed = mask_of(pc.greater(lower, upper))
     if pa.types.is_floating(lower.type):
-        found |= mask_of(pc.is_nan(lower)) | mask_of(pc.is_nan(upper))
-    return found
+        crossed |= mask_of(pc.is_nan(lower)) | mask_of(pc.is_nan(upper))
+    return crossed
 
 
 def _miscounted(stats: RowStatistics) -> Mask:

@@ -64,12 +64,12 @@ class RootVectors:
 
     def positions(self, key: str) -> dict[int, Positions]:
         """Positions of a leaf that could be read, by the status of the vectors that name them."""
-        found: dict[int, Positions] = {}
+        vectors: dict[int, Positions] = {}
         for at in self.vectors.get(key, ()):
             if at in self.bitmaps:
-                before = found.get(self.status(at), self.bitmaps[at][:0])
-                found[self.status(at)] = np.union1d(before, self.bitmaps[at])
-        return found
+                before = vectors.get(self.status(at), self.bitmaps[at][:0])
+                vectors[self.status(at)] = np.union1d(before, self.bitmaps[at])
+        return vectors
 
     def of(self, key: str, *statuses: Status) -> list[int]:
         """Return rows of the vectors over a leaf that have one of the statuses."""

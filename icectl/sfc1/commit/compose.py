@@ -139,8 +139,8 @@ def group_by_data_leaf(draft: Draft, vectors: pa.Table) -> list[tuple[str | None
     if not draft.means.options.affinity or not len(vectors):
         return [(None, vectors)]
     references = [str(key) for key in keys(vectors["referenced_file"])]
-    found = data_leaves_of(draft, set(references))
-    places = [found.get(key) for key in references]
+    leaves = data_leaves_of(draft, set(references))
+    places = [leaves.get(key) for key in references]
     groups: list[tuple[str | None, pa.Table]] = []
     for data_leaf in [*dict.fromkeys(place for place in places if place is not None), None]:
         mask = pa.array([place == data_leaf for place in places])
@@ -202,7 +202,7 @@ def _drop_leaves(draft: Draft, gone: set[str]) -> None:
 
 def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
     """Delete leaves that stay, of data leaves that are rewritten."""
-    found = []
+    names = []
     for leaf in leaf_rows(draft.kept):
         key = comparison_key(leaf.name)
         data_leaf = leaf.referenced_file
@@ -211,8 +211,8 @@ def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
             and comparison_key(str(data_leaf)) in rewritten
             and key not in rewritten
         ):
-            found.append(key)
-    return found
+            names.append(key)
+    return names
 
 
 def _repair_affinity(draft: Draft, leaves: list[str]) -> None:
@@ -244,8 +244,8 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
     drop_dead_leaves(draft)
     compact(draft, change, going)
     flush(draft, change.added, going)
-    found = find(draft, change)
-    removed = _kill(draft, found)
+    places = find(draft, change)
+    removed = _kill(draft, places)
     _place(draft, change.added)
     rows = _numbered(draft, removed)
     rows, added_rows = _with_row_ids(rows, attempt.first_row_id, draft.in_memory)
@@ -255,7 +255,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
         "first-row-id": str(attempt.first_row_id),
     }
     root = write_tree(means.facts.stored(rows), TreeContent.ROOT, footer)
-    return NewTree(rows, root, tuple(draft.files), added_rows, found.rows)
+    return NewTree(rows, root, tuple(draft.files), added_rows, places.rows)
 
 
 def _kill(draft: Draft, found: RemovedPlaces) -> pa.Table:

@@ -193,8 +193,8 @@ def identities(rows: pa.Table) -> list[Identity]:
 
 def keys(locations: pa.ChunkedArray) -> list[str | None]:
     """Comparison keys of locations; null stays None."""
-    found: list[str | None] = comparison_keys(locations).to_pylist()
-    return found
+    keys: list[str | None] = comparison_keys(locations).to_pylist()
+    return keys
 
 
 def with_status(rows: pa.Table, status: Status) -> pa.Table:

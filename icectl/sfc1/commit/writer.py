@@ -329,11 +329,11 @@ def _entries(rows: pa.Table) -> Entries:
 
 def _counters(added: pa.Table, made: NewTree) -> dict[str, str]:
     """Counters of what was added and removed (R-031), those that are not 0."""
-    found = {
+    counters = {
         **summary_counters(summarise(_entries(added)), "added"),
         **summary_counters(summarise(_entries(made.removed)), "removed"),
     }
-    return {key: str(number) for key, number in found.items() if number}
+    return {key: str(number) for key, number in counters.items() if number}
 
 
 def _totals(

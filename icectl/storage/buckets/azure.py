@@ -112,10 +112,10 @@ def _endpoint(account: str, host: str, options: Mapping[str, str]) -> str:
 def _keys(options: Mapping[str, str]) -> Mapping[str, Any]:
     if options.get("anon", "").lower() == "true":
         return {"skip_signature": True}
-    found = {ours: options[theirs] for theirs, ours in _SETTINGS.items() if theirs in options}
-    if "sas_key" in found:
-        found["sas_key"] = found["sas_key"].removeprefix("?")
-    return found
+    keys = {ours: options[theirs] for theirs, ours in _SETTINGS.items() if theirs in options}
+    if "sas_key" in keys:
+        keys["sas_key"] = keys["sas_key"].removeprefix("?")
+    return keys
 
 
 def _connect(access: BucketAccess, attempts: Any) -> Any:

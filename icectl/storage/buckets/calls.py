@@ -92,8 +92,8 @@ def end(key: str, length: int, store: Any) -> Tail:
 
     options: Any = {"range": {"suffix": length}}
     try:
-        found = obstore_failures(lambda: obstore.get(store, key, options=options))
-        return Tail(int(found.meta["size"]), bytes(obstore_failures(found.bytes)))
+        metadata = obstore_failures(lambda: obstore.get(store, key, options=options))
+        return Tail(int(metadata.meta["size"]), bytes(obstore_failures(metadata.bytes)))
     except Unexpected:  # all of it was sent
         content = whole(key, store)
     except Answered as error:

@@ -139,10 +139,10 @@ class BucketClient:
     def move(self) -> bool:
         """Find the region that the bucket is in; whether that is another one."""
         access = self._source.access(self._region)
-        found = answered_headers(access).get("x-amz-bucket-region")
-        if not found or found == access.region:
+        region = answered_headers(access).get("x-amz-bucket-region")
+        if not region or region == access.region:
             return False
-        self._region = found
+        self._region = region
         return True
 
     def time_ms(self) -> int | None:

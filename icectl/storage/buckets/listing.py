@@ -98,10 +98,10 @@ class KeysBelow:
 
     def directory(self) -> Sequence[FileStatus]:
         """Return the objects directly below."""
-        found = self._make(partial(_directory, self.prefix))
-        if found is None:
+        listing = self._make(partial(_directory, self.prefix))
+        if listing is None:
             return self.other().list_directory(self.base)
-        entries = [one for one in found["objects"] if one["path"].startswith(self.prefix)]
+        entries = [one for one in listing["objects"] if one["path"].startswith(self.prefix)]
         markers = self._markers([one["path"] for one in entries if one["size"] == 0])
         files = [
             FileStatus(self._location(one["path"]), int(one["size"]), _modified_ms(one))
@@ -154,15 +154,15 @@ class KeysBelow:
                 hint="nothing was changed; the listing may be whole when it is run again",
             )
         markers = self._markers(sorted(doubted))
-        found = {one["path"]: one for one in entries if one["path"] not in markers}
-        return list(found.values())
+        by_path = {one["path"]: one for one in entries if one["path"] not in markers}
+        return list(by_path.values())
 
     def _markers(self, doubted: Sequence[str]) -> set[str]:
         if not doubted:
             return set()
         with ThreadPoolExecutor(min(len(doubted), _LOOKED_UP_AT_ONCE)) as pool:
-            found = pool.map(self._is_marker, doubted)
-            return {key for key, is_marker in zip(doubted, found, strict=True) if is_marker}
+            answers = pool.map(self._is_marker, doubted)
+            return {key for key, is_marker in zip(doubted, answers, strict=True) if is_marker}
 
     def _is_marker(self, key: str) -> bool:
         """Return whether there is no file of that name."""
@@ -188,9 +188,9 @@ class KeysBelow:
 
     def _split(self, after: str) -> tuple[_Page, ...]:
         """Ranges that together hold every key behind `after`."""
-        found = sorted(prefix for prefix in self._prefixes() if prefix > after)
-        stride = max(1, -(-len(found) // self.ranges))
-        bounds = found[::stride]
+        prefixes = sorted(prefix for prefix in self._prefixes() if prefix > after)
+        stride = max(1, -(-len(prefixes) // self.ranges))
+        bounds = prefixes[::stride]
         starts = [after, *bounds]
         return tuple(_Page(start, end) for start, end in zip(starts, [*bounds, None], strict=True))
 
@@ -199,8 +199,8 @@ class KeysBelow:
         level = [self.prefix]
         with ThreadPoolExecutor(_LOOKED_UP_AT_ONCE) as pool:
             for _ in range(_SPLIT_LEVELS):
-                found = pool.map(self._make, [partial(_prefixes, prefix) for prefix in level])
-                deeper = [f"{child}/" for children in found for child in children]
+                listings = pool.map(self._make, [partial(_prefixes, prefix) for prefix in level])
+                deeper = [f"{child}/" for children in listings for child in children]
                 if not deeper:
                     break
                 level = deeper

@@ -166,13 +166,13 @@ def in_time(work: Callable[[], Result], seconds: float) -> Result:
 
     Raises: TimeoutError; what the work raises.
     """
-    found: Future[Result] = Future()
+    future: Future[Result] = Future()
 
     def run() -> None:
         try:
-            found.set_result(work())
+            future.set_result(work())
         except BaseException as error:  # noqa: BLE001 - whatever it is, the caller has it
-            found.set_exception(error)
+            future.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    return found.result(timeout=seconds)
+    return future.result(timeout=seconds)

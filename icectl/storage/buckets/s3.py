@@ -174,15 +174,15 @@ def _keys(options: Mapping[str, str], session: AwsSession | None) -> Mapping[str
     if _is_anonymous(options):
         return {}
     if "key" in options:
-        found = AwsKeys(options["key"], options["secret"], options.get("token"))
+        keys = AwsKeys(options["key"], options["secret"], options.get("token"))
     else:
         known = keys_in_environment() if session is None else session.keys()
         assert known is not None
-        found = known
+        keys = known
     return {
-        "access_key_id": found.key,
-        "secret_access_key": found.secret,
-        "token": found.token,
+        "access_key_id": keys.key,
+        "secret_access_key": keys.secret,
+        "token": keys.token,
     }
 
 
@@ -197,8 +197,8 @@ def _setting(session: AwsSession | None, name: str, *stronger: str | None) -> st
 def _region(options: Mapping[str, str], session: AwsSession | None) -> str:
     """Return the region that is asked; botocore's default is the oldest one."""
     named = options.get("client_kwargs.region_name")
-    found = _setting(session, "region", named, os.environ.get("AWS_DEFAULT_REGION"))
-    return found or "us-east-1"
+    region = _setting(session, "region", named, os.environ.get("AWS_DEFAULT_REGION"))
+    return region or "us-east-1"
 
 
 def _style(options: Mapping[str, str], session: AwsSession | None) -> str:
@@ -244,10 +244,10 @@ def _endpoint(
 def _settings(
     bucket: str, options: Mapping[str, str], session: AwsSession | None
 ) -> Mapping[str, Any]:
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         ours: options[theirs] for theirs, ours in _ENCRYPTION.items() if theirs in options
     }
     configured = _configured_endpoint(options, session)
-    found["virtual_hosted_style_request"] = _is_virtual(bucket, options, session, configured)
-    found["request_payer"] = options.get("requester_pays", "").lower() == "true"
-    return found
+    settings["virtual_hosted_style_request"] = _is_virtual(bucket, options, session, configured)
+    settings["request_payer"] = options.get("requester_pays", "").lower() == "true"
+    return settings

@@ -80,11 +80,13 @@ class NativeStore:
 
     def stat(self, location: str) -> FileStatus | None:
         try:
-            found = self.requests.make("look up", location, partial(calls.head, key_of(location)))
+            metadata = self.requests.make(
+                "look up", location, partial(calls.head, key_of(location))
+            )
         except FileNotFoundError:
             return None
-        modified_ms = round(found["last_modified"].timestamp() * 1000)
-        return FileStatus(location, int(found["size"]), modified_ms)
+        modified_ms = round(metadata["last_modified"].timestamp() * 1000)
+        return FileStatus(location, int(metadata["size"]), modified_ms)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         return self._below(location, 4 * self.concurrency).list_all(self.concurrency)

@@ -117,10 +117,12 @@ class _Uploaded(PartWriter):
 
     def _stored_bytes(self) -> int | None:
         try:
-            found = self._requests.make("look up", self._location, partial(calls.head, self._key))
+            metadata = self._requests.make(
+                "look up", self._location, partial(calls.head, self._key)
+            )
         except (StorageError, FileNotFoundError):
             return None
-        return int(found["size"])
+        return int(metadata["size"])
 
     def abandon(self) -> None:
         """Have the parts freed; the storage forgets them in time where it can't now."""

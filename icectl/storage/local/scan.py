@@ -61,7 +61,7 @@ def _read_entries(
     32 KiB of entries at once, and ends with _MORE where the arrays may have no room for those.
     Units: bytes; milliseconds since 1970.
     """
-    found = np.zeros(1, np.int64)
+    count = np.zeros(1, np.int64)
     outcome: int = loops().read_entries(
         directory,
         *(address(prefix, np.uint8), len(prefix)),
@@ -69,9 +69,9 @@ def _read_entries(
         address(ends, np.int32),
         address(sizes, np.int64),
         *(address(times, np.int64), len(sizes)),
-        address(found, np.int64),
+        address(count, np.int64),
     )
-    return outcome, int(found[0])
+    return outcome, int(count[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +140,9 @@ class LocalScan:
             elif entry.is_dir(follow_symlinks=False):
                 below.append(locations.join(location, entry.name))
             elif (status := status_of(entry)) and not stat.S_ISDIR(status.st_mode):
-                found = locations.join(location, entry.name)
+                path = locations.join(location, entry.name)
                 modified_ms = status.st_mtime_ns // 1_000_000
-                rows.add(found, status.st_size, None if entry.is_symlink() else modified_ms)
+                rows.add(path, status.st_size, None if entry.is_symlink() else modified_ms)
         self._seen += rows.waiting  # threads may lose some of it, which does not matter
         return ListingStep(rows, tuple(below))
 

@@ -92,7 +92,7 @@ class LocalStore:
         return _below([part.location for part in parts], self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        found = []
+        statuses = []
         try:
             with path_used_to("list", location) as path, os.scandir(path) as entries:
                 for entry in entries:
@@ -100,10 +100,10 @@ class LocalStore:
                         continue
                     status = status_of(entry)
                     if status is not None and stat.S_ISREG(status.st_mode):  # no pipe: it blocks
-                        found.append(_file_status(locations.join(location, entry.name), status))
+                        statuses.append(_file_status(locations.join(location, entry.name), status))
         except FileNotFoundError:
             return ()
-        return sorted(found, key=lambda file: file.location)
+        return sorted(statuses, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
         with path_used_to("write", location) as path, self.roots.new(path, location) as new:
