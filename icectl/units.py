@@ -41,7 +41,13 @@ def read_count(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-def parse_size(text: str) -> int:
+class GivenSize(int):
+    """Bytes, with the text that a user gave for them; `print_size` shows that."""
+
+    text: str
+
+
+def parse_size(text: str) -> GivenSize:
     """Bytes of `64MB` (10^6), `64MiB` (2^20) or `1.5GiB`; the case of the unit does not matter.
 
     Raises: UsageError, also for a bare number.
@@ -52,11 +58,18 @@ def parse_size(text: str) -> int:
         raise UsageError(f"`{text}` is not a size", hint="give a number with a unit: 64MB or 64MiB")
     from fractions import Fraction  # few runs parse a size
 
-    return int(Fraction(match[1]) * unit_bytes)
+    size = GivenSize(Fraction(match[1]) * unit_bytes)
+    size.text = text.strip()
+    return size
 
 
 def print_size(size_bytes: int) -> str:
-    """Return bytes with a binary unit and three or four digits: `1.5 MiB`, `812 B`."""
+    """Return bytes with a binary unit and three or four digits: `1.5 MiB`, `812 B`.
+
+    A size that a user gave is printed as it was given.
+    """
+    if isinstance(size_bytes, GivenSize):
+        return size_bytes.text
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     value = float(size_bytes)

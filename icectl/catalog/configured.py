@@ -286,6 +286,8 @@ def from_environment(text: str, environment: Mapping[str, str], what: str) -> st
     if not text.startswith("env:"):
         return text
     variable = text.removeprefix("env:")
+    if not variable:
+        raise UsageError(f"{what}: `env:` is not followed by the name of a variable")
     if variable not in environment:
         raise UsageError(f"{what}: the environment has no variable `{variable}`")
     return environment[variable].removesuffix("\n").removesuffix("\r")

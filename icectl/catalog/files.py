@@ -259,8 +259,9 @@ class FileSystemCatalog:
             )
         else:
             hint = (
-                f"a table directory holds {METADATA_FOLDER}/*.metadata.json; where "
-                f"{_METADATA_PATH} put them elsewhere, name one metadata file"
+                f"a table directory holds {METADATA_FOLDER}/*.metadata.json; `icectl inspect "
+                f"{shown}` lists the tables below a folder; where {_METADATA_PATH} put the "
+                "metadata elsewhere, name one metadata file"
             )
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
 

@@ -158,10 +158,14 @@ class _LazyGroup(PlainGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command. Raises: UsageError, for an unknown one."""
+        if args[0] not in COMMANDS:
+            raise unknown_command(args[0], tuple(COMMANDS), *args[1:2])
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: Any, cmd_name: str) -> PlainCommand:  # noqa: ARG002
         """Build the parser of the command that was asked for."""
-        if cmd_name not in COMMANDS:
-            raise unknown_command(cmd_name, tuple(COMMANDS))
         return parser_of(load_command(cmd_name))
 
 

@@ -1,6 +1,7 @@
 """Help as plain text: grouped, under 80 columns, with examples and exit codes."""
 
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -191,9 +192,21 @@ def _examples(examples: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 _MEANT_COMMANDS: Mapping[str, str] = {
     "version": "icectl --version",
-    "vacuum": "icectl maintain",
-    "optimize": "icectl compact",
+    **dict.fromkeys(("ls", "list", "show", "describe", "info", "status"), "icectl inspect"),
+    "history": "icectl inspect TABLE history",
+    "snapshots": "icectl inspect TABLE snapshots",
+    "files": "icectl inspect TABLE files",
+    "health": "icectl inspect TABLE health",
+    **dict.fromkeys(("check", "verify", "fsck"), "icectl validate"),
+    "fix": "icectl repair",
+    **dict.fromkeys(("vacuum", "gc", "clean", "prune"), "icectl maintain"),
+    **dict.fromkeys(("optimize", "merge", "rewrite-data-files"), "icectl compact"),
+    "rewrite-position-delete-files": "icectl compact TABLE --deletes-only",
     "rollback": "icectl refs TABLE rollback",
+    **dict.fromkeys(("tag", "branch"), "icectl refs"),
+    **dict.fromkeys(("set", "unset"), "icectl properties"),
+    **dict.fromkeys(("move", "copy", "rewrite-table-path"), "icectl relocate"),
+    **dict.fromkeys(("config", "catalogs"), "icectl doctor"),
 }
 """What names that other tools have are called here."""
 
@@ -202,6 +215,9 @@ _MEANT_OPTIONS: Mapping[str, tuple[str, str]] = {
     "--output": ("--json", "`--json` prints one JSON document"),
     "--force": ("--yes", "`--yes` does not ask"),
     "-f": ("--yes", "`--yes` does not ask"),
+    "--to-snapshot": ("--to", "`--to` takes a snapshot's id"),
+    "--snapshot": ("--at", "`--at` takes a snapshot's id"),
+    "--move-to": ("--quarantine", "`--quarantine DIR` moves files there"),
     "--debug": ("--verbose", "`-v` prints more, `-vv` each store call too"),
     "-V": ("--json", "`icectl --version` prints the version"),
     "--version": ("--json", "`icectl --version` prints the version"),
@@ -209,10 +225,16 @@ _MEANT_OPTIONS: Mapping[str, tuple[str, str]] = {
 """What options that other tools have are called here: the option to look for, and the hint."""
 
 
-def unknown_command(name: str, known: Sequence[str]) -> UsageError:
-    """Say that there is no such command, and which may have been meant."""
-    if name in _MEANT_COMMANDS:
-        hint = f"did you mean `{_MEANT_COMMANDS[name]}`?"
+def unknown_command(name: str, known: Sequence[str], following: str = "") -> UsageError:
+    """Say that there is no such command, and which may have been meant.
+
+    `following`: the next word of the command line.
+    """
+    meant_elsewhere = _MEANT_COMMANDS.get(name.replace("_", "-"))
+    if following in known:
+        meant_elsewhere = f"icectl {following} {shlex.quote(name)}"
+    if meant_elsewhere is not None:
+        hint = f"did you mean `{meant_elsewhere}`?"
         return UsageError(f"there is no command `{name}`", hint=hint)
     parts = [one for one in known if name and name in one.split("-")]
     close = parts or get_close_matches(name, known, n=1)
@@ -226,7 +248,7 @@ def unknown_command(name: str, known: Sequence[str]) -> UsageError:
 def _by_parts(name: str, known: Sequence[str]) -> list[str]:
     """Return the commands of which one word is like a name that was mistyped."""
     words = {word: one for one in known for word in one.split("-") if len(word) > 2}
-    return [words[near] for near in get_close_matches(name, words, n=1)]
+    return [words[near] for near in get_close_matches(name, words, n=1, cutoff=0.75)]
 
 
 def usage_error(error: Any, word: str) -> UsageError:
@@ -241,6 +263,8 @@ def usage_error(error: Any, word: str) -> UsageError:
     kind = type(error).__name__
     if kind == "NoSuchOption":
         close = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
+        begun = [one for one in error.possibilities or () if one.startswith(error.option_name)]
+        close = close or begun[:1]
         meant, text = _MEANT_OPTIONS.get(error.option_name, ("", ""))
         context = getattr(error, "ctx", None)
         if context is not None and any(meant in entry.opts for entry in context.command.params):
@@ -251,6 +275,9 @@ def usage_error(error: Any, word: str) -> UsageError:
     if kind == "BadOptionUsage":
         return UsageError(_lower(error.message), hint=hint)
     if kind == "MissingParameter" and parameter is not None:
+        catalog = error.ctx.params.get("catalog") if getattr(error, "ctx", None) else None
+        if catalog:
+            hint = f"`icectl inspect {shlex.quote(catalog)}` lists its tables"
         return UsageError(f"{_parameter_name(parameter)} is missing", hint=hint)
     if kind == "BadParameter" and parameter is not None:
         message = f"{_parameter_name(parameter)}: {_lower(error.message)}"

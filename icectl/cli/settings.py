@@ -131,8 +131,9 @@ class Settings:
         self, setting: Setting[str] | Setting[str | None], parse: Callable[[str], _Value]
     ) -> _Value | None:
         """Return what a text means to the command. Raises: UsageError, which names its origin."""
-        text = self.values[setting.key].value
-        return None if text is None else _named(self.origin(setting).name, text, parse)
+        text, origin = self.values[setting.key].value, self.origin(setting)
+        name = f"`{setting.key}`, {origin.text}" if origin.layer is Layer.FILE else origin.name
+        return None if text is None else _named(name, text, parse)
 
     def origin(self, setting: Setting[Any]) -> Origin:
         """Return where the value comes from."""
@@ -170,8 +171,10 @@ def split_pair(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str
     Raises: UsageError, where one is missing.
     """
     name, separator, value = parts
-    if not separator or not name:
+    if not separator:
         raise UsageError(f"`{option}`: `{text}` has no `=` between its two parts")
+    if not name:
+        raise UsageError(f"`{option}`: `{text}` has nothing before its `=`")
     return name, value
 
 

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Literal
@@ -44,11 +44,15 @@ def print_table(
 ) -> None:
     """Print rows under their headings; cells are cut only where a terminal is too narrow.
 
-    Where little would be left of them, each row, and the headings, take several lines.
+    Where little would be left of them, each row, and the headings, take several lines; where two
+    locations would look alike, they are continued on further lines.
     Order: that of `rows`.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     parts = _parts(columns, cells, console.width)
+    shown = _wrapped_where_alike(columns, cells, parts)
+    if shown != list(columns):
+        parts = _parts(shown, cells, console.width)
     for part in parts:
         headings = [column.name for column in part.columns]
         if any(headings):
@@ -163,6 +167,20 @@ def _parts(
         _part(columns, rows, numbers, available, indent=_INDENT if at else 0)
         for at, numbers in enumerate(lines)
     ]
+
+
+def _wrapped_where_alike(
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], parts: Sequence[_Part]
+) -> Sequence[TableColumn]:
+    """Return the columns, those to be wrapped whose different cells would be cut to the same."""
+    changed = list(columns)
+    for part in parts:
+        for number, width in zip(part.numbers, part.widths, strict=True):
+            if columns[number].cut == "middle":
+                different = {row[number] for row in rows}
+                if len({shorten(cell, width, "middle") for cell in different}) < len(different):
+                    changed[number] = replace(columns[number], cut="wrap")
+    return changed
 
 
 def _part(

@@ -124,7 +124,7 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect: Inspect, table: TableB
     [
         (("--snapshot", "1", "--ref", "main"), "cannot be used together"),
         (("--ref", "main", "--as-of", "1h"), "cannot be used together"),
-        (("files", "--all-snapshots", "--ref", "main"), "excludes choosing one"),
+        (("files", "--all-snapshots", "--ref", "main"), "`--all-snapshots` cannot be used with"),
         (("--snapshot", "77"), "no snapshot 77"),
         (("--snapshot", "main"), "takes the id of a snapshot"),
         (("--ref", "nowhere"), "no branch or tag `nowhere`"),

@@ -732,6 +732,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(run: Run, serve: Serve) ->
     [
         (["--storage-option", "x"], "`--storage-option`: `x` has no `=` between its two parts"),
         (["--path-map", "/a"], "`--path-map`: `/a` has no `=` between its two parts"),
+        (["--path-map", "=/a"], "`--path-map`: `=/a` has nothing before its `=`"),
         (
             ["--storage-option", "secret=env:NOT_SET_ANYWHERE"],
             "storage option `secret`: the environment has no variable `NOT_SET_ANYWHERE`",

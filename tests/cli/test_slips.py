@@ -32,6 +32,9 @@ def table(tmp_path: Path) -> str:
         ("manifest", "`rewrite-manifests`"),
         ("comp", "`compact`"),
         ("inspekt", "`inspect`"),
+        ("ls", "`icectl inspect`"),
+        ("rewrite_data_files", "`icectl compact`"),
+        ("gc", "`icectl maintain`"),
     ],
 )
 def test_a_command_by_half_its_name_is_told_in_full(run: Run, word: str, meant: str) -> None:
@@ -40,6 +43,42 @@ def test_a_command_by_half_its_name_is_told_in_full(run: Run, word: str, meant: 
         2,
         f"error: there is no command `{word}`\nhint: did you mean {meant}?\n",
     )
+
+
+def test_a_command_that_deletes_is_no_guess_for_one_that_renames(run: Run) -> None:
+    assert run("rename", "t").err.endswith("hint: `icectl --help` lists the commands\n")
+
+
+def test_a_table_in_front_of_the_command_is_seen(run: Run) -> None:
+    assert run("my t", "inspect").err.endswith("hint: did you mean `icectl inspect 'my t'`?\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("expire-snapshots", "t", "--dry"), "did you mean `--dry-run`?"),
+        (("refs", "t", "tag", "a", "--snapshot", "1"), "`--at` takes a snapshot's id"),
+        (("remove-orphans", "t", "--move-to", "/q"), "`--quarantine DIR` moves files there"),
+        (("inspect", "--catalog", "prod"), "`icectl inspect prod` lists its tables"),
+        (("properties", "t", "a=b"), "icectl properties TABLE set KEY=VALUE"),
+    ],
+)
+def test_slips_lead_to_what_was_meant(run: Run, words: tuple[str, ...], hint: str) -> None:
+    ended = run(*words)
+    assert (ended.code, ended.err.splitlines()[-1]) == (2, f"hint: {hint}")
+
+
+def test_sizes_are_said_as_they_were_given(run: Run, table: str) -> None:
+    ended = run("compact", table, "-n", "--target-file-size", "1GB", "--min-file-size", "2 GB")
+    assert ended.err.startswith("error: `--min-file-size` (2 GB) is not below the target of 1GB: ")
+
+
+def test_a_policy_names_the_key_of_a_wrong_time(run: Run, table: str, tmp_path: Path) -> None:
+    policy = tmp_path / "p.toml"
+    policy.write_text('[expire-snapshots]\nolder-than = "7 days"\n')
+    ended = run("maintain", table, "-n", "--policy", str(policy))
+    assert ended.code == 2
+    assert ended.err.startswith(f"error: `expire-snapshots.older-than`, {policy}: `7 days` is not")
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "text"])

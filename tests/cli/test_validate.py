@@ -218,11 +218,12 @@ def test_choices_of_snapshots_exclude_each_other(validate: Run, table: TableBuil
 def test_sample_is_for_levels_that_look_at_files(validate: Run, table: TableBuilder) -> None:
     assert validate(table.location, "--level", "metadata", "--sample", "5%").code == 2
     assert validate(table.location, "--sample", "7").code == 2
-    none = result(validate(table.location, "--sample", "0", "--json"))
+    assert validate(table.location, "--sample", "0").code == 2
+    none = result(validate(table.location, "--sample", "0.0000001", "--json"))
     every = result(validate(table.location, "--sample", "100%", "--json"))
     assert none["files_checked"] == 5
     assert every["files_checked"] == 5 + len(table.live())
-    assert (none["sample"], every["sample"]) == (0.0, 1.0)
+    assert (none["sample"], every["sample"]) == (1e-07, 1.0)
 
 
 def test_a_time_limit_ends_with_3_and_what_was_found(validate: Run, table: TableBuilder) -> None:

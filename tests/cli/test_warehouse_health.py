@@ -234,3 +234,11 @@ def test_a_page_of_many_tables_folds_all_but_those_with_most_need() -> None:
     assert "<summary>3 more tables</summary>" in text
     assert "<p><code>f&lt;1&gt;</code> is gone</p>" in text
     assert '<p class="quiet">hint: <code>icectl repair</code></p>' in text
+
+
+def test_csv_is_printed_beside_the_page(inspect: Inspect, tmp_path: Path) -> None:
+    TableBuilder(tmp_path / "t").append(range(3))
+    words = (tmp_path / "t", "health", "--html", str(tmp_path / "h.html"))
+    rows = inspect(*words, "--format", "csv").out.splitlines()
+    assert (rows[0].split(",")[0], len(rows)) == ("table", 2)
+    assert (tmp_path / "h.html").exists()

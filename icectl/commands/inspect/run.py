@@ -391,7 +391,10 @@ def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) ->
     if choice.count > 1:
         raise UsageError("`--snapshot`, `--ref` and `--as-of` cannot be used together")
     if choice.count and options.all_snapshots:
-        raise UsageError("`--all-snapshots` shows every snapshot; it excludes choosing one")
+        raise UsageError(
+            "`--all-snapshots` cannot be used with `--snapshot`, `--ref` or `--as-of`",
+            hint="leave one out",
+        )
     return _ParsedRequest(
         view=view,
         table=table,

@@ -162,9 +162,10 @@ def _printer(rows: Sequence[Row], request: WarehouseRequest) -> Callable[[Consol
             for row in rows:
                 if row["error"]:
                     console.warn(f"{row['table']}: {row['error']}")
-            console.say(f"wrote {request.html}")
-        elif request.printer is not None:
+        if request.printer is not None:
             request.printer(console, RowSet(columns, shown))
+        elif request.html is not None:
+            console.say(f"wrote {request.html}")
         else:
             print_warehouse(console, shown, rows, request.engine)
 

@@ -31,7 +31,10 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
         return _show(common, table)
     names = request.names or []
     if request.verb not in VERBS:
-        raise UsageError(f"`{request.verb}` is not `set` or `unset`")
+        usage = "set KEY=VALUE" if "=" in request.verb else "[set KEY=VALUE | unset KEY]"
+        raise UsageError(
+            f"`{request.verb}` is not `set` or `unset`", hint=f"icectl properties TABLE {usage}"
+        )
     if not names:
         what = "KEY=VALUE" if request.verb == "set" else "KEY"
         raise UsageError(f"`{request.verb}` needs {what}")

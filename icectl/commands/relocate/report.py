@@ -8,10 +8,10 @@ from icectl.commands.relocate.plan import RelocatePlan
 from icectl.units import print_count, print_size
 
 _SHOWN = {
-    "position_delete_files": "position delete files",
-    "deletion_vector_files": "deletion vector files",
-    "manifests": "manifests",
-    "manifest_lists": "manifest lists or roots",
+    "position_delete_files": "position delete file",
+    "deletion_vector_files": "deletion vector file",
+    "manifests": "manifest",
+    "manifest_lists": "manifest list",
 }
 
 _REGISTRATIONS = (
@@ -64,7 +64,7 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
         told.append(("locations", f"{', '.join(move.sources)} becomes {move.target}"))
     print_pairs(console, told)
     written = ", ".join(
-        f"{count} {_SHOWN[kind]}" for kind, count in (plan.written or {}).items() if count
+        print_count(count, _SHOWN[kind]) for kind, count in (plan.written or {}).items() if count
     )
     verb = "wrote" if plan.done else "would write"
     snapshots = print_count(plan.snapshot_count, "snapshot")

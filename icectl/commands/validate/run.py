@@ -155,8 +155,13 @@ def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
     if choice.count > 1:
         raise UsageError("`--snapshot` and `--ref` cannot be used together")
     if choice.count and request.all_snapshots:
-        raise UsageError("`--all-snapshots` checks every snapshot; it excludes choosing one")
+        raise UsageError(
+            "`--all-snapshots` cannot be used with `--snapshot` or `--ref`",
+            hint="leave one out",
+        )
     sample = read_options(request)["sample"]
+    if sample == 0:
+        raise UsageError("`--sample`: a sample of 0 looks at no file", hint="give 5%, for example")
     if sample is not None and level == "metadata":
         raise UsageError(
             "`--sample` chooses among data files, which level `metadata` does not look at"

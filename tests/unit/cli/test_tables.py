@@ -57,6 +57,17 @@ def test_on_a_terminal_the_widest_cells_are_cut_to_fit(monkeypatch: pytest.Monke
     assert max(map(len, lines)) == 50
 
 
+def test_locations_that_would_look_alike_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [TableColumn("location", cut="middle"), TableColumn("rows", align="right")]
+    places = [f"s3://bucket/db/table/data/{part}/part-00000.parquet" for part in ("a", "b")]
+    lines = printed(columns, [[place, "7"] for place in places], 34, monkeypatch)
+    joined = "".join(line.replace(" 7", "").strip() for line in lines)
+    assert all(place in joined for place in places)
+    assert max(map(len, lines)) <= 34
+    alone = printed(columns, [[places[0], "7"], ["s3://b/x", "8"]], 34, monkeypatch)
+    assert alone[1:] == ["s3://buc...rt-00000.parquet     7", "s3://b/x                         8"]
+
+
 def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [TableColumn("why", cut="wrap"), TableColumn("rows", align="right")]
     rows = [["too small to be kept as it is", "12"], ["", "3"]]
