@@ -236,7 +236,7 @@ def test_a_page_of_many_tables_folds_all_but_those_with_most_need() -> None:
     assert '<p class="quiet">hint: <code>icectl repair</code></p>' in text
 
 
-def test_csv_is_printed_beside_the_page(inspect: Inspect, tmp_path: Path) -> None:
+def test_csv_is_printed_beside_the_page(inspect: Run, tmp_path: Path) -> None:
     TableBuilder(tmp_path / "t").append(range(3))
     words = (tmp_path / "t", "health", "--html", str(tmp_path / "h.html"))
     rows = inspect(*words, "--format", "csv").out.splitlines()
