@@ -138,8 +138,9 @@ class _Merge:
                 with self.outputs.reading(file.location) as handle:
                     merged.add(source, handle)
             self._finish(merged, opened)
-        with self.outputs.reading(self.location) as handle:
-            if not merged.is_stored_as(handle):
+        reopen = partial(self.outputs.reading, self.location)
+        with reopen() as handle:
+            if not merged.is_stored_as(handle, reopen):
                 raise SelfCheckFailed(f"{self.location} has other bytes than were copied")
             return self._result(handle, merged, opened)
 

@@ -7,6 +7,8 @@ looked at on the way: headers, and checksums where the writer has left any.
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import IO, Protocol
 
@@ -52,6 +54,9 @@ from icectl.files.parquet.thrift import (
 )
 
 _BLOCK_BYTES = 1 << 20
+_PART_BYTES = 1 << 25
+"""The bytes of the new file that have one checksum, so that two threads can compare them."""
+
 _LONGEST_HEADER = 16 << 20
 _MOST_ROW_GROUPS = 1 << 15
 _OFFSET_INDEX = Wanted(((0, 1, LIST), (1, 0, STRUCT), (2, 1, NUMBER), (2, 2, NUMBER)))
@@ -113,16 +118,26 @@ class Target(Protocol):
         """Append bytes."""
 
 
+@dataclass(slots=True)
+class _Part:
+    """Bytes of the new file that passed through here, with their CRC-32."""
+
+    start: int
+    end: int
+    checksum: int = 0
+
+
 class MergedFile:
     """A Parquet file that is written out of others, one source at a time.
 
-    `layout` says which columns it gets. `checksum` is the CRC-32 of all that passed through here.
+    `layout` says which columns it gets.
     """
 
     def __init__(self, file: Target, layout: Layout) -> None:
         self._file = file
         self._layout = layout
-        self.size_bytes = self.checksum = 0
+        self.size_bytes = 0
+        self._parts = [_Part(0, 0)]
         self._copied: list[_Copied] = []
         self._more: _Copied | None = None
         self._buffer = bytearray(_BLOCK_BYTES)
@@ -187,21 +202,35 @@ class MergedFile:
         footer = footer_of(sources, groups, self._layout, is_widened=more is not None)
         self._write(footer + len(footer).to_bytes(4, "little") + MAGIC)
 
-    def is_stored_as(self, file: IO[bytes]) -> bool:
-        """Return whether a file has the bytes that passed through here."""
-        size_bytes = file.seek(0, 2)
-        if size_bytes != self.size_bytes:
+    def is_stored_as(
+        self, file: IO[bytes], reopen: Callable[[], AbstractContextManager[IO[bytes]]]
+    ) -> bool:
+        """Return whether a file has the bytes that passed through here.
+
+        A large one is read by two threads. Errors of the file pass.
+        """
+        if file.seek(0, 2) != self.size_bytes:
             return False
-        file.seek(0)
-        checksum = 0
-        for block in _blocks(file, size_bytes, self._buffer):
-            checksum = crc32(block, checksum)
-        return checksum == self.checksum
+
+        def has_others() -> bool:
+            """Compare every second part."""
+            with reopen() as other:
+                return _has(other, self._parts[1::2])
+
+        with ThreadPoolExecutor(1, thread_name_prefix="compare") as pool:
+            others = pool.submit(has_others) if len(self._parts) > 1 else None
+            is_same = _has(file, self._parts[::2])
+            return is_same and (others is None or others.result())
 
     def _write(self, content: bytes | memoryview) -> None:
         self._file.write(content)
-        self.checksum = crc32(content, self.checksum)
+        part = self._parts[-1]
+        if part.end - part.start >= _PART_BYTES:
+            part = _Part(part.end, part.end)
+            self._parts.append(part)
+        part.checksum = crc32(content, part.checksum)
         self.size_bytes += len(content)
+        part.end = self.size_bytes
 
     def _copy(self, source: MergeSource, file: IO[bytes], copy: CopyRange | None = None) -> _Copied:
         chunks = source.chunks
@@ -298,6 +327,19 @@ def _blocks(file: IO[bytes], size: int, buffer: bytearray) -> Iterator[memoryvie
             raise NotMergeable("it ends earlier than its footer says")
         size -= count
         yield view[:count]
+
+
+def _has(file: IO[bytes], parts: Iterable[_Part]) -> bool:
+    """Return whether a file has the bytes of some parts."""
+    buffer = bytearray(_BLOCK_BYTES)
+    for part in parts:
+        file.seek(part.start)
+        checksum = 0
+        for block in _blocks(file, part.end - part.start, buffer):
+            checksum = crc32(block, checksum)
+        if checksum != part.checksum:
+            return False
+    return True
 
 
 class _Pages:

@@ -4,14 +4,16 @@
 second link fails. So a file is written under a name of its own and then linked (R-162).
 """
 
+import ctypes
 import errno
 import itertools
 import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import IO
 
 from icectl.errors import Refused
@@ -21,6 +23,8 @@ _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _LONGEST_NAME = 200
 """Bytes that file systems take for a name, 255 as a rule, less what comes before it."""
+
+_SYNC_FILE_RANGE_WRITE = 2
 
 _COUNTER = itertools.count()
 
@@ -123,6 +127,25 @@ def _temporary(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
 def _sync(file: IO[bytes]) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+def begin_to_write_out(descriptor: int, start: int, end: int) -> None:
+    """Have the system begin to write bytes of a file to the disk, where it can be asked to.
+
+    Nothing waits for it, or relies on it.
+    """
+    begin = _sync_file_range()
+    if begin is not None:
+        begin(descriptor, start, end - start, _SYNC_FILE_RANGE_WRITE)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Return the call of Linux; None on other systems."""
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return call
 
 
 def _open_temporary(folder: int, name: str) -> tuple[str, int]:

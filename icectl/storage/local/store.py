@@ -15,7 +15,13 @@ import pyarrow as pa
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
-from icectl.storage.local.create import copy_local, create_local, new_local, replace_local
+from icectl.storage.local.create import (
+    begin_to_write_out,
+    copy_local,
+    create_local,
+    new_local,
+    replace_local,
+)
 from icectl.storage.local.folders import OpenFolder, Roots
 from icectl.storage.local.scan import (
     LocalScan,
@@ -38,6 +44,7 @@ _PART = 250
 """Files that one thread removes in a row."""
 
 _WRITE_BYTES = 1 << 18
+_WRITE_OUT_BYTES = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +178,25 @@ def write_to(path: str, location: str) -> IO[bytes]:
 
 
 class _Written(io.FileIO):
-    """A file to write to, whose errors come out as the Store protocol promises."""
+    """A file to write to, whose errors come out as the Store protocol promises.
+
+    The disk is kept at work, so that little is left to wait for at the end.
+    """
 
     def __init__(self, path: str, location: str) -> None:
         super().__init__(path, "wb", opener=_empty_file)
         self._location = location
+        self._written_bytes = self._begun_bytes = 0
 
     def write(self, content: Any, /) -> int:
         """Write bytes, and return how many."""
         with path_used_to("write", self._location):
-            return super().write(content)
+            count = super().write(content)
+        self._written_bytes += count
+        if self._written_bytes - self._begun_bytes >= _WRITE_OUT_BYTES:
+            begin_to_write_out(self.fileno(), self._begun_bytes, self._written_bytes)
+            self._begun_bytes = self._written_bytes
+        return count
 
 
 def _empty_file(path: str, _: int) -> int:
