@@ -65,7 +65,7 @@ def test_locations_that_would_look_alike_are_not_cut(monkeypatch: pytest.MonkeyP
     assert all(place in joined for place in places)
     assert max(map(len, lines)) <= 34
     alone = printed(columns, [[places[0], "7"], ["s3://b/x", "8"]], 34, monkeypatch)
-    assert alone[1:] == ["s3://buc...rt-00000.parquet     7", "s3://b/x                         8"]
+    assert alone[1:] == ["s3://buc...art-00000.parquet     7", "s3://b/x                         8"]
 
 
 def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
