@@ -60,6 +60,7 @@ class Life:
     rows: int = 0
     compared: set[int] = field(default_factory=set)
     """Columns of deletes by value; Java reads no such delete once its column is dropped."""
+    has_variants: bool = False
 
     @property
     def name(self) -> str:
@@ -93,12 +94,17 @@ class Life:
         maker = values.Maker(self.rng, version)
         schema = self.jvm.SchemaParser.fromJson(json.dumps(maker.schema(self.rng.randint(12, 20))))
         properties = self.spark._jvm.java.util.HashMap()
-        for key, chosen in _properties(self.rng, version).items():
+        variants, settings = values.variants(self.seed, version)
+        for key, chosen in {**_properties(self.rng, version), **settings}.items():
             properties.put(key, chosen)
         unpartitioned = self.jvm.PartitionSpec.unpartitioned()
         location = f"file://{self.folder}" if version >= 4 else str(self.folder)
         self._tables().create(schema, unpartitioned, properties, location)
         self.said.append(f"version {version}")
+        for name, kind in variants:
+            self.java.updateSchema().addColumn(None, name, self._java_type(kind), None).commit()
+            self.said.append(f"add `{name}` {kind}")
+        self.has_variants = bool(variants)
 
     def append(self, to: str = "", file_format: str | None = None) -> None:
         """Append some rows, in one or two files a partition."""
@@ -113,6 +119,8 @@ class Life:
         at_first = names.index(self.column())
         rows = [(*rest[:at_first], id_, *rest[at_first:]) for id_, *rest in rows]
         chosen = file_format or self.rng.choice(FORMATS)
+        if self.has_variants and chosen == "orc":
+            chosen = "parquet"  # Java writes no variants in ORC
         frame = self.spark.createDataFrame(rows, schema=schema)
         frame = frame.coalesce(self.rng.choice((1, 1, 2)))
         frame.writeTo(self.name + to).option("write-format", chosen).append()
@@ -144,7 +152,7 @@ class Life:
         columns = [
             (path, one)
             for path, one in values.leaves(self.fields)
-            if one["type"] not in ("float", "double", "unknown")
+            if one["type"] not in ("float", "double", "unknown", "variant")
             and len(path) == 1  # Java mixes a nested one up with a column of its name
         ]
         chosen = self.rng.sample(columns, min(self.rng.choice((1, 1, 2)), len(columns)))

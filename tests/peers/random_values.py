@@ -5,8 +5,10 @@ column come from a small pool of its own, most of them hard, so that partitions,
 and filters meet the same value more than once.
 """
 
+import json
 import random
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -64,6 +66,33 @@ _HARD_FLOATS = (
     (2.0 - 2.0**-23) * 2.0**127, 0.5,
 )  # fmt: skip
 _HARD_BYTES = (b"", b"\0", b"\xff", b"\xff" * 20, b"\0" * 17, b"x" * 16 + b"\xff", bytes(range(24)))
+
+
+_PART_NAMES = ("a", "b", "with space", "é", "x" * 30, "dot.ted", "quo'te")
+_PARTS: tuple[Callable[[random.Random], Any], ...] = (
+    lambda rng: rng.choice((0, -1, 127, 128, -32769, 2**31, -(2**63))),
+    lambda rng: rng.randrange(100),
+    lambda rng: rng.choice(("", "short", "é😀", "y" * 70)),
+    lambda rng: rng.choice((1.5, -0.25, 12345678.75)),
+    lambda rng: rng.choice((1e300, 5e-324)),
+    lambda rng: rng.choice((True, False, None)),
+    lambda rng: rng.choice((1, "mixed", None)),
+    lambda rng: {"inner": rng.randrange(9), "text": rng.choice(("p", "q"))},
+    lambda rng: [rng.randrange(9) for _ in range(rng.randrange(3))],
+)
+"""Makers of parts of objects, most of one type: columns of shredded variants."""
+_HARD_JSON: tuple[Any, ...] = (
+    None, {}, [], [None], [[], {}], {"a": {"a": {"a": [1, "x"]}}}, "z" * 64, "", True, 2**63 - 1,
+    {f"k{number}": number for number in range(40)}, [{"a": 1}, {"b": 2}], 0.1, 1e-300,
+)  # fmt: skip
+_HARD_VARIANTS = (
+    b"\x0c\x80", b"\x10\0\x80", b"\x1c" + struct.pack("<d", float("nan")),
+    b"\x38" + struct.pack("<f", -0.0), b"\x20\x02" + struct.pack("<i", -1),
+    b"\x24\x12" + struct.pack("<q", 10**18 - 1), b"\x28\x26" + (10**37).to_bytes(16, "little"),
+    b"\x2c" + struct.pack("<i", -1), b"\x30" + struct.pack("<q", -1),
+    b"\x34" + struct.pack("<q", -(10**15)), b"\x3c\x02\0\0\0\0\xff",
+)  # fmt: skip
+"""Small integers, reals, decimals, a date, timestamps with and without a zone, and bytes."""
 
 
 def primitive(rng: random.Random) -> str:
@@ -139,6 +168,32 @@ class Maker:
         return {"type": "struct", "schema-id": 0, "fields": fields}
 
 
+def variants(seed: int, version: int) -> tuple[list[tuple[str, Type]], Json]:
+    """Columns of variants of a table, by names and types without ids, and properties for them.
+
+    From a stream of their own: tables without any, all below version 3, stay what they were.
+    """
+    rng = random.Random(f"{seed} variants")
+    if version < 3 or rng.random() > 0.8:
+        return [], {}
+    inside = {"id": 2, "name": "v", "required": False, "type": "variant"}
+    number = {"id": 3, "name": "n", "required": False, "type": "int"}
+    optional = {"element-required": False, "value-required": False}
+    kinds: tuple[Type, ...] = (
+        "variant",
+        {"type": "struct", "fields": [inside, number]},
+        {"type": "list", "element-id": 2, "element": "variant", **optional},
+        {"type": "map", "key-id": 3, "key": "int", "value-id": 2, "value": "variant", **optional},
+    )
+    chosen = [("a variant", kinds[0])]
+    if rng.random() < 0.5:
+        chosen.append(("variants inside", rng.choice(kinds[1:])))
+    # The vectorized reader of Iceberg 1.12 fails on variants that are shredded or in lists.
+    shredded = str(rng.random() < 0.7).lower()
+    settings = {"read.parquet.vectorization.enabled": "false"}
+    return chosen, settings | {"write.parquet.shred-variants": shredded}
+
+
 def leaves(
     fields: list[Json], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Json]]:
@@ -155,6 +210,8 @@ def leaves(
 def pool(seed: str, kind: str) -> list[Any]:
     """The values of one column, six or fewer; hard ones more often than not."""
     rng = random.Random(f"{seed} {kind}")
+    if kind == "variant":
+        return _variants(rng)
     hard = _hard(kind, far=rng.random() < 0.04)
     chosen = rng.sample(hard, min(4, len(hard)))
     if kind in ("float", "double"):
@@ -162,6 +219,19 @@ def pool(seed: str, kind: str) -> list[Any]:
         zeros = [value for value in chosen if value == 0]
         chosen = [zeros[0] if value == 0 else value for value in chosen]
     return chosen + [_soft(rng, kind) for _ in range(2)] if kind != "boolean" else chosen
+
+
+def _variants(rng: random.Random) -> list[Any]:
+    """Objects that are alike, so that they are shredded, and what does not fit in with them."""
+    from pyspark.sql.types import VariantVal  # tests without Spark have all else
+
+    shapes = {name: rng.choice(_PARTS) for name in rng.sample(_PART_NAMES, 3)}
+    objects = [
+        {name: make(rng) for name, make in shapes.items() if rng.random() < 0.9} for _ in range(4)
+    ]
+    whole = [json.dumps(one) for one in (*objects, rng.choice(_HARD_JSON))]
+    alone = VariantVal(rng.choice(_HARD_VARIANTS), b"\x01\0\0")
+    return [*map(VariantVal.parseJson, whole), alone]
 
 
 def fits_a_path(seed: str, kind: str) -> bool:
