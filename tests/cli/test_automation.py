@@ -16,7 +16,10 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
+from icectl.catalog.configured import read_configuration
 from icectl.cli.app import COMMANDS, parse
+from icectl.cli.settings import Settings, resolve
+from icectl.commands.maintain.policy import read_policy
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 
@@ -46,6 +49,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     TableBuilder(tmp_path / "wh" / "calm").append([1])
     policy = tmp_path / "maintain.toml"
     policy.write_text(re.sub("^window = .*$", "", block("toml", "[budget]"), flags=re.MULTILINE))
+    (tmp_path / "icectl.toml").write_text(block("toml", "[catalog.prod]"))
+    secrets = block("sh", "PROD_CREDENTIAL=").replace("/etc/icectl", str(tmp_path))
+    (tmp_path / "icectl.env").write_text(secrets)
     program = tmp_path / "bin" / "icectl"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m icectl "$@"\n')
@@ -88,9 +94,10 @@ def test_every_command_line_of_the_page_parses() -> None:
 def test_lines_of_the_crontab_run(machine: dict[str, str], tmp_path: Path) -> None:
     jobs = [line for line in block("crontab", "TABLES=").splitlines() if line[0].isdigit()]
     for job, result in zip(jobs, ("icectl.prom", "tables.html"), strict=True):
-        line = job.split(maxsplit=5)[5]
+        *_, user, line = job.split(maxsplit=6)
+        assert user == "icectl"
         assert "%" not in line  # which cron takes for the end of the line
-        for folder in ("/var/lib/node_exporter", "/var/www/html", "/etc/icectl"):
+        for folder in ("/var/lib/icectl", "/etc/icectl"):
             line = line.replace(folder, str(tmp_path))
         ended = sh(line, machine, tmp_path)
         assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
@@ -113,8 +120,8 @@ def test_systemd_accepts_its_units(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_the_cron_job_runs_as_nobody_on_a_root_that_is_read_only() -> None:
-    job = yaml.safe_load(block("yaml", "kind: CronJob"))
+def test_the_cron_job_runs_as_nobody_on_a_root_that_is_read_only(tmp_path: Path) -> None:
+    config, job = yaml.safe_load_all(block("yaml", "kind: CronJob"))
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert pod["securityContext"] == {"runAsNonRoot": True, "runAsUser": 10001}
@@ -122,7 +129,41 @@ def test_the_cron_job_runs_as_nobody_on_a_root_that_is_read_only() -> None:
     assert parse(container["args"]) is not None
     mounted = {each["name"] for each in container["volumeMounts"]}
     assert mounted == {each["name"] for each in pod["volumes"]}
+    (tmp_path / "icectl.toml").write_text(config["data"]["icectl.toml"])
+    environment = {each["name"]: each.get("value", "from a secret") for each in container["env"]}
+    assert environment["ICECTL_CONFIG"] == "/etc/icectl/icectl.toml"
+    settings = resolve({}, {}, str(tmp_path / "icectl.toml"))
+    assert catalog_of(settings, environment) == PROD | {"credential": "from a secret"}
+    (tmp_path / "maintain.toml").write_text(config["data"]["maintain.toml"])
+    read_policy(str(tmp_path / "maintain.toml"))
     assert "USER 10001" in block("dockerfile", "FROM")
+
+
+PROD = {"uri": "https://catalog.example/api", "warehouse": "prod"}
+
+
+def catalog_of(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """The properties of the catalog `prod` by settings and environment, secrets in place."""
+    configuration = read_configuration(environment, settings.catalogs, list)
+    return dict(configuration.settings("prod", environment, {}).properties)
+
+
+def test_the_settings_of_the_page_name_the_catalog(tmp_path: Path) -> None:
+    file = tmp_path / "icectl.toml"
+    file.write_text(block("toml", "[catalog.prod]"))
+    environment = {"PROD_CREDENTIAL": "a:b"}
+    found = catalog_of(resolve({}, {}, str(file)), environment)
+    assert found == PROD | {"credential": "a:b"}
+
+
+@pytest.mark.parametrize("word", ["runs-on", "before_script"])
+def test_workflows_bring_catalog_and_secret(word: str) -> None:
+    workflow = yaml.safe_load(block("yaml", word))
+    (job,) = workflow.get("jobs", workflow).values()
+    environment = job.get("env") or job["variables"]
+    found = catalog_of(resolve({}, {}, "/dev/null"), environment)
+    assert "PROD_CREDENTIAL" in found.pop("credential")
+    assert found == PROD
 
 
 class Skipped(Exception):
@@ -204,7 +245,7 @@ def test_the_check_of_dagster_runs(
 def test_steps_of_github_run(machine: dict[str, str], tmp_path: Path) -> None:
     workflow = yaml.safe_load(block("yaml", "runs-on"))
     steps = [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
-    assert steps[0] == "pip install icectl"
+    assert steps[0] == 'pip install "${{ vars.ICECTL }}"'
     for step in steps[1:]:
         ended = sh(step, machine, tmp_path)
         assert ended.returncode == 0, ended.stderr

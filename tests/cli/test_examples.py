@@ -1,0 +1,281 @@
+"""Every example of the README and docs: command lines are run, files are read by what reads them.
+
+A block that cannot be run here has `<!-- not run: REASON -->` above it. Blocks below
+`<!-- table: NAME -->` are run by `test_broken_tables_page.py`.
+"""
+
+import json
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from icectl.cli import app
+from icectl.cli.settings import resolve
+from icectl.commands.compact import run
+from icectl.commands.maintain.policy import read_policy
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.rows import current_metadata
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.catalogs.sql_servers import sqlite_server
+from tests.stores.fixed_env import FixedEnv
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if path.name != "CHANGELOG.md"
+]
+HOUR_MS = 3_600_000
+COMMITS = 6
+SHELL = {"", "sh", "bash", "console"}
+READ_BY_AUTOMATION = {"crontab", "ini", "dockerfile"}
+"""Languages of blocks that `test_automation.py` runs or reads."""
+NAMES = ("sales.orders", "db.orders", "db.t")
+"""Tables of the catalog `prod`."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """An example: where it stands, in which language, and the comment above it."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    mark: str
+
+    @property
+    def not_run(self) -> str:
+        """Why it is not run; empty for one that is."""
+        return self.mark.removeprefix("not run: ") if self.mark.startswith("not run:") else ""
+
+    @property
+    def lines(self) -> list[str]:
+        """Command lines, without prompts; one that goes on behind a backslash is one."""
+        if self.language not in SHELL:
+            return []
+        text = self.text.replace("\\\n", " ")
+        return [line.strip().removeprefix("$ ") for line in text.splitlines()]
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """Arguments of icectl, line by line."""
+        return [words for line in self.lines if (words := arguments(line)) is not None]
+
+
+def arguments(line: str) -> list[str] | None:
+    """Arguments that a line gives to icectl, up to a pipe or a redirection."""
+    if re.match(r"(\w+=\S+ )*icectl (-|[a-z])", line) is None:
+        return None
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|>;&")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    ends = [at for at, word in enumerate(words) if set(word) <= set("|>;&")]
+    return words[words.index("icectl") + 1 : min(ends, default=len(words))]
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    """Fenced blocks, and indented ones that are no part of a list."""
+    lines = path.read_text("utf-8").splitlines()
+    mark, at, in_list = "", 0, False
+    while at < len(lines):
+        line, start = lines[at], at
+        if found := re.fullmatch(r"<!-- (.*) -->", line):
+            mark = found[1]
+        elif line.startswith("```"):
+            at = next(n for n in range(at + 1, len(lines)) if lines[n] == "```")
+            text = "\n".join(lines[start + 1 : at])
+            yield Block(path.name, start + 1, line[3:], text, mark)
+        elif line.startswith("    ") and not lines[at - 1] and not in_list:
+            while at < len(lines) and (not lines[at] or lines[at].startswith("    ")):
+                at += 1
+            text = "\n".join(each[4:] for each in lines[start:at]).strip("\n")
+            yield Block(path.name, start + 1, "", text, mark)
+            mark = ""
+            continue
+        elif line:
+            in_list = line.startswith(("- ", "* ")) or re.match(r"\d+\. ", line) is not None or (
+                in_list and line.startswith(" ")
+            )  # fmt: skip
+            mark = ""
+        at += 1
+
+
+BLOCKS = [block for path in PAGES for block in blocks(path)]
+RUN = [
+    block
+    for block in BLOCKS
+    if block.commands and not block.not_run and not block.mark.startswith("table: ")
+]
+
+
+class Place:
+    """A folder with what an example names: `/wh`, buckets and the catalog `prod`, on this disk."""
+
+    def __init__(self, folder: Path, block: Block) -> None:
+        self.folder = folder
+        for name in ("orders", "trial", "wh/orders", "wh/db/t"):
+            if re.search(rf"[ /]{name}\b", block.text) and f"cp -r orders {name}" not in block.text:
+                self.table(folder / name)
+        if "/copy/orders" in block.text and "cp -r" not in block.text:
+            shutil.copytree(self.table(folder / "wh/orders").directory, folder / "copy/orders")
+        if "s3://new/wh/orders" in block.text and "prod." not in block.text:
+            shutil.copytree(
+                self.table(folder / "old/wh/orders").directory, folder / "new/wh/orders"
+            )
+        if "prod" in block.text:
+            named = [name for name in NAMES if f"prod.{name}" in block.text] or ["sales.orders"]
+            self.catalog(named, with_audit="fast-forward" in block.text)
+        (folder / "maintain.toml").write_text('[expire-snapshots]\nolder-than = "7d"\n')
+
+    def table(self, folder: Path) -> TableBuilder:
+        """A table with a commit each hour, the last one half an hour ago."""
+        table = TableBuilder(folder, commit_interval_ms=HOUR_MS)
+        for number in range(COMMITS):
+            table.append([number])
+        return table
+
+    def catalog(self, names: Sequence[str], *, with_audit: bool) -> None:
+        """The catalog `prod` in a database, with tables of these names."""
+        with sqlite_server(self.folder) as server:
+            for name in names:
+                namespace, _, own = name.rpartition(".")
+                table = self.table(self.folder / "warehouse" / namespace / own)
+                if with_audit:
+                    table.ref("audit", "branch")
+                    table.append([99], branch="audit")
+                server.execute(
+                    "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name,"
+                    " metadata_location) VALUES ('prod', ?, ?, ?)",
+                    namespace, own, str(current_metadata(table.directory)),
+                )  # fmt: skip
+            self.uri = server.properties["uri"]
+
+    def word(self, word: str) -> str:
+        """A word of a line, with places on this disk."""
+        if "....metadata.json" in word:
+            file = current_metadata(self.folder / "copy/orders")
+            named = file.with_name("00042-7be2b2a6-0000-4000-8000-000000000000.metadata.json")
+            for other in file.parent.glob("*.metadata.json"):
+                other.rename(named if other == file else other.with_suffix(".old"))
+            (file.parent / "version-hint.text").unlink(missing_ok=True)
+            return str(named)
+        word = re.sub(r"^(s3a?://(?=[a-z])|/etc/icectl/)", f"{self.folder}/", word)
+        return re.sub(r"^/(?=(wh|copy)/)", f"{self.folder}/", word)
+
+    def run_other(self, line: str) -> None:
+        """Carry out what an example does beside icectl."""
+        if line.startswith("cp -r "):
+            source, target = (Path(self.word(word)) for word in line.split()[2:])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(source, target)
+        elif line.startswith("(copy each file of "):
+            rows = (self.folder / "files.csv").read_text().splitlines()
+            for source, target in (row.split(",") for row in rows):
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, target)
+
+
+@pytest.mark.parametrize("block", RUN, ids=lambda block: f"{block.page}:{block.line}")
+def test_command_lines_run(
+    block: Block,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = Place(tmp_path, block)
+    for name, value in {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "ICECTL_COMPACT_ENGINE": "local",
+        "PYICEBERG_CATALOG__PROD__URI": getattr(place, "uri", ""),
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(run, "LocalEngine", InlineEngine)
+    env = FixedEnv(START_MS + COMMITS * HOUR_MS + HOUR_MS // 2)
+    for line in block.lines:
+        words = arguments(line)
+        if words is None:
+            place.run_other(line)
+            continue
+        code = app.main([place.word(word) for word in words], env=env)
+        printed = capsys.readouterr()
+        allowed = {0, 4} if {"--check", "--fail-on"} & set(words) else {0}
+        assert code in allowed, f"{line}\n{printed.out}{printed.err}"
+
+
+def test_files_are_accepted_by_what_reads_them(tmp_path: Path) -> None:
+    readers: dict[str, Callable[[str], object]] = {
+        "toml": lambda text: read_settings_or_policy(tmp_path / "file.toml", text),
+        "yaml": lambda text: list(yaml.safe_load_all(text)),
+        "json": lambda text: json.loads(text if text[0] in "{[" else f"{{{text}}}"),
+        "python": lambda text: compile(text, "example", "exec"),
+    }
+    for block in BLOCKS:
+        if block.not_run:
+            continue
+        language = block.language or (
+            "python" if block.text.startswith(("from ", "import ")) else ""
+        )
+        language = (
+            "toml" if re.match(r"(\w+ = .*\n*)*\[", block.text) and not language else language
+        )
+        if language in readers:
+            try:
+                readers[language](block.text)
+            except Exception as error:
+                error.add_note(f"{block.page}:{block.line}")
+                raise
+        else:
+            assert language in {*SHELL, *READ_BY_AUTOMATION}, f"{block.page}:{block.line}"
+
+
+def read_settings_or_policy(file: Path, text: str) -> None:
+    """A policy has keys that settings have not, and the other way round."""
+    file.write_text(text)
+    keys = set(tomllib.loads(text))
+    if keys & {"rule", "budget", "steps", "window"}:
+        read_policy(str(file))
+    else:
+        resolve({}, {}, str(file))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_command_lines_in_sentences_have_options_that_exist(path: Path) -> None:
+    prose = re.sub(r"```.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    spans = (" ".join(span.split()) for span in re.findall(r"(?<!`)`(icectl [^`]+)`(?!`)", prose))
+    for span in spans:
+        _, *words = shlex.split(span.replace("…", "").replace("...", ""))
+        if words and words[0] in app.COMMANDS and not {"|", ">"} & set(words):
+            option = next((word for word in words if word.startswith("--")), None)
+            if words[1:2] and option != words[1]:  # else TABLE is left out
+                assert app.parse(words) is not None, span
+
+
+OTHERS = re.compile(
+    r"\$\(icectl|^(spark-submit|aws|gcloud|docker|kubectl|systemctl|tasks:) ?",
+    re.MULTILINE,
+)
+"""What examples run beside icectl, and tests do not."""
+
+
+def test_what_is_not_run_has_a_reason() -> None:
+    marked = [block for block in BLOCKS if block.not_run]
+    assert all(len(block.not_run.split()) >= 3 for block in marked)
+    others = [block for block in BLOCKS if OTHERS.search(block.text) and block not in marked]
+    assert [f"{block.page}:{block.line}" for block in others] == []
+
+
+def test_blocks_are_seen() -> None:
+    assert {"README.md", "refs.md", "relocate.md", "maintain.md", "plans.md"} <= {
+        block.page for block in RUN
+    }
+    assert len(RUN) >= 15
