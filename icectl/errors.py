@@ -57,8 +57,8 @@ class SelfCheckFailed(IcectlError):
     )
 
     def __init__(self, message: str, *, rule: str | None = None) -> None:
-        told = message if rule is None else f"{message} ({rule})"
-        super().__init__(f"icectl found a mistake of its own: {told}")
+        text = message if rule is None else f"{message} ({rule})"
+        super().__init__(f"icectl found a mistake of its own: {text}")
         self.rule = rule
 
 

@@ -78,10 +78,10 @@ class CatalogSettings:
         """Yield each property with its origin, for `--verbose`; secrets and headers are hidden."""
         for key, value in sorted(self.properties.items()):
             is_hidden = key.startswith("header.") or is_secret_property(key, value)
-            told = "***" if is_hidden else value
-            for password in passwords_in(told):
-                told = told.replace(password, "***")
-            yield f"catalog: {self.name}.{key} = {told} ({self.origins[key]})"
+            shown = "***" if is_hidden else value
+            for password in passwords_in(shown):
+                shown = shown.replace(password, "***")
+            yield f"catalog: {self.name}.{key} = {shown} ({self.origins[key]})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,10 +238,12 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
         answer_members = parse_json(answer.body or b"{}")
     except ValueError:
         answer_members = None
-    told: Mapping[str, Any] = answer_members if isinstance(answer_members, dict) else {}
-    named = answer.headers.get("x-amzn-errortype") or told.get("__type") or told.get("code") or ""
+    details: Mapping[str, Any] = answer_members if isinstance(answer_members, dict) else {}
+    named = (
+        answer.headers.get("x-amzn-errortype") or details.get("__type") or details.get("code") or ""
+    )
     code = str(named).partition(":")[0].rpartition("#")[2]
-    message = str(told.get("message") or told.get("Message") or "")
+    message = str(details.get("message") or details.get("Message") or "")
     if status >= 500 or code in _UNANSWERED:
         raise GlueAnswerLost(f"{code or f'HTTP status {status}'}{': ' if message else ''}{message}")
     if status == 200 and isinstance(answer_members, dict):

@@ -76,8 +76,8 @@ class Session:
             )
         if loaded.capabilities.publishes or not loaded.capabilities.is_certain:
             with suppress(IcectlError):  # listing is not what was asked for
-                for told in rivals(self.context.store, loaded):
-                    self.console.warn(told)
+                for warning in rivals(self.context.store, loaded):
+                    self.console.warn(warning)
         origin = moved_from(loaded)
         if origin is not None and not isinstance(self.context.store, PathMapStore):
             place = parent(parent(loaded.metadata_location))

@@ -129,8 +129,8 @@ def commit_metadata(
         landed = commit_changes(
             context, loaded, lambda newest: updates(newest, report.changes), CommitAsked()
         )
-    made = replace(report, done=True, new_metadata_file=unpublished_metadata(landed))
-    return Finished(made, landed.metadata_location)
+    changed_report = replace(report, done=True, new_metadata_file=unpublished_metadata(landed))
+    return Finished(changed_report, landed.metadata_location)
 
 
 def _confirm(console: Console, planned: PlannedChange[Report], question: str) -> None:

@@ -76,9 +76,11 @@ def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None
         print_lines(console, rows)
     print_troubles(console, [(one.table, one.reason, one.hint) for one in ends if one.exit_code])
     counts = Counter(one.status for one in ends)
-    told = ", ".join(f"{number:,} {STATUS_NAMES.get(is_, is_)}" for is_, number in counts.items())
+    statuses = ", ".join(
+        f"{number:,} {STATUS_NAMES.get(is_, is_)}" for is_, number in counts.items()
+    )
     console.say()
-    console.say(f"{print_count(len(ends), 'table')}: {told}")
+    console.say(f"{print_count(len(ends), 'table')}: {statuses}")
 
 
 def print_troubles(

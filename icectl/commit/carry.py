@@ -146,7 +146,7 @@ def moved_positions(
     inputs: Sequence[InputFile],
     before: Mapping[str, Positions],
     after: Mapping[str, Positions],
-    made: Sequence[tuple[str, int]],
+    runs: Sequence[tuple[str, int]],
 ) -> Mapping[str, Positions]:
     """Return where the rows are now that `after` deletes and `before` does not, by new file.
 
@@ -165,14 +165,14 @@ def moved_positions(
             came = np.setdiff1d(new, old, assume_unique=True)
             ranks.append(kept + came - np.searchsorted(old, came))
         kept += file.record_count - len(old)
-    ends = np.cumsum([count for _, count in made], dtype=np.int64)
-    if kept != sum(count for _, count in made):
+    ends = np.cumsum([count for _, count in runs], dtype=np.int64)
+    if kept != sum(count for _, count in runs):
         raise NotCarried("the rows left out are not those deleted by position")
     places = np.concatenate(ranks)
     at = np.searchsorted(ends, places, "right")
     return {
         location: (places[at == number] - (ends[number] - count)).astype(np.uint64)
-        for number, (location, count) in enumerate(made)
+        for number, (location, count) in enumerate(runs)
         if (at == number).any()
     }
 

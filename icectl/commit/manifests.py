@@ -196,8 +196,8 @@ class ManifestWriter:
                 location = self.new_location(self.form.file_format)
                 yield _Made(location, content, held_by(numbers))
 
-        def compare(made: _Made) -> tuple[_Made, WrittenManifest]:
-            return made, WrittenManifest(self._compared(made, columns), made.entries)
+        def compare(manifest: _Made) -> tuple[_Made, WrittenManifest]:
+            return manifest, WrittenManifest(self._compared(manifest, columns), manifest.entries)
 
         def store(done: tuple[_Made, WrittenManifest]) -> WrittenManifest:
             made, written = done

@@ -78,9 +78,11 @@ class FileRewrite:
         if self.carried:  # what is written differs from one try to the next
             self._tries += 1
             groups = (*groups, -self._tries)
-        made = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes, groups)
+        proposal = self.writer.replace_files(
+            metadata, self.snapshot_id, files, self.changes, groups
+        )
         data = (location for (location,) in by_row(self.changes.added, "location"))
-        return replace(made, files=made.files.union(data))
+        return replace(proposal, files=proposal.files.union(data))
 
     def _files(self, metadata: TableMetadata) -> LiveFiles:
         """Return the live files of the branch's head, which most often is the one planned on."""

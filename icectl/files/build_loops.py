@@ -37,18 +37,18 @@ def packaged_compilers() -> Sequence[str]:
 def build(folder: Path = SOURCE.parent) -> Path | None:
     """Build the library into a folder; None where no compiler does it."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
-        made = Path(own) / library_name()
+        library = Path(own) / library_name()
         cache = {"ZIG_GLOBAL_CACHE_DIR": own, "ZIG_LOCAL_CACHE_DIR": own}
         for compiler in _compilers():
-            command = [*compiler, *_FLAGS, "-o", str(made), str(SOURCE)]
+            command = [*compiler, *_FLAGS, "-o", str(library), str(SOURCE)]
             try:
                 ended = subprocess.run(  # noqa: S603 - a compiler, by its usual name
                     command, env={**os.environ, **cache}, capture_output=True, check=False
                 )
             except OSError:  # there is none of this name
                 continue
-            if ended.returncode == 0 and made.exists():
-                return made.replace(folder / made.name)
+            if ended.returncode == 0 and library.exists():
+                return library.replace(folder / library.name)
     return None
 
 

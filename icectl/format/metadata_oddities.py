@@ -114,8 +114,8 @@ class _Reading:
         return None
 
     def _tell(self, name: str, error: CorruptTable, *, lost: bool, message: str = "") -> None:
-        told = message or error.message.removesuffix(f" ({error.rule})")
-        self.oddities.append(Oddity(error.rule, told, name, lost))
+        reason = message or error.message.removesuffix(f" ({error.rule})")
+        self.oddities.append(Oddity(error.rule, reason, name, lost))
 
     def _is_due(self, name: str) -> bool:
         """Return whether the format version knows a member."""
@@ -161,9 +161,9 @@ class _Reading:
     def _refused(self, name: str) -> Callable[[int, Any, CorruptTable], list[Any]]:
         def refused(place: int, item: Any, error: CorruptTable) -> list[Any]:
             """Tell of an entry that cannot be read, and return what is left of it."""
-            told = error.message.removesuffix(f" ({error.rule})")
-            told = told.replace("entry 0 ", f"entry {place} ", 1)
-            self._tell(name, error, lost=True, message=told)
+            reason = error.message.removesuffix(f" ({error.rule})")
+            reason = reason.replace("entry 0 ", f"entry {place} ", 1)
+            self._tell(name, error, lost=True, message=reason)
             for shorter in _shorter(name, item):
                 if self._try_items(name, [shorter]) is None:
                     return [shorter]

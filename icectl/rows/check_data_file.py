@@ -277,12 +277,12 @@ class _Check:
         for field_, expected in self.recorded.partition:
             if _source(field_) != id_ or field_.field_id in wrong:
                 continue
-            told = (type_, field_.transform, expected)
+            wanted = (type_, field_.transform, expected)
             try:
                 if _is_one(values, type_, field_, expected):
                     continue
                 is_orc = self.recorded.file_format is FileFormat.ORC
-                found = differing(not_earlier(values, *told) if is_orc else values, *told)
+                found = differing(not_earlier(values, *wanted) if is_orc else values, *wanted)
             except ValueError:
                 continue  # the transform does not take the type: a fault of the spec
             if found is not None:

@@ -99,14 +99,14 @@ def is_shape(type_: Type) -> bool:
     return isinstance(type_, GeometryType | GeographyType)
 
 
-def with_lost_seconds(column: pa.Array, field: pa.Field, told: Mapping[int, Value]) -> pa.Array:
+def with_lost_seconds(column: pa.Array, field: pa.Field, lost: Mapping[int, Value]) -> pa.Array:
     """Return a column of an ORC file with the instants that its partition tells of, at any depth.
 
-    `told` are the values of identity fields by the id of their column. Readers of the reference
+    `lost` are the values of identity fields by the id of their column. Readers of the reference
     implementation take those; here they only take the place of what ORC shows a second too late.
     """
     kind, number = field.type, field_id(field)
-    value = None if number is None else told.get(number)
+    value = None if number is None else lost.get(number)
     if pa.types.is_timestamp(kind) and isinstance(value, int):
         second = UNITS_PER_SECOND["timestamp_ns" if kind.unit == "ns" else "timestamp"]
         if not -second < value < 0:
@@ -117,7 +117,7 @@ def with_lost_seconds(column: pa.Array, field: pa.Field, told: Mapping[int, Valu
     if not pa.types.is_struct(kind):
         return column
     parts = [
-        with_lost_seconds(column.field(place), kind.field(place), told)
+        with_lost_seconds(column.field(place), kind.field(place), lost)
         for place in range(kind.num_fields)
     ]
     mask = column.is_null() if column.null_count else None
@@ -189,8 +189,8 @@ def differing(values: pa.Array, type_: Type, transform: Transform, expected: Val
     Raises: ValueError where the transform does not take the type, or a value has no result.
     """
     kind = result_type(transform, type_) or type_
-    made = pc.unique(transform_column(transform, type_, values))
-    for stored in as_values(made, kind).to_pylist():
+    results = pc.unique(transform_column(transform, type_, values))
+    for stored in as_values(results, kind).to_pylist():
         value = value_of(stored, kind)
         if not _same(value, expected):
             return (value,)
@@ -209,10 +209,10 @@ def not_earlier(values: pa.Array, type_: Type, transform: Transform, expected: V
     if not pc.any(late).as_py():
         return values
     kind = result_type(transform, type_) or type_
-    made = transform_column(transform, type_, pc.subtract(values.filter(late), second))
-    told = pc.equal(as_values(made, kind), pa.scalar(expected))
+    moved = transform_column(transform, type_, pc.subtract(values.filter(late), second))
+    same = pc.equal(as_values(moved, kind), pa.scalar(expected))
     return pa.concat_arrays(
-        [values.filter(pc.invert(late)), values.filter(late).filter(pc.invert(told))]
+        [values.filter(pc.invert(late)), values.filter(late).filter(pc.invert(same))]
     )
 
 

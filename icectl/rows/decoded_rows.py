@@ -140,8 +140,8 @@ class DecodedRows:
                     # There a value below a null struct is none at all, and no null either.
                     found.null_count = said.null_value_counts.get(column.id, found.null_count)
                 name = self.schema.name_of(column.id) or str(column.id)
-                told = list(_differences(found, said, column))
-                self._problems += [f"{where}`{name}` {one}" for one in told]
+                differences = list(_differences(found, said, column))
+                self._problems += [f"{where}`{name}` {one}" for one in differences]
             self.measured.setdefault(column.id, ColumnFacts()).merge(found)
             found.clear()
 

@@ -313,15 +313,15 @@ class _Merge:
 
 
 def _check_rows(
-    group: FileGroup, left_out: Sequence[Flags | None], made: WrittenFile, outputs: FileOutputs
+    group: FileGroup, left_out: Sequence[Flags | None], written: WrittenFile, outputs: FileOutputs
 ) -> None:
     """Decode all rows of the old files but those left out, and of the new one, and compare them.
 
     Raises: SelfCheckFailed.
     """
     gone = {file.location: flags for file, flags in zip(group.files, left_out, strict=True)}
-    count = made.metrics.record_count
-    new = replace(group.files[0], location=made.location, record_count=count, stated=None)
+    count = written.metrics.record_count
+    new = replace(group.files[0], location=written.location, record_count=count, stated=None)
     bare = replace(group, deletes=DeletesOfGroup())
     totals = []
     for files in (group.files, (replace(new, size_bytes=None, first_row_id=None),)):

@@ -342,8 +342,8 @@ class RowSorter:
 
     def _next_file(self) -> Path:
         if self._directory is None:
-            made = tempfile.TemporaryDirectory(prefix="icectl-")
-            self._directory = Path(self._stack.enter_context(made))
+            folder = tempfile.TemporaryDirectory(prefix="icectl-")
+            self._directory = Path(self._stack.enter_context(folder))
         self._file_count += 1
         return self._directory / f"{self._file_count}.arrow"
 

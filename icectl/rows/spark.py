@@ -253,8 +253,8 @@ def no_answer(host: str, port: int) -> str | None:
         with socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_SECONDS):
             return None
     except (OSError, UnicodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else None
-        return (told or str(error)).lower()
+        reason = error.strerror if isinstance(error, OSError) else None
+        return (reason or str(error)).lower()
 
 
 @contextmanager

@@ -570,13 +570,13 @@ def _lines(log: IO[bytes]) -> Sequence[str]:
     return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()
 
 
-def _collected(made: Any) -> list[bytes]:
+def _collected(frame: Any) -> list[bytes]:
     """Bring here bytes that tasks make.
 
     They cross in frames: else PySpark would pickle them there and unpickle here what comes.
     """
-    made._bypass_serializer = True  # noqa: SLF001 - there is no public name for that
-    payloads: list[bytes] = made.collect()
+    frame._bypass_serializer = True  # noqa: SLF001 - there is no public name for that
+    payloads: list[bytes] = frame.collect()
     return payloads
 
 

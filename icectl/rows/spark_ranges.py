@@ -200,9 +200,9 @@ def _write(
     return _Written(entries_of(files, task, job), rows)
 
 
-def _sums(told: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
+def _sums(totals: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
     sums: dict[int, _Totals] = {}
-    for at, read_row_count, live in told:
+    for at, read_row_count, live in totals:
         of_task = sums.setdefault(at, _Totals())
         of_task.read_row_count += read_row_count
         of_task.live.add_totals(live)

@@ -81,11 +81,11 @@ class IncomingRows:
             columns = [_fitted(*pair) for pair in zip(batch.columns, self.given, strict=True)]
             rows = typed_batch(columns, self.given, batch.num_rows)
             try:
-                made = projection.project(rows, np.zeros(batch.num_rows, np.int64))
+                batch_read = projection.project(rows, np.zeros(batch.num_rows, np.int64))
             except CorruptTable as error:
                 raise Refused(error.message.removesuffix(f" ({error.rule})")) from None
-            _check_shapes(made, wanted)
-            yield made
+            _check_shapes(batch_read, wanted)
+            yield batch_read
 
 
 def _check_shapes(rows: pa.RecordBatch, schema: Schema) -> None:
@@ -247,8 +247,8 @@ def _uuids(texts: pa.Array) -> pa.Array:
     octets = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, _UUID_BYTES)
     stored[is_there.to_numpy(zero_copy_only=False)] = octets
     kind = pa.binary(_UUID_BYTES)
-    made = pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(stored)])
-    return pc.if_else(is_there, made, pa.scalar(None, kind))
+    uuids = pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(stored)])
+    return pc.if_else(is_there, uuids, pa.scalar(None, kind))
 
 
 def _as_written(item: NestedField) -> NestedField:

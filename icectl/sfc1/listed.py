@@ -112,7 +112,7 @@ def _excluded(facts: TreeFacts, root: pa.Table, within: Predicate) -> set[str]:
 
 
 def _listed(
-    snapshot: Snapshot, root: pa.Table, dead: Mapping[str, Positions]
+    snapshot: Snapshot, root: pa.Table, vectors: Mapping[str, Positions]
 ) -> tuple[ManifestFile, ...]:
     places: dict[str, tuple[str, ...]] = {}
     for of_leaf, row in vector_rows(root):
@@ -122,20 +122,20 @@ def _listed(
     leaves = []
     for leaf in leaf_rows(root):
         key = comparison_key(leaf.name)
-        positions = dead.get(key, NONE)
+        positions = vectors.get(key, NONE)
         if leaf.status == Status.DELETED:  # by foreign writers: nothing of it lives
             positions = np.arange(leaf.record_count, dtype=np.uint64)
         leaves.append(replace(leaf_manifest(leaf, positions), dead_locations=places.get(key, ())))
     return (*own_manifests(root, snapshot), *leaves)
 
 
-def leaf_manifest(leaf: ListedRow, dead: Positions) -> ManifestFile:
+def leaf_manifest(leaf: ListedRow, deleted: Positions) -> ManifestFile:
     """Return a leaf's row in a root as a manifest with dead positions."""
     return replace(
         manifest_file(leaf),
         file_format=FileFormat(leaf.file_format),
-        dead=write_bitmap(dead) if len(dead) else b"",
-        dead_count=len(dead),
+        dead=write_bitmap(deleted) if len(deleted) else b"",
+        dead_count=len(deleted),
         status=Status(leaf.status),
         affiliated_to=leaf.referenced_file,
     )
@@ -185,7 +185,7 @@ def decode_tree_manifest(
     Order: of the file; `manifest_pos` is the position there.
     Raises: CorruptTable; Unsupported.
     """
-    dead = read_bitmap(manifest.dead) if manifest.dead else NONE
+    deleted = read_bitmap(manifest.dead) if manifest.dead else NONE
     wanted = columns | _KEYS
     if manifest.file_format is FileFormat.AVRO:
         return _legacy(content, facts, manifest, wanted, index)
@@ -195,7 +195,7 @@ def decode_tree_manifest(
         rows = of_contents(root, *OWN_CONTENTS[manifest.content])
     else:
         rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))
-    return _header(manifest), raw_entries(facts, rows, dead, wanted, index)
+    return _header(manifest), raw_entries(facts, rows, deleted, wanted, index)
 
 
 def _part(facts: TreeFacts, wanted: frozenset[str]) -> LeafPart:
@@ -272,13 +272,13 @@ def _header(manifest: ManifestFile) -> ManifestHeader:
 
 
 def raw_entries(
-    facts: TreeFacts, rows: pa.Table, dead: Positions, wanted: frozenset[str], index: int
+    facts: TreeFacts, rows: pa.Table, deleted: Positions, wanted: frozenset[str], index: int
 ) -> RawEntries:
     """Return rows of a root or leaf in the form of manifests' entries, without dead ones.
 
     Order: kept.
     """
-    positions = np.flatnonzero(_alive(len(rows), dead)).astype(np.int32)
+    positions = np.flatnonzero(_alive(len(rows), deleted)).astype(np.int32)
     if len(positions) < len(rows):
         rows = rows.take(pa.array(positions))
     made: dict[str, pa.Array | pa.ChunkedArray] = {
@@ -303,16 +303,16 @@ def raw_entries(
     return RawEntries(pa.table(columns, schema=schema))
 
 
-def _alive(count: int, dead: Positions) -> npt.NDArray[np.bool_]:
+def _alive(count: int, deleted: Positions) -> npt.NDArray[np.bool_]:
     """Find which of so many rows no delete vector names.
 
     Raises: CorruptTable V4-083.
     """
-    if len(dead) and int(dead[-1]) >= count:  # V4-083
-        message = f"it has {count} rows, and a delete vector names position {int(dead[-1])}"
+    if len(deleted) and int(deleted[-1]) >= count:  # V4-083
+        message = f"it has {count} rows, and a delete vector names position {int(deleted[-1])}"
         raise CorruptTable(message, rule="V4-083")
     alive = np.ones(count, bool)
-    alive[dead.astype(np.int64)] = False
+    alive[deleted.astype(np.int64)] = False
     return alive
 
 

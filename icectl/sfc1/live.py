@@ -98,7 +98,7 @@ ReadLeaf = Callable[[ListedRow], pa.Table]
 """Reads the rows of a leaf, given its row in the root."""
 
 
-def live_in_tree(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
+def live_in_tree(root: pa.Table, vectors: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
     """Return the live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
 
     Shape: the schema of the root; EXISTING for what an EXISTING leaf calls ADDED (sfc-1 ST1).
@@ -108,7 +108,7 @@ def live_in_tree(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) 
     rows = live_rows(root)
     parts = [of_contents(rows, *FILES)]
     for leaf in leaf_rows(rows):
-        positions = dead.get(comparison_key(text_of(leaf.location)), NONE)
+        positions = vectors.get(comparison_key(text_of(leaf.location)), NONE)
         if is_dead(leaf, positions):
             continue
         part = without(read(leaf), positions)

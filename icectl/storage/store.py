@@ -150,8 +150,8 @@ class Store(Protocol):
 
 def dating_clock_ms(store: Store, env: Env, location: str) -> int:
     """Return the time now by the clock that dates files there."""
-    told = store.clock_ms(location)
-    return env.now_ms() if told is None else told
+    now_ms = store.clock_ms(location)
+    return env.now_ms() if now_ms is None else now_ms
 
 
 def remove_in_batches(

@@ -30,20 +30,20 @@ class Loss:
     def __str__(self) -> str:
         """Tell it: `drops 7 snapshots with 120 rows; 20 deleted rows reappear`."""
         if self.snapshots:
-            told = f"drops {print_count(self.snapshots, 'snapshot')} with {_rows(self.rows)}"
+            drops = f"drops {print_count(self.snapshots, 'snapshot')} with {_rows(self.rows)}"
         elif self.rows == 0:
-            told = "" if self.rows_back != 0 else "loses no row"
+            drops = "" if self.rows_back != 0 else "loses no row"
         elif self.rows is None:
-            told = f"loses {_rows(None)}"
+            drops = f"loses {_rows(None)}"
         else:
-            told = f"loses at most {_rows(self.rows)}"
+            drops = f"loses at most {_rows(self.rows)}"
         if self.rows_back != 0:
             back = "deleted rows reappear"
             if self.rows_back is not None:
                 verb = "reappears" if self.rows_back == 1 else "reappear"
                 back = f"at most {print_count(self.rows_back, 'deleted row')} {verb}"
-            told += f"; {back}" if told else back
-        return told
+            drops += f"; {back}" if drops else back
+        return drops
 
 
 NOTHING = Loss()

@@ -258,15 +258,15 @@ def _without_dead(
     options: RewriteOptions,
 ) -> ManifestGroup:
     """Let a commit that is made anyway drop manifests without a live entry (R-056)."""
-    dead = {at for at in group.kept if not listed.live_counts[at]}
-    if not dead or _excluded(metadata, group, options) is not None:
+    emptied = {at for at in group.kept if not listed.live_counts[at]}
+    if not emptied or _excluded(metadata, group, options) is not None:
         return group
-    stored = sum(listed.manifests[at].manifest_length for at in dead)
+    stored = sum(listed.manifests[at].manifest_length for at in emptied)
     return replace(
         group,
-        rewritten=tuple(sorted({*group.rewritten, *dead})),
-        kept=tuple(at for at in group.kept if at not in dead),
-        reason=group.reason if group.rewritten else f"{len(dead):,} have no live entry",
+        rewritten=tuple(sorted({*group.rewritten, *emptied})),
+        kept=tuple(at for at in group.kept if at not in emptied),
+        reason=group.reason if group.rewritten else f"{len(emptied):,} have no live entry",
         bytes_before=group.bytes_before + stored,
     )
 

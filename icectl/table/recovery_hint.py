@@ -132,16 +132,16 @@ class BrokenTable:
         if not ways:
             return f"{_NO_WAY_OUT}: `icectl repair {table} --dry-run` shows what can be rebuilt"
         best = min(ways, key=lambda way: way.order)
-        told = f"`{best.command(self.name)}` {best.loss}"
+        repair = f"`{best.command(self.name)}` {best.loss}"
         damaged = search.damaged_files(head)
         if damaged and "--to-snapshot" not in best.options:
             files, them = f"`{damaged[0]}`", "it"
             if len(damaged) > 1:
                 files, them = f"the {len(damaged)} damaged files", "them"
-            return f"restore {files} from a copy; else move {them} away, and {told}"
+            return f"restore {files} from a copy; else move {them} away, and {repair}"
         if len(ways) > 1:
-            told += f"; `icectl repair {table} --dry-run` compares the ways out"
-        return told
+            repair += f"; `icectl repair {table} --dry-run` compares the ways out"
+        return repair
 
     def _search(
         self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
@@ -164,10 +164,10 @@ class BrokenTable:
         if whole is None:
             return f"no metadata file before {name} is whole: restore it from a copy"
         before = whole.version.location
-        told = f"the newest whole metadata file before {name} is `{before}`"
+        text = f"the newest whole metadata file before {name} is `{before}`"
         if given is not None or not is_file_system_table(versions):
-            return f"{told}: point the catalog at it, or restore {name} from a copy"
-        shown = f"{told}: `icectl inspect {quote(before)}` shows it, and"
+            return f"{text}: point the catalog at it, or restore {name} from a copy"
+        shown = f"{text}: `icectl inspect {quote(before)}` shows it, and"
         if not is_cut_off:
             return f"{shown} the engine that wrote {name} may set right what it says, or a copy"
         return f"{shown} `icectl repair {table}` goes back to it where that is safe"

@@ -93,9 +93,9 @@ def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
         _SNAPSHOT_TIME: str(snapshot.timestamp_ms),
     }
     summary = {key: item for key, item in (snapshot.summary or {}).items() if key != "operation"}
-    told = json.dumps(summary, ensure_ascii=False, separators=(",", ":"))
-    if len(told) <= limit:
-        parameters[_SNAPSHOT_SUMMARY] = told
+    text = json.dumps(summary, ensure_ascii=False, separators=(",", ":"))
+    if len(text) <= limit:
+        parameters[_SNAPSHOT_SUMMARY] = text
     return parameters
 
 

@@ -49,9 +49,9 @@ def _is_nessie(config: Config) -> bool:
 
 
 def _is_s3_tables(config: Config) -> bool:
-    told = (config.announced, config.properties)
-    federated = any("s3tablescatalog" in one.get("warehouse", "") for one in told)
-    signed = any(one.get("rest.signing-name", "").lower() == "s3tables" for one in told)
+    sources = (config.announced, config.properties)
+    federated = any("s3tablescatalog" in one.get("warehouse", "") for one in sources)
+    signed = any(one.get("rest.signing-name", "").lower() == "s3tables" for one in sources)
     at = re.fullmatch(
         r"s3tables(-fips)?\.[a-z0-9-]+\.(api\.aws|amazonaws\.com(\.cn)?)", _host(config)
     )

@@ -131,15 +131,15 @@ class Vended:
                 "key=KEY and secret=env:NAME",
             )
 
-    def _set_end(self, told: list[dict[str, str]]) -> None:
+    def _set_end(self, settings: list[dict[str, str]]) -> None:
         now_ms = self.client.env.now_ms()
         ends = [
             end_ms
-            for group in told
+            for group in settings
             for key, value in group.items()
             if "expires-at" in key and (end_ms := read_count(value)) is not None
         ]
-        temporary = any(key.startswith(_TEMPORARY) for group in told for key in group)
+        temporary = any(key.startswith(_TEMPORARY) for group in settings for key in group)
         self._ends_at_ms = min(ends, default=now_ms + _UNTOLD_LIFE_MS if temporary else None)
         self._renews_at_ms = None
         if self._ends_at_ms is not None:

@@ -172,9 +172,9 @@ def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[TablePlace]:
     metadata = answer.get("metadata")
     members = metadata if isinstance(metadata, dict) else {}
     location, properties = members.get("location"), members.get("properties")
-    told = properties if isinstance(properties, dict) else {}
+    texts = properties if isinstance(properties, dict) else {}
     yield from places(
         name,
         location if isinstance(location, str) else "",
-        {key: value for key, value in told.items() if isinstance(value, str)},
+        {key: value for key, value in texts.items() if isinstance(value, str)},
     )

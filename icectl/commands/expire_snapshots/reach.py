@@ -57,11 +57,11 @@ def _specs_of(
     context: TableContext, metadata: TableMetadata, staying: Sequence[ManifestFile]
 ) -> frozenset[int]:
     """Collect the specs of manifests, and of dead rows, which may be of others than their leaf."""
-    told = frozenset(manifest.partition_spec_id for manifest in staying)
-    if told.issuperset(spec.spec_id for spec in metadata.partition_specs):
-        return told
+    spec_ids = frozenset(manifest.partition_spec_id for manifest in staying)
+    if spec_ids.issuperset(spec.spec_id for spec in metadata.partition_specs):
+        return spec_ids
     whole = [replace(item, dead=b"") for item in staying if item.dead]
-    return told | read_live(context, metadata, whole).spec_ids
+    return spec_ids | read_live(context, metadata, whole).spec_ids
 
 
 def reached_beside(

@@ -282,13 +282,17 @@ def _manifest_debt(source: HealthSource) -> _Check:
     for manifest in manifests:
         group = (manifest.partition_spec_id, int(manifest.content))
         sizes[group] = sizes.get(group, 0) + manifest.manifest_length
-    count, dead = len(manifests), sum(manifest.dead_count for manifest in manifests)
+    count, deleted_count = len(manifests), sum(manifest.dead_count for manifest in manifests)
     surplus = count - sum(max(1, -(-size // target)) for size in sizes.values())
     return _Check(
         limits.manifests_to_save.judge(surplus),
         f"{print_count(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size "
         f"of {print_size(target)}, {count - surplus:,} would do"
-        + (f"; delete vectors over them kill {dead:,} of their files" if dead else ""),
+        + (
+            f"; delete vectors over them kill {deleted_count:,} of their files"
+            if deleted_count
+            else ""
+        ),
         _from(limits.manifests_to_save, "manifests to save"),
         "rewrite-manifests",
         {
@@ -296,7 +300,7 @@ def _manifest_debt(source: HealthSource) -> _Check:
             "manifest_bytes": sum(sizes.values()),
             "target_manifest_size_bytes": target,
             "surplus_manifest_count": surplus,
-            "dead_file_count": dead,
+            "dead_file_count": deleted_count,
         },
     )
 

@@ -151,8 +151,8 @@ def _remove_orphans(facts: Facts, limits: Thresholds, now_ms: int) -> Need | Non
 
 def _need(step: str, reasons: Sequence[tuple[bool, str]], benefit_bytes: int) -> Need | None:
     """Return the need of a step, if there is a reason for it."""
-    told = [text for holds, text in reasons if holds]
-    return Need(step, ", ".join(told), max(benefit_bytes, 0)) if told else None
+    texts = [text for holds, text in reasons if holds]
+    return Need(step, ", ".join(texts), max(benefit_bytes, 0)) if texts else None
 
 
 _JUDGES: Mapping[str, Callable[[Facts, Thresholds, int], Need | None]] = {

@@ -20,9 +20,9 @@ class Maintained:
     planning: bool
 
 
-def maintained_result(told: Maintained) -> dict[str, Any]:
+def maintained_result(run: Maintained) -> dict[str, Any]:
     """Return the run for JSON."""
-    return {"tables": [table_row(one) for one in told.tables], "totals": totals(told)}
+    return {"tables": [table_row(one) for one in run.tables], "totals": totals(run)}
 
 
 def table_row(table: TableRun) -> dict[str, Any]:
@@ -44,19 +44,19 @@ def table_row(table: TableRun) -> dict[str, Any]:
     }
 
 
-def totals(told: Maintained) -> dict[str, Any]:
+def totals(run: Maintained) -> dict[str, Any]:
     """Return what all tables come to, for JSON.
 
     Of tables that could not be read nothing is counted.
     """
     counts = dict.fromkeys(STATUSES, 0)
-    for table in told.tables:
+    for table in run.tables:
         counts[table.status] += 1
     return {
-        "table_count": len(told.tables),
+        "table_count": len(run.tables),
         "statuses": counts,
-        "before": _sum(one.first.facts for one in told.tables),
-        "after": _sum(_now(one) for one in told.tables),
+        "before": _sum(one.first.facts for one in run.tables),
+        "after": _sum(_now(one) for one in run.tables),
     }
 
 
@@ -85,27 +85,27 @@ def print_policy(console: Console, explained: Mapping[str, Any]) -> None:
     print_table(console, columns, rows)
 
 
-def print_maintained(console: Console, told: Maintained) -> None:
+def print_maintained(console: Console, run: Maintained) -> None:
     """Print a line a table, tables with most to gain first, and the totals."""
     rows = [
-        (one.name, one.status, _what(one, planning=told.planning))
-        for one in told.tables
+        (one.name, one.status, _what(one, planning=run.planning))
+        for one in run.tables
         if console.options.verbosity >= 0 or one.exit_code
     ]
     if rows:
-        print_lines(console, rows, whole=told.planning)
-    if told.planning:  # then the lines have it all
-        _print_end(console, told)
+        print_lines(console, rows, whole=run.planning)
+    if run.planning:  # then the lines have it all
+        _print_end(console, run)
         return
     troubles = [
         (one.name, reason_of(one), worst.hint)
-        for one in told.tables
+        for one in run.tables
         if (worst := one.worst) is not None
         and worst.exit_code
         and worst.status != "incomplete"  # the next run goes on
     ]
     print_troubles(console, troubles)
-    _print_end(console, told)
+    _print_end(console, run)
 
 
 def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
@@ -122,10 +122,10 @@ def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
     )
 
 
-def _print_end(console: Console, told: Maintained) -> None:
+def _print_end(console: Console, run: Maintained) -> None:
     console.say()
     if console.options.verbosity >= 0:
-        _print_totals(console, totals(told), planning=told.planning)
+        _print_totals(console, totals(run), planning=run.planning)
 
 
 def _what(table: TableRun, *, planning: bool) -> str:

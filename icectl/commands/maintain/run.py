@@ -469,14 +469,14 @@ def _under_way(schedule: Schedule) -> str:
 def _lines_of(asked: _Asked, tables: Sequence[TableRun]) -> Callable[[], None]:
     """Return what prints the JSON lines of tables that have ended since it was called last."""
     console = asked.common.shell.console
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def tell() -> None:
         """Print those that are new."""
         for one in tables:
             over = not one.is_running and (not one.left or one.skipped is not None)
-            if asked.request.json_lines and over and one.name not in told:
-                told.add(one.name)
+            if asked.request.json_lines and over and one.name not in printed:
+                printed.add(one.name)
                 console.print(json_line(table_row(one)))
                 console.flush()
 
@@ -486,7 +486,7 @@ def _lines_of(asked: _Asked, tables: Sequence[TableRun]) -> Callable[[], None]:
 def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
     request = asked.request
     ordered = sorted(tables, key=lambda one: (-one.first.benefit_bytes, one.name))
-    told = Maintained(tuple(ordered), planning=asked.planning)
+    maintained = Maintained(tuple(ordered), planning=asked.planning)
     codes = [one.exit_code for one in tables]
     if request.check:
         codes += [ProblemsFound.exit_code for one in tables if one.status == "planned"]
@@ -495,16 +495,16 @@ def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
 
     def render(console: Console) -> None:
         if not request.json_lines:
-            print_maintained(console, told)
+            print_maintained(console, maintained)
             return
         for one in ordered:
             if one.left and one.skipped is None:
                 console.print(json_line(table_row(one)))
-        console.print(json_line({"totals": totals(told), "exit": code, "status": status}))
+        console.print(json_line({"totals": totals(maintained), "exit": code, "status": status}))
 
     return Outcome(
         COMMAND,
-        maintained_result(told),
+        maintained_result(maintained),
         render,
         exit_code=code,
         status=status,

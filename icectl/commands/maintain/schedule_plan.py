@@ -150,8 +150,10 @@ class TableRun:
     @property
     def metadata_location(self) -> str | None:
         """Where the table's metadata lie, as far as its steps have told."""
-        told = [one.metadata_location for one in self.ends if one.metadata_location is not None]
-        return told[-1] if told else None
+        locations = [
+            one.metadata_location for one in self.ends if one.metadata_location is not None
+        ]
+        return locations[-1] if locations else None
 
     def ended(self, end: StepEnd, seen: AssessedTable | None) -> None:
         """Take in how the step that was due ended; `seen` is the table after it, if looked at."""

@@ -59,9 +59,9 @@ def _spellings(source: str) -> tuple[str, ...]:
 
 def outside(move: Move, location: str) -> Refused:
     """Return the error for a location that is not to be moved."""
-    told = " or ".join(map(locations.redacted, move.sources))
+    places = " or ".join(map(locations.redacted, move.sources))
     return Refused(
-        f"`{locations.redacted(location)}` is not below {told}: the table would still use it",
+        f"`{locations.redacted(location)}` is not below {places}: the table would still use it",
         hint="give `--from` once for each prefix that locations of the table have, or a shorter "
         "one; one `--to` stands for all",
         id="location-outside",

@@ -59,10 +59,10 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
     if plan.metadata is None:
         console.say(f"nothing to do: the table names its files in {move.new_location}")
         return
-    told = [("from", move.location), ("to", move.new_location)]
+    pairs = [("from", move.location), ("to", move.new_location)]
     if move.sources != (move.location,):
-        told.append(("locations", f"{', '.join(move.sources)} becomes {move.target}"))
-    print_pairs(console, told)
+        pairs.append(("locations", f"{', '.join(move.sources)} becomes {move.target}"))
+    print_pairs(console, pairs)
     written = ", ".join(
         print_count(count, _SHOWN[kind]) for kind, count in (plan.written or {}).items() if count
     )

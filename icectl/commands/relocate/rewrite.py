@@ -271,8 +271,8 @@ def _entries(table: pa.Table, names: Names) -> pa.Table:
     stored, statuses = column(table, (DATA_FILE, _PATH)), column(table, (STATUS,))
     if any(deletes) and stored is not None and statuses is not None:
         files = [names.file(one) for one in stored.to_pylist()]
-        told = zip(stored.to_pylist(), files, deletes, statuses.to_pylist(), strict=True)
-        for location, new, is_delete, status in told:
+        members = zip(stored.to_pylist(), files, deletes, statuses.to_pylist(), strict=True)
+        for location, new, is_delete, status in members:
             if is_delete and new is None and status != Status.DELETED:
                 raise _spelled_otherwise(location)
         for name, which in _BOUNDS.items():

@@ -387,7 +387,7 @@ def _one_value(
 def _are_those(files: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) -> bool:
     """Whether files, rows and bytes are those that the row of the manifest and the snapshot say."""
     rows = sum(one.metrics.record_count for one in files)
-    told: Mapping[str, str] = wrote.summary or {}
+    counters: Mapping[str, str] = wrote.summary or {}
     expected = {
         "added-data-files": str(len(files)),
         "added-records": str(rows),
@@ -395,8 +395,8 @@ def _are_those(files: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) ->
     }
     return (
         rows == lost.added_rows_count
-        and told.get("added-delete-files", "0") == "0"
-        and all(told.get(key) == value for key, value in expected.items())
+        and counters.get("added-delete-files", "0") == "0"
+        and all(counters.get(key) == value for key, value in expected.items())
     )
 
 

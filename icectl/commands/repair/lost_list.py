@@ -155,8 +155,8 @@ def _rows_without_id(own: _Own) -> int:
     header, rows = own.read.content
     if own.manifest.partition_spec_id != _ANY_SPEC or header.content is not ManifestContent.DATA:
         return 0
-    told = by_row(live(rows), "first_row_id", "record_count")
-    return sum(count for first_row_id, count in told if first_row_id is None)
+    row_ids = by_row(live(rows), "first_row_id", "record_count")
+    return sum(count for first_row_id, count in row_ids if first_row_id is None)
 
 
 def _numbered(own: _Own, snapshot: Snapshot) -> _Own:

@@ -145,9 +145,9 @@ def _print_ways_out(console: Console, repair: Repair) -> None:
     console.print(first)
     for way in repair.ways_out:
         left = print_count(way.errors_left, "error")
-        told = f"{way.loss}, and leaves {left}" if way.errors_left else str(way.loss)
+        loss = f"{way.loss}, and leaves {left}" if way.errors_left else str(way.loss)
         command = f"`{way.command(repair.table)}`"
-        print_wrapped(console, f"{command} {told}", "  ", "    ")
+        print_wrapped(console, f"{command} {loss}", "  ", "    ")
 
 
 def _print_left(console: Console, repair: Repair, finding: Finding, reason: str) -> None:

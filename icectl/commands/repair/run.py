@@ -423,21 +423,21 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
     snapshot_id = context.env.new_snapshot_id()
     mending = prepared.mending
     with transaction(context, prepared.loaded, COMMAND) as opened:
-        made = None
+        repaired = None
         if mending is not None:
             reader = Reader(context, prepared.loaded)
-            made = write_manifests(reader, mending, opened.outputs)
+            repaired = write_manifests(reader, mending, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
             others = _without_statistics(metadata, prepared.plan.of("statistics"))
             others += _set_back(metadata, prepared)
-            if made is None:
+            if repaired is None:
                 return Proposal(others)
-            proposed = proposal(context, metadata, made, snapshot_id, opened.outputs)
+            proposed = proposal(context, metadata, repaired, snapshot_id, opened.outputs)
             return Proposal((*others, *proposed.updates), proposed.files)
 
         landed = opened.commit(propose)
-    return landed, None if made is None else snapshot_id
+    return landed, None if repaired is None else snapshot_id
 
 
 def _without_statistics(metadata: TableMetadata, remedies: Sequence[Remedy]) -> list[Update]:

@@ -149,7 +149,7 @@ def _changed(entries: Entries, change: ManifestChange) -> Entries:
 def proposal(
     context: TableContext,
     metadata: TableMetadata,
-    made: RepairedHead,
+    repaired: RepairedHead,
     snapshot_id: int,
     outputs: Outputs,
 ) -> Proposal:
@@ -157,16 +157,16 @@ def proposal(
 
     Raises: CommitConflict, where the branch has moved on: the repair is of another snapshot.
     """
-    branch, found = made.branch, made.repaired
+    branch, found = repaired.branch, repaired.repaired
     if head(metadata, branch) != found:
         raise CommitConflict(f"branch {branch} has changed; run the repair again")
     location = outputs.manifest_list(snapshot_id)
     totals: Mapping[str, str] = {}
-    if made.entries is not None:
-        counters = summary_counters(summarise(made.entries), "total")
+    if repaired.entries is not None:
+        counters = summary_counters(summarise(repaired.entries), "total")
         totals = {name: str(count) for name, count in counters.items()}
     new = NewSnapshot(
-        snapshot_id, branch, made.operation, made.manifests, made.written,
+        snapshot_id, branch, repaired.operation, repaired.manifests, repaired.written,
         {"icectl.repair-of": str(found.snapshot_id), **totals},
     )  # fmt: skip
     return propose_snapshot(context, metadata, new, location)

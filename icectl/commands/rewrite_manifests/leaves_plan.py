@@ -57,31 +57,31 @@ def _decided(
         return replace(group, reason=f"not of {options.content}")
     movable = _movable(metadata, group, listed)
     manifests = listed.manifests
-    dead = {at for at in movable if manifests[at].dead}
+    emptied = {at for at in movable if manifests[at].dead}
     own = {at for at in movable if manifests[at].in_root and listed.live_counts[at]}
     sized = by_size(
         metadata,
         replace(group, kept=tuple(at for at in movable if at in own or not manifests[at].in_root)),
-        _as_written(listed, dead),
+        _as_written(listed, emptied),
         options,
     )
-    chosen = set(movable) if options.every else {*sized.rewritten, *dead, *own}
+    chosen = set(movable) if options.every else {*sized.rewritten, *emptied, *own}
     if not chosen:
         return group
-    told = [sized.reason] if sized.rewritten else []
-    told += [f"{len(dead):,} have dead rows"] if dead else []
-    told += ["the root lists files itself"] if own else []
-    reason = "every manifest is asked for" if options.every else ", ".join(told)
+    reasons = [sized.reason] if sized.rewritten else []
+    reasons += [f"{len(emptied):,} have dead rows"] if emptied else []
+    reasons += ["the root lists files itself"] if own else []
+    reason = "every manifest is asked for" if options.every else ", ".join(reasons)
     return rewriting(metadata, group, tuple(sorted(chosen)), listed, options, reason)
 
 
-def _as_written(listed: ManifestsWithEntries, dead: Collection[int]) -> ManifestsWithEntries:
+def _as_written(listed: ManifestsWithEntries, emptied: Collection[int]) -> ManifestsWithEntries:
     """Leaves with dead rows as long as they will be without them; the root's files have none.
 
     They are written in any case, and what comes out must leave the next run nothing to gain.
     """
     manifests = list(listed.manifests)
-    for at in dead:
+    for at in emptied:
         live_count = listed.live_counts[at]
         share = live_count / (live_count + manifests[at].dead_count)
         length = int(manifests[at].manifest_length * share)

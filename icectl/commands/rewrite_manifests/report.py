@@ -134,7 +134,7 @@ def _before(rewriting: Rewriting) -> str:
     chosen = [rewriting.manifests[at] for group in rewriting.plan.chosen for at in group.rewritten]
     manifests = [one for one in chosen if not one.in_root]
     size = print_size(sum(one.manifest_length for one in manifests))
-    told = f"{print_count(len(manifests), 'manifest')} of {size}"
+    text = f"{print_count(len(manifests), 'manifest')} of {size}"
     if len(manifests) == len(chosen):
-        return told
-    return f"the root's own files and {told}" if manifests else "the root's own files"
+        return text
+    return f"the root's own files and {text}" if manifests else "the root's own files"

@@ -89,9 +89,9 @@ class OpenChange:
         if layout_of_table(metadata) is not Layout.SFC_1:
             raise CommitConflict("the table's layout has changed meanwhile")
         writer = TreeWriter(self.context.store, self.context.env, self.branch, self.opened.outputs)
-        made = writer.propose(metadata, self.snapshot_id, change)
+        proposal = writer.propose(metadata, self.snapshot_id, change)
         files = (location for (location,) in by_row(data, "location"))
-        return replace(made, files=made.files.union(files))
+        return replace(proposal, files=proposal.files.union(files))
 
     def commit(self, propose: Callable[[TableMetadata], Proposal]) -> LoadedTable:
         """Commit what is proposed for the newest metadata. Raises: as Transaction.commit."""
@@ -108,11 +108,13 @@ def changing(
         yield OpenChange(context, branch, opened, context.env.new_snapshot_id())
 
 
-def row_change(facts: TreeFacts, made: Changes, files: LiveFiles) -> TreeChange:
+def row_change(facts: TreeFacts, rewritten: Changes, files: LiveFiles) -> TreeChange:
     """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
-    change = replacement(facts, made, files.manifests)
+    change = replacement(facts, rewritten, files.manifests)
     own = with_column(change.added, "sequence_number", pa.nulls(len(change.added), pa.int64()))
-    return replace(change, added=own, operation=None, data_leaves=_data_leaves(made.added, files))
+    return replace(
+        change, added=own, operation=None, data_leaves=_data_leaves(rewritten.added, files)
+    )
 
 
 def _data_leaves(added: Entries, files: LiveFiles) -> dict[str, str | None]:

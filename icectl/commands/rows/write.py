@@ -121,11 +121,11 @@ class _Overwriting:
         maker = TaskMaker(files.data, files.deletes, files.index, gone)
         number = pa.array([metadata.last_sequence_number + 1] * len(self.added), pa.int64())
         added = Entries(with_column(self.added.table, "sequence_number", number))
-        made = changes(files, [GroupResult(0, (whole_files(metadata, maker, gone),), added)])
+        rewritten = changes(files, [GroupResult(0, (whole_files(metadata, maker, gone),), added)])
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
         self.removed_files, self.deleted_rows = len(gone), int(live[gone].sum()) if gone else 0
         return self.change.propose(
-            metadata, lambda facts, _: row_change(facts, made, files), made.added
+            metadata, lambda facts, _: row_change(facts, rewritten, files), rewritten.added
         )
 
     def _replaced(self, files: LiveFiles) -> list[int]:

@@ -270,11 +270,11 @@ def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[Upgrade
 
 
 def _expression_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
-    made = _expressions(metadata)
-    if made:
-        fields = f"partition fields become expressions: {len(made)}, with ids up to "
-        yield UpgradeStep("write-expressions", f"{fields}{made[-1].expr_id}")
-    if not made and metadata.current_schema.fields:
+    expressions = _expressions(metadata)
+    if expressions:
+        fields = f"partition fields become expressions: {len(expressions)}, with ids up to "
+        yield UpgradeStep("write-expressions", f"{fields}{expressions[-1].expr_id}")
+    if not expressions and metadata.current_schema.fields:
         detail = "a partition spec that no file has keeps engines away that would drop expressions"
         yield UpgradeStep("write-guard-spec", detail)
 
@@ -292,9 +292,9 @@ def _findings(
 ) -> Iterator[Finding]:
     yield from _encrypted(metadata, heads)
     if metadata.format_version < TO_VERSION or _changes_layout(metadata, Layout.SFC_1):
-        made = _expressions(metadata)
-        yield from _ids(metadata, heads, made)
-        yield from _opaque(metadata, made, allow_read_only=options.allow_read_only)
+        expressions = _expressions(metadata)
+        yield from _ids(metadata, heads, expressions)
+        yield from _opaque(metadata, expressions, allow_read_only=options.allow_read_only)
         yield from _lost_sources(metadata)
     embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
     if embedding:  # sfc-1 U-08
@@ -327,13 +327,13 @@ def _encrypted(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator
 
 
 def _ids(
-    metadata: TableMetadata, heads: Sequence[BranchHead], made: Sequence[Expression]
+    metadata: TableMetadata, heads: Sequence[BranchHead], expressions: Sequence[Expression]
 ) -> Iterator[Finding]:
     """Check that every expression has an id, and room for its statistics (sfc-1 U-04, U-12)."""
-    if made and made[-1].expr_id > _HIGHEST_ID:  # sfc-1 U-12
-        message = f"its expressions would need ids up to {made[-1].expr_id}"
+    if expressions and expressions[-1].expr_id > _HIGHEST_ID:  # sfc-1 U-12
+        message = f"its expressions would need ids up to {expressions[-1].expr_id}"
         yield _finding("U-12", "`last-column-id`", message)
-    by_id = {one.expr_id: one for one in made}
+    by_id = {one.expr_id: one for one in expressions}
     specs = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id).specs
     used = {metadata.default_spec_id}
     for head in heads:
@@ -348,10 +348,10 @@ def _ids(
 
 
 def _opaque(
-    metadata: TableMetadata, made: Sequence[Expression], *, allow_read_only: bool
+    metadata: TableMetadata, expressions: Sequence[Expression], *, allow_read_only: bool
 ) -> Iterator[Finding]:
     """New files can be partitioned by the default spec (sfc-1 U-05)."""
-    by_field = {(one.partition_field_id, one.name): one for one in made}
+    by_field = {(one.partition_field_id, one.name): one for one in expressions}
     for item in metadata.default_spec.fields:
         if by_field[item.field_id, item.name].is_opaque:
             message = f"the transform `{item.transform.text}` of `{item.name}` can't be computed"

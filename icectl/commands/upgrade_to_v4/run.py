@@ -346,9 +346,9 @@ def _commit(
 
 def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
     """Propose manifest lists in the place of all roots."""
-    made = lists.lists(metadata)
-    updates = [SetManifestList(number, one.location) for number, one in made.items()]
-    files = frozenset(file for one in made.values() for file in one.files)
+    lists_written = lists.lists(metadata)
+    updates = [SetManifestList(number, one.location) for number, one in lists_written.items()]
+    files = frozenset(file for one in lists_written.values() for file in one.files)
     return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
 
 

@@ -159,9 +159,9 @@ def _unreadable(location: str, problem: Problem | None) -> Finding:
         return finding("R-034", location, "the file is missing")
     if isinstance(problem, CorruptTable):
         message = problem.message.removesuffix(f" ({problem.rule})")
-        told = message.removeprefix(f"`{location}`: ")
+        reason = message.removeprefix(f"`{location}`: ")
         if isinstance(problem, OtherFile):
-            return finding(problem.rule, location, told, severity="error", hint=problem.hint)
-        return finding(problem.rule, location, f"it cannot be read: {told}", severity="error")
-    told = "" if problem is None else problem.message.removeprefix(f"`{location}`: ")
-    return finding("R-034", location, f"it cannot be read: {told}", hint=READ_AGAIN)
+            return finding(problem.rule, location, reason, severity="error", hint=problem.hint)
+        return finding(problem.rule, location, f"it cannot be read: {reason}", severity="error")
+    reason = "" if problem is None else problem.message.removeprefix(f"`{location}`: ")
+    return finding("R-034", location, f"it cannot be read: {reason}", hint=READ_AGAIN)

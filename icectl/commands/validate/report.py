@@ -129,16 +129,16 @@ def _verdict(checked: CheckedTable) -> str:
     number = counts(checked.findings)
     named = [_plural(count, _NOUNS[severity]) for severity, count in number.items() if count]
     if not named:
-        told = "no problems found"
+        verdict = "no problems found"
     else:
-        told = ", ".join(named if number["error"] else ["no errors", *named])
+        verdict = ", ".join(named if number["error"] else ["no errors", *named])
     looked_at = (
         f"{_plural(checked.snapshots_checked, 'snapshot')}, "
         f"{_plural(checked.files_checked, 'file')}, {_contents(checked)}"
         f"{print_size(checked.bytes_read)} read"
     )
     part = "" if checked.sample is None else f", a sample of {checked.sample:.3%}"
-    return f"{told} (level {checked.level}{part}: {looked_at})"
+    return f"{verdict} (level {checked.level}{part}: {looked_at})"
 
 
 def _contents(checked: CheckedTable) -> str:

@@ -121,8 +121,8 @@ class _Parts:
 
     entries: list[Entries] = field(default_factory=list)
 
-    def add(self, made: Entries) -> int:
-        self.entries.append(made)
+    def add(self, entries: Entries) -> int:
+        self.entries.append(entries)
         return len(self.entries) - 1
 
     @property

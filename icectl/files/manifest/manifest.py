@@ -149,12 +149,12 @@ def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Ta
         counts = [sum(count for count, _, _ in found) for _, found in stored_as]
         decoded = _decode_avro(layout, stored_as, stored, order, threads)
     starts = np.cumsum(counts) - counts
-    made = {
+    columns = {
         "spec_id": np.repeat([one.spec_id for one in alike], counts),
         "manifest": np.repeat([one.manifest for one in alike], counts),
         "manifest_pos": np.arange(sum(counts)) - np.repeat(starts, counts),
     }
-    return _finish(names, decoded, alike[0].header, made)
+    return _finish(names, decoded, alike[0].header, columns)
 
 
 def _decode_avro(

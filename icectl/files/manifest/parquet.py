@@ -82,7 +82,7 @@ class ParquetManifest:
         """Tell what the manifest says of itself. Raises: CorruptTable R-060."""
         footer = self._stored.file.metadata
         first = footer.row_group(0).column(0) if footer.num_row_groups else None
-        told = header_of(
+        header = header_of(
             self._stored.footer,
             codec="none" if first is None else str(first.compression).lower(),
             assumed_version=4,
@@ -91,7 +91,7 @@ class ParquetManifest:
             ),
             unknown_field_ids=self.unknown_field_ids,
         )
-        return replace(told, file_format=FileFormat.PARQUET)
+        return replace(header, file_format=FileFormat.PARQUET)
 
     def decode(self, columns: Iterable[str], order: Order) -> dict[str, pa.Array]:
         """Decode stored columns, and `partition_key` with the stored fields in this order.

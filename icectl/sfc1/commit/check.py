@@ -39,11 +39,11 @@ class _NewState:
     `dead` has positions of leaves by key.
     """
 
-    def __init__(self, store: Store, means: TreeMeans, made: NewTree, snapshot: Snapshot) -> None:
+    def __init__(self, store: Store, means: TreeMeans, tree: NewTree, snapshot: Snapshot) -> None:
         self._store = store
         self._means = means
-        self._new = {comparison_key(file.location): file.content for file in made.files}
-        self.rows = root_rows(means.facts, made.root, snapshot, part=PLAIN)
+        self._new = {comparison_key(file.location): file.content for file in tree.files}
+        self.rows = root_rows(means.facts, tree.root, snapshot, part=PLAIN)
         self.dead = {
             comparison_key(leaf): vector_positions(self._read_range, row)
             for leaf, row in vector_rows(live_rows(self.rows))
@@ -68,7 +68,7 @@ def check(
     means: TreeMeans,
     parent: ParentState,
     change: TreeChange,
-    made: NewTree,
+    tree: NewTree,
     snapshot: Snapshot,
 ) -> None:
     """Compare the live files before and after (sfc-1 7.6 step 5): what was not to change has not.
@@ -77,7 +77,7 @@ def check(
     Raises: SelfCheckFailed V4-160, where a file came, went or changed that should not have.
     Cost: reads the leaves that go, or whose delete vector changed.
     """
-    new = _NewState(store, means, made, snapshot)
+    new = _NewState(store, means, tree, snapshot)
     before_by_leaf, after_by_leaf = _leaves(parent.rows), _leaves(new.rows)
     same = {
         key
@@ -86,7 +86,7 @@ def check(
     }
     before = _files(_beside(parent.rows, same), parent.dead, means.look)
     after = _files(_beside(new.rows, same), new.dead, new.read)
-    gone, added = _files_of(made.removed), _files_of(change.added)
+    gone, added = _files_of(tree.removed), _files_of(change.added)
     stays = _without(before, gone)
     if len(stays) != len(before) - len(gone):
         raise _wrong(f"{len(gone)} files go, of which {len(before) - len(stays)} were live")
@@ -117,8 +117,8 @@ def _beside(rows: pa.Table, same: Collection[str]) -> pa.Table:
     )
 
 
-def _files(rows: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    return _files_of(live_in_tree(rows, dead, read))
+def _files(rows: pa.Table, vectors: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
+    return _files_of(live_in_tree(rows, vectors, read))
 
 
 def _files_of(rows: pa.Table) -> pa.Table:

@@ -173,11 +173,11 @@ class Draft:
             self.means.options.leaf_max_entries,
             self.means.new_leaf,
         )
-        made = write_leaves(form, rows, content, status, self.attempt.sequence_number)
-        for leaf in made:
+        leaves = write_leaves(form, rows, content, status, self.attempt.sequence_number)
+        for leaf in leaves:
             self.files.append(leaf.file)
             self.in_memory[comparison_key(leaf.file.location)] = leaf.rows
-        return [leaf.row for leaf in made]
+        return [leaf.row for leaf in leaves]
 
 
 def identities(rows: pa.Table) -> list[Identity]:

@@ -166,16 +166,16 @@ class _Search:
         self.leaves[key] = leaf
         self._look(key, rows, self._draft.dead.get(key, NONE))
 
-    def _look(self, leaf: str | None, rows: pa.Table, dead: Positions) -> None:
+    def _look(self, leaf: str | None, rows: pa.Table, deleted: Positions) -> None:
         identified = rows.select(_IDENTIFYING)
-        matching = _matching(rows, "location", self._wanted, dead)
+        matching = _matching(rows, "location", self._wanted, deleted)
         found = identities(identified.take(pa.array(matching, pa.int64()))) if matching else []
         for at, identity in zip(matching, found, strict=True):
             if identity in self._left:
                 self.places[identity] = (leaf, at)
                 self._left.discard(identity)
                 self._left_data -= _is_data(Content(identity[0]))
-        referring = _matching(rows, "referenced_file", self._data_files, dead)
+        referring = _matching(rows, "referenced_file", self._data_files, deleted)
         part = identified.take(pa.array(referring, pa.int64()))
         codes, references = part["content"].to_pylist(), keys(part["referenced_file"])
         for at, code, reference in zip(referring, codes, references, strict=True):
@@ -197,7 +197,7 @@ def _texts(wanted: set[str]) -> pa.Array:
     return pa.array(list(wanted), pa.string())
 
 
-def _matching(rows: pa.Table, column: str, wanted: pa.Array, dead: Positions) -> list[int]:
+def _matching(rows: pa.Table, column: str, wanted: pa.Array, deleted: Positions) -> list[int]:
     """Return rows of live files whose location in a column is one of the wanted."""
     if not len(wanted) or not len(rows):
         return []
@@ -206,6 +206,6 @@ def _matching(rows: pa.Table, column: str, wanted: pa.Array, dead: Positions) ->
         return []
     mask = found.to_numpy() & (rows["status"].to_numpy() != int(Status.DELETED))
     mask &= np.isin(rows["content"].to_numpy(), [int(one) for one in FILES])
-    mask[dead.astype(np.int64)] = False
+    mask[deleted.astype(np.int64)] = False
     places: list[int] = np.flatnonzero(mask).tolist()
     return places

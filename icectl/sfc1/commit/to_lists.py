@@ -128,19 +128,19 @@ class ListsOfRoots:
         ]
 
     def _of_leaf(
-        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, dead: Positions
+        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
     ) -> tuple[ManifestFile, ...]:
         """Return manifests of what lives in a leaf: as its writer left it where all of it does."""
         is_new = leaf.status == Status.ADDED
-        digest = sha256(dead.tobytes()).digest() if len(dead) else b""
-        key = (comparison_key(leaf.name), digest, is_new and bool(len(dead)))
+        digest = sha256(deleted.tobytes()).digest() if len(deleted) else b""
+        key = (comparison_key(leaf.name), digest, is_new and bool(len(deleted)))
         if key not in self._made:
-            made = (
-                self._with_dead(facts, snapshot, leaf, dead)
-                if len(dead)
+            manifests = (
+                self._with_dead(facts, snapshot, leaf, deleted)
+                if len(deleted)
                 else self._untouched(facts, leaf)
             )
-            self._made[key] = tuple(made)
+            self._made[key] = tuple(manifests)
         return self._made[key]
 
     def _untouched(self, facts: TreeFacts, leaf: ListedRow) -> Iterator[ManifestFile]:
@@ -170,26 +170,26 @@ class ListsOfRoots:
         return any(bare)
 
     def _with_dead(
-        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, dead: Positions
+        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
     ) -> Iterator[ManifestFile]:
         """Yield manifests of the rows that live, which the snapshot found there or added."""
-        entries = live(self._entries(facts, leaf, dead))
-        if not leaf.deleted_files_count and len(entries) != leaf.live_count - len(dead):
+        entries = live(self._entries(facts, leaf, deleted))
+        if not leaf.deleted_files_count and len(entries) != leaf.live_count - len(deleted):
             message = f"{len(entries)} entries of `{leaf.name}` live, its root says otherwise"
             raise SelfCheckFailed(message, rule="V4-160")
         kept = entries if leaf.status == Status.ADDED else as_existing(entries)
         for one in self._write(facts, kept, snapshot.sequence_number):
             yield _of_snapshot(one, snapshot)
 
-    def _entries(self, facts: TreeFacts, leaf: ListedRow, dead: Positions) -> Entries:
+    def _entries(self, facts: TreeFacts, leaf: ListedRow, deleted: Positions) -> Entries:
         """Return the entries of a leaf but for dead ones.
 
         Raises: Unsupported for unknown columns.
         """
         if leaf.file_format == FileFormat.AVRO:
-            return self._load(facts, leaf_manifest(leaf, dead))
+            return self._load(facts, leaf_manifest(leaf, deleted))
         rows = read_leaf(self.context.store, facts, leaf, carried=True)
-        return Entries(raw_entries(facts, rows, dead, ALL_COLUMNS, 0).table)
+        return Entries(raw_entries(facts, rows, deleted, ALL_COLUMNS, 0).table)
 
     def _load(self, facts: TreeFacts, manifest: ManifestFile) -> Entries:
         (read,) = scan_manifests(self.context, facts.metadata, [manifest], ALL_COLUMNS)

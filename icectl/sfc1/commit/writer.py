@@ -251,9 +251,9 @@ class TreeWriter:
         if wanted is None:
             return ()
         wanted = _without_foreign(means, state, wanted)
-        made = compose(means, state, wanted, attempt)
-        operation = wanted.operation or _operation(made)
-        counters = {**_counters(wanted.added, made), **_totals(means, parent, state, wanted, made)}
+        tree = compose(means, state, wanted, attempt)
+        operation = wanted.operation or _operation(tree)
+        counters = {**_counters(wanted.added, tree), **_totals(means, parent, state, wanted, tree)}
         root = with_scheme(metadata.location, self.new.root(snapshot_id))
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
@@ -264,13 +264,13 @@ class TreeWriter:
             summary={"operation": operation, **counters, **wanted.summary, **engine_summary()},
             schema_id=metadata.current_schema_id,
             first_row_id=attempt.first_row_id,
-            added_rows=made.added_rows,
+            added_rows=tree.added_rows,
         )
-        check(self.store, means, state, wanted, made, snapshot)
-        for file in made.files:
+        check(self.store, means, state, wanted, tree, snapshot)
+        for file in tree.files:
             self.store.create(file.location, file.content)
-        self.store.create(root, made.root)
-        self.last = WrittenTree(root, made.rows, frozenset(one.location for one in made.files))
+        self.store.create(root, tree.root)
+        self.last = WrittenTree(root, tree.rows, frozenset(one.location for one in tree.files))
         return put_on(metadata, self.branch, snapshot)
 
 
@@ -309,15 +309,15 @@ def _once(read: ReadLeaf) -> ReadLeaf:
     return read_once
 
 
-def _operation(made: NewTree) -> str:
+def _operation(tree: NewTree) -> str:
     """Name the operation of the change (sfc-1 7.1)."""
-    rows = made.rows.filter(pc.equal(made.rows["status"], int(Status.ADDED)))
+    rows = tree.rows.filter(pc.equal(tree.rows["status"], int(Status.ADDED)))
     kinds = set(rows["content"].unique().to_pylist())
     adds_data = bool(kinds & {Content.DATA, Content.DATA_MANIFEST})
     adds_deletes = bool(
         kinds & {Content.POSITION_DELETES, Content.EQUALITY_DELETES, Content.DELETE_MANIFEST}
     )
-    removes_data = Content.DATA in set(made.removed["content"].unique().to_pylist())
+    removes_data = Content.DATA in set(tree.removed["content"].unique().to_pylist())
     if adds_data:
         return "overwrite" if removes_data or adds_deletes else "append"
     return "delete" if removes_data or adds_deletes else "replace"
@@ -327,21 +327,21 @@ def _entries(rows: pa.Table) -> Entries:
     return Entries(rows.select(_MEASURED))
 
 
-def _counters(added: pa.Table, made: NewTree) -> dict[str, str]:
+def _counters(added: pa.Table, tree: NewTree) -> dict[str, str]:
     """Counters of what was added and removed (R-031), those that are not 0."""
     counters = {
         **summary_counters(summarise(_entries(added)), "added"),
-        **summary_counters(summarise(_entries(made.removed)), "removed"),
+        **summary_counters(summarise(_entries(tree.removed)), "removed"),
     }
     return {key: str(number) for key, number in counters.items() if number}
 
 
 def _totals(
-    means: TreeMeans, parent: Snapshot | None, state: ParentState, change: TreeChange, made: NewTree
+    means: TreeMeans, parent: Snapshot | None, state: ParentState, change: TreeChange, tree: NewTree
 ) -> dict[str, str]:
     """Return the parent's totals with the changes; counted where it has none (R-031)."""
     added = summary_counters(summarise(_entries(change.added)), "total")
-    removed = summary_counters(summarise(_entries(made.removed)), "total")
+    removed = summary_counters(summarise(_entries(tree.removed)), "total")
     summary = {} if parent is None else parent.summary or {}
     stated = {key: read_count(summary.get(key)) for key in added}
     before: Mapping[str, int] = {key: n for key, n in stated.items() if n is not None}
