@@ -115,7 +115,7 @@ def candidates(words: Sequence[str]) -> list[str]:
         settings = resolve({}, os.environ, line.options.get("--config"))
         shell = Shell(console, env, settings, deadline, interrupts)
         common = Common(shell=shell, catalog=line.options.get("--catalog"))
-        names = {each: None for each in _found(common, line) if each.startswith(line.current)}
+        names = {each: None for each in _candidates(common, line) if each.startswith(line.current)}
     plain = _PLAIN_IN_QUOTES if line.is_quoted else _PLAIN
     return [each for each in names if plain.fullmatch(each)]
 
@@ -181,7 +181,7 @@ def _unquoted(word: str) -> str:
     return str(Path(text).expanduser()) if word.startswith("~/") else text
 
 
-def _found(common: Common, line: _Line) -> Iterable[str]:
+def _candidates(common: Common, line: _Line) -> Iterable[str]:
     if line.completed_option is not None:
         kind = value_named(line.command, line.completed_option)
         if kind == _CATALOGS:

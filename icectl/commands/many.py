@@ -72,7 +72,7 @@ def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None
     """Print a line a table, and how many ended in which way; hints of failures after it."""
     shown = [one for one in ends if console.options.verbosity >= 0 or one.exit_code]
     if shown:
-        rows = [(one.table, _status(one), _told(command, one) or one.reason) for one in shown]
+        rows = [(one.table, _status(one), _done_text(command, one) or one.reason) for one in shown]
         print_lines(console, rows)
     print_troubles(console, [(one.table, one.reason, one.hint) for one in ends if one.exit_code])
     counts = Counter(one.status for one in ends)
@@ -125,11 +125,11 @@ def worst_finding(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next(iter(errors or findings), None)
 
 
-def _told(command: str, end: TableEnd) -> str:
+def _done_text(command: str, end: TableEnd) -> str:
     if end.result is None or end.status == "nothing-to-do":
         return ""
-    told = what_was_done(command, dict(numbers_of(clean(end.result))))
-    return f"{told}, by the {end.result['engine']} engine" if command == "compact" else told
+    done = what_was_done(command, dict(numbers_of(clean(end.result))))
+    return f"{done}, by the {end.result['engine']} engine" if command == "compact" else done
 
 
 _Figures = Mapping[str, int]
@@ -209,18 +209,18 @@ def on_each(
     if not is_many(common, tables):
         return on_one(common, tables[0])
     _check_for_many(change)
-    found = find_tables(common, tables)
+    matched = find_tables(common, tables)
     if asks or any(is_glob(common, target) for target in tables):
-        on_one = replace(on_one, change=_confirmed(command, common, found.tables, change))
+        on_one = replace(on_one, change=_confirmed(command, common, matched.tables, change))
     progress = common.shell.console.progress
     progress.phase(command)
     ends = []
-    count = print_count(len(found.tables), "table")
+    count = print_count(len(matched.tables), "table")
     with kept_session():  # one is enough for all
-        for number, table in enumerate(found.tables):
+        for number, table in enumerate(matched.tables):
             progress.rename(f"{number} of {count}: {command} {table}")
             ends.append(end_on(common, table, on_one))
-    return _outcome(command, [*ends, *missing_ends(common, found)], change)
+    return _outcome(command, [*ends, *missing_ends(common, matched)], change)
 
 
 def missing_ends(common: Common, tables: FoundTables) -> list[TableEnd]:

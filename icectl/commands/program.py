@@ -116,7 +116,7 @@ def on_rows(call: Call, name: str, work: Callable[[Common], Result]) -> Result:
         return work(Common(shell=shell, **common))
 
 
-class _Told(ConsoleProgress):
+class _CallbackProgress(ConsoleProgress):
     """Progress that a function of the caller is told."""
 
     def __init__(self, tell: OnProgress, warn: Callable[[str], None]) -> None:
@@ -170,7 +170,7 @@ def _console(progress: OnProgress | None) -> Console:
     options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
     console = Console(out, out, out, SystemEnv(), options)
     if progress is not None:
-        console.progress = _Told(progress, console.warn)
+        console.progress = _CallbackProgress(progress, console.warn)
     return console
 
 

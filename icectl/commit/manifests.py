@@ -85,7 +85,7 @@ class WrittenManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _NewManifest:
     """A new manifest that is not stored yet, and the entries that it should hold."""
 
     location: str
@@ -190,50 +190,50 @@ class ManifestWriter:
         chosen = fill(piece_sizes, self.target_size_bytes)
         sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
 
-        def made() -> Iterator[_Made]:
+        def encoded() -> Iterator[_NewManifest]:
             for numbers in chosen:
                 content = in_file_format(writer.manifest(numbers), self.form)
                 location = self.new_location(self.form.file_format)
-                yield _Made(location, content, held_by(numbers))
+                yield _NewManifest(location, content, held_by(numbers))
 
-        def compare(manifest: _Made) -> tuple[_Made, WrittenManifest]:
+        def compare(manifest: _NewManifest) -> tuple[_NewManifest, WrittenManifest]:
             return manifest, WrittenManifest(self._compared(manifest, columns), manifest.entries)
 
-        def store(done: tuple[_Made, WrittenManifest]) -> WrittenManifest:
-            made, written = done
-            self.context.store.create(made.location, made.content)
+        def store(done: tuple[_NewManifest, WrittenManifest]) -> WrittenManifest:
+            new, written = done
+            self.context.store.create(new.location, new.content)
             return written
 
-        compared = in_threads(compare, made(), sizes, threads=self._processors)
+        compared = in_threads(compare, encoded(), sizes, threads=self._processors)
         with closing(compared):
             yield from in_threads(store, compared, sizes, threads=self.context.concurrency)
 
-    def _compared(self, made: _Made, columns: Sequence[str]) -> ManifestFile:
+    def _compared(self, new: _NewManifest, columns: Sequence[str]) -> ManifestFile:
         """Return the row of a manifest, which has been compared with its entries in some columns.
 
         Locations are compared by their hashes where the entries have no more than these.
         """
         manifest = describe_manifest(
-            made.entries,
+            new.entries,
             self.form.types,
-            location=made.location,
-            length=len(made.content),
+            location=new.location,
+            length=len(new.content),
             spec_id=self.form.spec.spec_id,
         )
         try:
             _, stored = read_manifest(
-                made.content, columns=frozenset(columns), manifest=0, spec=self.form.spec
+                new.content, columns=frozenset(columns), manifest=0, spec=self.form.spec
             )
         except CorruptTable as error:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
         if self.form.table_location:  # its locations may be relative
             stored = RawEntries(with_whole_locations(self.form.table_location, "", stored.table))
         entries = inherit(stored, [manifest])
-        if LOCATION_HASH in made.entries.table.column_names:
+        if LOCATION_HASH in new.entries.table.column_names:
             entries = Entries(with_location_hashes(entries.table))
             columns = [LOCATION_HASH if name == "location" else name for name in columns]
-        differs = differing_column(entries, made.entries, columns)
-        if differs is not None or len(stored) != len(made.entries):  # R-069
+        differs = differing_column(entries, new.entries, columns)
+        if differs is not None or len(stored) != len(new.entries):  # R-069
             column = "location" if differs == LOCATION_HASH else differs
             raise SelfCheckFailed(
                 f"a new manifest does not match its entries in {column}", rule="R-069"

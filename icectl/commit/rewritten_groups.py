@@ -153,8 +153,8 @@ class LiveHead:
 
     def entry(self, location: str) -> tuple[Any, ...] | None:
         """Return what _STATED names of a live data file; None without one of the location."""
-        found = self._entries.get(location)
-        return None if found is None else found[1]
+        row = self._entries.get(location)
+        return None if row is None else row[1]
 
     def row(self, location: str) -> int:
         """Return the row of a live data file."""

@@ -211,8 +211,8 @@ def are_deletes(entries: E, keys: Collection[tuple[str, int | None]]) -> npt.NDA
     Order: kept.
     Cost: as by_row.
     """
-    found = by_row(entries, "location", "content_offset")
-    return np.fromiter((key in keys for key in found), np.bool_, len(entries))
+    identities = by_row(entries, "location", "content_offset")
+    return np.fromiter((key in keys for key in identities), np.bool_, len(entries))
 
 
 def smaller_than(entries: E, size_bytes: int) -> E:

@@ -171,25 +171,25 @@ def link_specs(
     Order: of the specs kept; expressions by ascending spec id and the fields' order, with ids from
     `last_column_id` + 1. Two fields share one if all that they say is equal (sfc-1 X4).
     """
-    made: dict[tuple[Any, ...], Expression] = {}
+    by_key: dict[tuple[Any, ...], Expression] = {}
     linked: dict[int, PartitionSpec] = {}
     for spec in sorted(specs, key=lambda one: one.spec_id):
         types = result_types(spec, schemas)
         fields = []
         for item, type_ in zip(spec.fields, types, strict=True):
             key = (item.source_ids, item.transform.text, item.name, item.field_id)
-            if key not in made:
-                made[key] = Expression(
-                    last_column_id + 1 + len(made),
+            if key not in by_key:
+                by_key[key] = Expression(
+                    last_column_id + 1 + len(by_key),
                     type_,
                     item.source_ids,
                     item.transform,
                     item.name,
                     item.field_id,
                 )
-            fields.append(replace(item, expr_id=made[key].expr_id))
+            fields.append(replace(item, expr_id=by_key[key].expr_id))
         linked[spec.spec_id] = replace(spec, fields=tuple(fields))
-    return LinkedSpecs(tuple(linked[spec.spec_id] for spec in specs), tuple(made.values()))
+    return LinkedSpecs(tuple(linked[spec.spec_id] for spec in specs), tuple(by_key.values()))
 
 
 def guard(

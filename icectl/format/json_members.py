@@ -96,8 +96,8 @@ def others(members: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 
 def optional_number(value: Mapping[str, Any], name: str) -> int | None:
     """Return a whole number that may be absent. Raises: as whole_number."""
-    found = value.get(name)
-    return None if found is None else whole_number(found)
+    number = value.get(name)
+    return None if number is None else whole_number(number)
 
 
 def optional_text(value: Mapping[str, Any], name: str) -> str | None:

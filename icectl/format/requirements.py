@@ -87,10 +87,12 @@ def check(metadata: TableMetadata, requirement: Requirement) -> str | None:
             return f"the table's UUID is {metadata.table_uuid}, not {uuid}"
         case AssertRefSnapshotId(name, snapshot_id):
             ref = metadata.refs.get(name)
-            found = None if ref is None else ref.snapshot_id
-            if found == snapshot_id:
+            current_id = None if ref is None else ref.snapshot_id
+            if current_id == snapshot_id:
                 return None
-            return f"ref `{name}` is at {found or 'no snapshot'}, not {snapshot_id or 'absent'}"
+            return (
+                f"ref `{name}` is at {current_id or 'no snapshot'}, not {snapshot_id or 'absent'}"
+            )
         case AssertCurrentSchemaId(schema_id):
             if metadata.current_schema_id == schema_id:
                 return None

@@ -288,14 +288,14 @@ class _Check:
             if found is not None:
                 wrong[field_.field_id] = found[0]
 
-    def _wrong_partition(self, field_: PartitionField, found: Value) -> Finding:
+    def _wrong_partition(self, field_: PartitionField, stored_value: Value) -> Finding:
         expected = next(value for one, value in self.recorded.partition if one is field_)
         rule = {"bucket": "R-073", "truncate": "R-074", "identity": "R-071"}.get(
             field_.transform.name, "R-072"
         )
         message = (
             f"its partition value of `{field_.name}` is {print_value(expected)}, "
-            f"but a row gives {print_value(found)} by {field_.transform.text}"
+            f"but a row gives {print_value(stored_value)} by {field_.transform.text}"
         )
         return finding(rule, self.recorded.location, message)
 
@@ -406,8 +406,8 @@ def _is_one(values: pa.Array, type_: Type, field_: PartitionField, expected: Val
     if not len(values):
         return True
     ends = pc.min_max(values).as_py()
-    found = [apply(field_.transform, type_, value_of(ends[end], type_)) for end in ("min", "max")]
-    return bool(found[0] == found[1] == expected)
+    results = [apply(field_.transform, type_, value_of(ends[end], type_)) for end in ("min", "max")]
+    return bool(results[0] == results[1] == expected)
 
 
 @dataclass(slots=True)

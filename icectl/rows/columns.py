@@ -99,14 +99,17 @@ def is_shape(type_: Type) -> bool:
     return isinstance(type_, GeometryType | GeographyType)
 
 
-def with_lost_seconds(column: pa.Array, field: pa.Field, lost: Mapping[int, Value]) -> pa.Array:
+def with_lost_seconds(
+    column: pa.Array, field: pa.Field, identities: Mapping[int, Value]
+) -> pa.Array:
     """Return a column of an ORC file with the instants that its partition tells of, at any depth.
 
-    `lost` are the values of identity fields by the id of their column. Readers of the reference
-    implementation take those; here they only take the place of what ORC shows a second too late.
+    `identities` are the values of identity fields by the id of their column. Readers of the
+    reference implementation take those; here they only take the place of what ORC shows a second
+    too late.
     """
     kind, number = field.type, field_id(field)
-    value = None if number is None else lost.get(number)
+    value = None if number is None else identities.get(number)
     if pa.types.is_timestamp(kind) and isinstance(value, int):
         second = UNITS_PER_SECOND["timestamp_ns" if kind.unit == "ns" else "timestamp"]
         if not -second < value < 0:
@@ -117,7 +120,7 @@ def with_lost_seconds(column: pa.Array, field: pa.Field, lost: Mapping[int, Valu
     if not pa.types.is_struct(kind):
         return column
     parts = [
-        with_lost_seconds(column.field(place), kind.field(place), lost)
+        with_lost_seconds(column.field(place), kind.field(place), identities)
         for place in range(kind.num_fields)
     ]
     mask = column.is_null() if column.null_count else None

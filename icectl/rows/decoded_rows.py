@@ -118,14 +118,14 @@ class DecodedRows:
 
     def _inner_shapes(self) -> dict[int, Shapes]:
         """Begin with the columns of shapes that lists and maps have in them."""
-        found = {}
+        shapes = {}
         for id_ in dict.fromkeys(number for item in self.opened.schema for number in ids_of(item)):
             declared = self.schema.field(id_)
             if declared is None or not is_shape(declared.type) or id_ in self.unlike:
                 continue
             if path_to(self.opened.schema, id_) is None:
-                found[id_] = Shapes(isinstance(declared.type, GeographyType))
-        return found
+                shapes[id_] = Shapes(isinstance(declared.type, GeographyType))
+        return shapes
 
     def _end_part(
         self, columns: Sequence[FlatColumn], parts: Sequence[FileMetrics], number: int
@@ -133,17 +133,17 @@ class DecodedRows:
         """Compare what a row group holds with what is said of it, and begin the next."""
         where = f"row group {number}: " if len(parts) > 1 else ""
         for column in columns:
-            found = column.measured
+            facts = column.measured
             if parts:
                 said = parts[number]
                 if self.file_format is not FileFormat.PARQUET and len(column.path) > 1:
                     # There a value below a null struct is none at all, and no null either.
-                    found.null_count = said.null_value_counts.get(column.id, found.null_count)
+                    facts.null_count = said.null_value_counts.get(column.id, facts.null_count)
                 name = self.schema.name_of(column.id) or str(column.id)
-                differences = list(_differences(found, said, column))
+                differences = list(_differences(facts, said, column))
                 self._problems += [f"{where}`{name}` {one}" for one in differences]
-            self.measured.setdefault(column.id, ColumnFacts()).merge(found)
-            found.clear()
+            self.measured.setdefault(column.id, ColumnFacts()).merge(facts)
+            facts.clear()
 
 
 def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:

@@ -119,7 +119,7 @@ class EqualityIndex:
         least: int,
     ) -> _Places:
         """Keep those of `rows` whose key is one of those from `places` on that have its hash."""
-        found: list[_Places] = []
+        ranges: list[_Places] = []
         known = self._keys.hashes
         while True:
             here = np.minimum(places, len(known) - 1)
@@ -130,9 +130,9 @@ class EqualityIndex:
             keys = _encoded(self._chain.fields, [column.take(pa.array(rows)) for column in columns])
             equal = pc.equal(keys, self._keys.encoded.take(pa.array(places)))
             is_equal = equal.to_numpy(zero_copy_only=False)
-            found.append(rows[is_equal & (self._keys.ranks[places] >= least)])
+            ranges.append(rows[is_equal & (self._keys.ranks[places] >= least)])
             rows, places = rows[~is_equal], places[~is_equal] + 1
-        return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+        return np.sort(np.concatenate(ranges)) if ranges else np.empty(0, np.int64)
 
 
 def equality_indexes(

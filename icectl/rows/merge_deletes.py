@@ -58,10 +58,10 @@ def merged_positions(
     Raises: CorruptTable; Unsupported, where deletes name a data file in another spelling.
     Cost: memory for each deleted position.
     """
-    found: dict[str, list[Positions]] = {}
+    by_file: dict[str, list[Positions]] = {}
     by_key = {loosest_key(location): location for location in locations}
     for vector, positions in positions_of(deletes.vectors, outputs):
-        found.setdefault(vector.data_file, []).append(positions)
+        by_file.setdefault(vector.data_file, []).append(positions)
     for one in deletes.position_deletes:
         with outputs.reading(one.file.location) as file:
             named = named_positions(
@@ -72,8 +72,8 @@ def merged_positions(
                     raise spelled_otherwise(target.location, len(numbers))
                 if len(numbers) and int(numbers.min()) < 0:
                     raise CorruptTable("a position is below 0", rule="R-121")  # R-121
-                found.setdefault(target.location, []).append(numbers.astype(np.uint64))
-    return {location: np.unique(np.concatenate(parts)) for location, parts in found.items()}
+                by_file.setdefault(target.location, []).append(numbers.astype(np.uint64))
+    return {location: np.unique(np.concatenate(parts)) for location, parts in by_file.items()}
 
 
 def write_delete_file(

@@ -297,9 +297,9 @@ class _Merge:
         schema, partition = self.group.columns.written, self.group.partition
         assert partition is not None
         expected = sum(source.row_count for _, source in opened.sources)
-        found = open_data_file(file, "parquet").record_count
-        if found != expected:
-            raise SelfCheckFailed(f"{self.location} has {found:,} rows, not {expected:,}")
+        row_count = open_data_file(file, "parquet").record_count
+        if row_count != expected:
+            raise SelfCheckFailed(f"{self.location} has {row_count:,} rows, not {expected:,}")
         footer = read_metrics(file, schema)
         metrics = shaped_metrics(footer, schema, self.options.modes)
         new = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)

@@ -165,7 +165,7 @@ def written_schema(schema: Schema, format_version: int) -> Schema:
 
 
 def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
-    found = []
+    stored = []
     for item in fields:
         if item.type == _UNKNOWN:
             continue
@@ -173,8 +173,8 @@ def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
             raise Unsupported(
                 f"the column `{item.name}` has a struct or field that files can't store"
             )
-        found.append(item)
-    return tuple(found)
+        stored.append(item)
+    return tuple(stored)
 
 
 def _below(type_: Type) -> Iterator[Type]:

@@ -309,10 +309,10 @@ def stored_rows(
     """
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
-    found = equality_indexes(
+    by_rank = equality_indexes(
         group.deletes.equality_deletes, outputs.reading, group.columns.ever, LARGEST_INDEX_ROWS
     )
-    for part in found:
+    for part in by_rank:
         # All but the last part of very many deletes are looked up in a pass of their own.
         _mark(group, outputs, indexes, deleted)
         indexes = part

@@ -557,9 +557,9 @@ def _check_java() -> None:
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     if version is None or int(version[1]) < _JAVA:
-        found = f"Java {version[1]} at {java} is too old" if version else f"{java} is not Java"
+        problem = f"Java {version[1]} at {java} is too old" if version else f"{java} is not Java"
         raise EngineError(
-            f"{found}: Spark needs Java {_JAVA} or newer",
+            f"{problem}: Spark needs Java {_JAVA} or newer",
             hint=_INSTALL_JAVA,
         )
 

@@ -167,8 +167,8 @@ class _SparkListing:
             return
         self.spark.progress.phase("comparing on Spark", total=self.there.task_count)
         there = _sent(self.spark, known)
-        found = self.there.run(_FILES, partial(_unreached, there, rule))
-        for _, payload in found.of(_FILES):
+        rows = self.there.run(_FILES, partial(_unreached, there, rule))
+        for _, payload in rows.of(_FILES):
             yield unreached(payload_batch(payload), known, rule)
 
 
@@ -316,6 +316,6 @@ def _unreached(known: _Sent, rule: OrphanRule, payload: bytes) -> Iterator[Answe
     """Keep those of the listed files that are not known, as they were listed, on a worker."""
     with known.path() as path:
         files = KnownLocations.opened(path)
-        found = unreached(payload_batch(payload), files, rule)
-    if found.num_rows:
-        yield _FILES, batch_payload(found.select(LISTING_SCHEMA.names))
+        rows = unreached(payload_batch(payload), files, rule)
+    if rows.num_rows:
+        yield _FILES, batch_payload(rows.select(LISTING_SCHEMA.names))

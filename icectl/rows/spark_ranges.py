@@ -250,12 +250,12 @@ def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[byte
     columns = replace(group.columns, written=_key_columns(group))
     bare = replace(group, columns=columns, deletes=DeletesOfGroup())
     keys, read = range_keys(bare), RowsRead()
-    found: list[bytes] = []
+    sampled: list[bytes] = []
     for batch in live_batches(bare, outputs, read):
         first = -(read.row_count - batch.num_rows) % step
         rows = batch.take(pa.array(np.arange(first, batch.num_rows, step)))
-        found += pc.binary_slice(keys.of(rows), 0, _COMPARED_BYTES).to_pylist()
-    return found
+        sampled += pc.binary_slice(keys.of(rows), 0, _COMPARED_BYTES).to_pylist()
+    return sampled
 
 
 def _key_columns(group: FileGroup) -> Schema:

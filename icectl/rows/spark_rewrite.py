@@ -131,9 +131,9 @@ def _on_workers(
     if not bundles:
         return [], True
     spark.progress.phase(f"{doing} on Spark", total=len(bundles))
-    found = spark.each(kernel, bundles, (TaskResult,))
-    results = [result for some, _ in found for result in some]
-    return results, all(is_first for _, is_first in found)
+    answers = spark.each(kernel, bundles, (TaskResult,))
+    results = [result for some, _ in answers for result in some]
+    return results, all(is_first for _, is_first in answers)
 
 
 def _rewrite(at: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:

@@ -255,19 +255,19 @@ def _total(stored: pa.StructArray, column: StatsColumn, has_rows: pa.Array) -> p
     members = {one.name: part for one, part in zip(stored.type, stored.flatten(), strict=True)}
     none = pa.repeat(pa.scalar(0, pa.int64()), len(stored))
     nulls, nans = members.get("null_count", none), members.get("nan_count", none)
-    found = {name: _sum(members[name]) for name in _COUNTS if name in members}
+    totals = {name: _sum(members[name]) for name in _COUNTS if name in members}
     present = pc.subtract(pc.subtract(members["value_count"], nulls), nans)
     matters = pc.and_not(has_rows, pc.fill_null(pc.equal(present, 0), fill_value=False))
     if "lower_bound" in members:
         lower, upper = (members[name].filter(matters) for name in ("lower_bound", "upper_bound"))
-        found["lower_bound"] = _extreme(lower, column.type, highest=False)
-        found["upper_bound"] = _extreme(upper, column.type, highest=True)
-        found["tight_bounds"] = _tight(members["tight_bounds"].filter(matters))
-        if found["lower_bound"].null_count and found["upper_bound"].null_count:
-            found["tight_bounds"] = pa.nulls(1, pa.bool_())
+        totals["lower_bound"] = _extreme(lower, column.type, highest=False)
+        totals["upper_bound"] = _extreme(upper, column.type, highest=True)
+        totals["tight_bounds"] = _tight(members["tight_bounds"].filter(matters))
+        if totals["lower_bound"].null_count and totals["upper_bound"].null_count:
+            totals["tight_bounds"] = pa.nulls(1, pa.bool_())
     if "max_uncompressed_length" in members:
-        found |= _lengths(members, present, matters)
-    return _group(stored.type, found, 1)
+        totals |= _lengths(members, present, matters)
+    return _group(stored.type, totals, 1)
 
 
 def _sum(values: pa.Array) -> pa.Array:

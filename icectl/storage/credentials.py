@@ -122,8 +122,8 @@ class AwsSession:
                 from botocore.exceptions import NoCredentialsError
 
                 raise NoCredentialsError
-            found = self._credentials.get_frozen_credentials()
-        return AwsKeys(found.access_key, found.secret_key, found.token)
+            credentials = self._credentials.get_frozen_credentials()
+        return AwsKeys(credentials.access_key, credentials.secret_key, credentials.token)
 
     def forget(self) -> None:
         """Look for credentials anew, as the storage takes these no more."""

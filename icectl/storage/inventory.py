@@ -157,10 +157,10 @@ def _csv(file: IO[bytes], columns: Sequence[str], *, gzipped: bool) -> Iterator[
         ),
     )
     for batch in reader:
-        found = {name: batch[numbers[place]] for name, place in places.items()}
-        if "key" in found:  # URL-encoded, as in a form; other columns are not
-            found["key"] = unescape(pc.replace_substring(found["key"], "+", " "))
-        yield found
+        decoded = {name: batch[numbers[place]] for name, place in places.items()}
+        if "key" in decoded:  # URL-encoded, as in a form; other columns are not
+            decoded["key"] = unescape(pc.replace_substring(decoded["key"], "+", " "))
+        yield decoded
 
 
 def _header(file: IO[bytes], *, gzipped: bool) -> Sequence[str]:

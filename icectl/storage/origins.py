@@ -66,14 +66,14 @@ def joined(
     login = served if is_served else own
     address = options if is_served else own
     rest = {**configured, **served, **options}
-    found = {name: value for name, value in rest.items() if name not in _LOGIN | _BOTH}
-    found |= {name: login[name] for name in _LOGIN | _BOTH if name in login}
+    settings = {name: value for name, value in rest.items() if name not in _LOGIN | _BOTH}
+    settings |= {name: login[name] for name in _LOGIN | _BOTH if name in login}
     if "account_name" in login or "connection_string" in login:
-        found.pop("account_name", None)
-        found |= {name: login[name] for name in ("account_name",) if name in login}
+        settings.pop("account_name", None)
+        settings |= {name: login[name] for name in ("account_name",) if name in login}
     if address.keys() & (_ADDRESS | _BOTH):
-        found = {name: value for name, value in found.items() if name not in _ADDRESS}
-        return found | {name: address[name] for name in _ADDRESS if name in address}
+        settings = {name: value for name, value in settings.items() if name not in _ADDRESS}
+        return settings | {name: address[name] for name in _ADDRESS if name in address}
     named = [served[name] for name in _ADDRESS if name in served]
     if named and not is_served and not all(map(_is_clouds_address, named)):
         raise Refused(
@@ -83,7 +83,7 @@ def joined(
             "endpoint_url=...`, or the catalog property `s3.endpoint`, `gcs.service.host` or "
             "`adls.account-host`",
         )
-    return found
+    return settings
 
 
 def _logs_in(served: Mapping[str, str]) -> bool:

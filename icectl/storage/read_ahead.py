@@ -83,12 +83,12 @@ class ReadAhead:
     def open(self, location: str) -> IO[bytes]:
         """Return a seekable reader. Raises: as the store's reading does."""
         with self._lock:
-            found = self._running.pop(location, None)
-            if found is None:
+            running = self._running.pop(location, None)
+            if running is None:
                 self._passed.add(location)  # it was faster than this
-        if found is None:
+        if running is None:
             return self._in_parts(location)
-        future, size_bytes = found
+        future, size_bytes = running
         try:
             content = future.result()
         except BaseException:

@@ -165,7 +165,7 @@ def plan(
         for group in groups
     )
     if any(group.rewritten for group in decided):
-        decided = tuple(_without_dead(metadata, group, listed, options) for group in decided)
+        decided = tuple(_without_emptied(metadata, group, listed, options) for group in decided)
     return RewritePlan(pin, branch, options, decided)
 
 
@@ -251,7 +251,7 @@ def _with_due(
     return group
 
 
-def _without_dead(
+def _without_emptied(
     metadata: TableMetadata,
     group: ManifestGroup,
     listed: ManifestsWithEntries,

@@ -301,10 +301,10 @@ class _Decoder(Generic[_Done]):
     def _decode(
         self, indices: Sequence[int], contents: Sequence[FileRead]
     ) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
-        found = [content for content in contents if isinstance(content, bytes)]
+        whole = [content for content in contents if isinstance(content, bytes)]
         try:
-            if len(found) == len(contents):
-                return [(len(indices), self._read(indices, found))]
+            if len(whole) == len(contents):
+                return [(len(indices), self._read(indices, whole))]
         except (CorruptTable, Unsupported):
             pass  # one by one they tell which it is
         return [(1, self._try(*each)) for each in zip(indices, contents, strict=True)]

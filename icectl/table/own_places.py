@@ -284,8 +284,8 @@ class OtherTables:
             return
         keys = [place_key(place) for place in places]
         try:
-            found = self.context.catalog_tables()
-            for table, place in found or ():
+            tables = self.context.catalog_tables()
+            for table, place in tables or ():
                 other = place_key(place.folder)
                 holds = not place.is_named and any(key.startswith(other) for key in keys)
                 if holds or any(other.startswith(key) for key in keys):
@@ -297,9 +297,9 @@ class OtherTables:
                         id="other-table",
                     )
         except StorageError as error:
-            found = None
+            tables = None
             self.context.progress.warn(error.message)
-        if found is None:
+        if tables is None:
             self.context.progress.warn(
                 "the catalog does not say where its other tables lie: that none lies here is "
                 "known only from the metadata files that are here"

@@ -47,8 +47,8 @@ class VectorTargets:
         """Take in live entries, whose `manifest` is a place in `manifests`, and their keys."""
         if "referenced_data_file" in alive.table.column_names:
             vectors = deletion_vectors(alive).table
-            found = loosest_keys(vectors["referenced_data_file"])
-            self._note(self._named, manifests, vectors["manifest"], found)
+            target_keys = loosest_keys(vectors["referenced_data_file"])
+            self._note(self._named, manifests, vectors["manifest"], target_keys)
         elif self._named:
             places = pa.array(np.flatnonzero(self._may_be_wanted(keys)))
             data = alive.table.take(places)
@@ -246,10 +246,14 @@ def dropped_files(locations: Sequence[str], sizes: Mapping[str, int]) -> Files:
     return _named(FileKind.METADATA_FILES, dict.fromkeys(locations), sizes)
 
 
-def _named(kind: FileKind, found: Mapping[str, int | None], sizes: Mapping[str, int]) -> Files:
-    keys = [loosest_key(location) for location in found]
-    known = [sizes.get(key, size) for key, size in zip(keys, found.values(), strict=True)]
-    return files(list(found), keys, kind, known)
+def _named(
+    kind: FileKind, sizes_by_location: Mapping[str, int | None], sizes: Mapping[str, int]
+) -> Files:
+    keys = [loosest_key(location) for location in sizes_by_location]
+    known = [
+        sizes.get(key, size) for key, size in zip(keys, sizes_by_location.values(), strict=True)
+    ]
+    return files(list(sizes_by_location), keys, kind, known)
 
 
 def all_manifests(

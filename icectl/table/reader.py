@@ -153,15 +153,15 @@ def _with_dropped(
     fields: Sequence[NestedField], older: Sequence[NestedField]
 ) -> tuple[NestedField, ...]:
     left = {item.id: item for item in older}
-    found = []
+    dropped = []
     for item in fields:
         before = left.pop(item.id, item)
         if isinstance(item.type, StructType) and isinstance(before.type, StructType):
             inner = _with_dropped(item.type.fields, before.type.fields)
-            found.append(replace(item, type=StructType(inner)))
+            dropped.append(replace(item, type=StructType(inner)))
         else:
-            found.append(item)
-    return (*found, *left.values())
+            dropped.append(item)
+    return (*dropped, *left.values())
 
 
 def name_mapping(metadata: TableMetadata) -> NameMapping:

@@ -103,8 +103,8 @@ def many_of(fields: Fields, number: int, item_type: int) -> tuple[Any, ...]:
 def struct_of(fields: Fields, number: int) -> Fields:
     """Return a member that is a struct; an empty one where it is not there."""
     kind, value = fields.get(number, (_STOP, None))
-    found: Fields = value if kind == STRUCT else {}
-    return found
+    members: Fields = value if kind == STRUCT else {}
+    return members
 
 
 def number_of(fields: Fields, number: int) -> int | None:

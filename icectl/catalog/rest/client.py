@@ -185,9 +185,9 @@ class RestClient:
         for levels in self.pages(at.namespaces(), query, "namespaces"):
             if not isinstance(levels, list):
                 raise self.nameless(at.namespaces())
-            found = tuple(str(level) for level in levels)
-            if found[:-1] == parent:  # some servers leave out to ask for what is below
-                yield found
+            names = tuple(str(level) for level in levels)
+            if names[:-1] == parent:  # some servers leave out to ask for what is below
+                yield names
 
     def post(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], token: str | None
@@ -343,10 +343,10 @@ class RestClient:
         )
         url = f"{uri}/v1/config"
         try:
-            found = self.parsed(self._ask(url, query, None), url)
+            members = self.parsed(self._ask(url, query, None), url)
         except NotThereError as error:
             raise self.odd(url, f"it says {error.refusal}") from error
-        defaults, overrides = texts(found.get("defaults")), texts(found.get("overrides"))
+        defaults, overrides = texts(members.get("defaults")), texts(members.get("overrides"))
         announced = {**defaults, **overrides}
         own = {name: value for name, value in defaults.items() if name not in self.configured}
         said = {**own, **overrides}
@@ -370,7 +370,7 @@ class RestClient:
             now_uri,
             properties,
             Addresses.of(properties),
-            endpoints_of(found.get("endpoints")),
+            endpoints_of(members.get("endpoints")),
             announced,
             storage,
         )
@@ -388,13 +388,13 @@ class _PassingError(Exception):
     """An answer that may be another one in a moment."""
 
 
-def texts(found: object) -> dict[str, str]:
+def texts(members: object) -> dict[str, str]:
     """Return properties as a server sends them; without those that are null."""
-    if not isinstance(found, dict):
+    if not isinstance(members, dict):
         return {}
     return {
         str(key): value if isinstance(value, str) else json.dumps(value)
-        for key, value in found.items()
+        for key, value in members.items()
         if value is not None
     }
 

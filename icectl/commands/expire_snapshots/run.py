@@ -488,7 +488,7 @@ def _to_delete(
     return _named_by_none(left, staying), kept
 
 
-def _named_by_none(found: Files, staying: Sequence[Files]) -> Files:
+def _named_by_none(listed: Files, staying: Sequence[Files]) -> Files:
     """Return the files that nothing which stays names by way of a link or mount."""
     known = KnownFiles(local=True)
     for files in staying:
@@ -496,10 +496,10 @@ def _named_by_none(found: Files, staying: Sequence[Files]) -> Files:
             known.add(chunk)
     named = [
         location
-        for chunk in found.table["location"].chunks
+        for chunk in listed.table["location"].chunks
         for location in chunk.filter(known.contain(chunk)).to_pylist()
     ]
-    return excluding(found, named)
+    return excluding(listed, named)
 
 
 def _reached_by_newest(context: TableContext, prepared: PreparedExpiry) -> Sequence[Files]:

@@ -129,10 +129,10 @@ def _targets(
 
 
 def _rows_by_manifest(entries: Entries) -> Mapping[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_manifest: dict[int, list[int]] = {}
     for row, (index,) in enumerate(rows.by_row(entries, "manifest")):
-        found.setdefault(index, []).append(row)
-    return found
+        by_manifest.setdefault(index, []).append(row)
+    return by_manifest
 
 
 def manifest_node(manifest: ManifestFile, index: int, drawn: Drawing) -> Node:

@@ -159,9 +159,9 @@ def run(
         for message in policy.renamed:
             common.shell.console.warn(message)
     policy = replace(policy, base=thresholds_in(common.shell.settings))
-    found = find_tables(common, targets, request.exclude or ())
+    matched = find_tables(common, targets, request.exclude or ())
     policies = {
-        table: on_spark(policy.of(name_in_hints(common, table)), spark) for table in found.tables
+        table: on_spark(policy.of(name_in_hints(common, table)), spark) for table in matched.tables
     }
     for effective in _distinct(policies):
         check_options(effective, common.shell)
@@ -170,7 +170,7 @@ def run(
     asked = _Asked(
         common,
         request,
-        found.tables,
+        matched.tables,
         policies,
         values["only"] or STEPS,
         values["jobs"] or 1,
@@ -178,8 +178,8 @@ def run(
     )
     if request.explain:
         return _explained(asked)
-    _check_matches(asked, targets, found, policy)
-    tables = _looked_at(asked, found)
+    _check_matches(asked, targets, matched, policy)
+    tables = _looked_at(asked, matched)
     work = [one for one in tables if one.left]
     if work and not (asked.planning or request.yes or request.policy):
         _confirm(common, tables)
@@ -265,13 +265,16 @@ def _explained(asked: _Asked) -> Outcome:
         "steps": list(asked.steps(table)),
         "policy": [
             {"key": key, "value": value, "origin": origin}
-            for key, value, origin in (*_said(asked, table), *_table_says(asked.common, table))
+            for key, value, origin in (
+                *_policy_texts(asked, table),
+                *_table_says(asked.common, table),
+            )
         ],
     }
     return Outcome(COMMAND, {"explained": result}, lambda console: print_policy(console, result))
 
 
-def _said(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
+def _policy_texts(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
     """What the policy says of a table, and of what it says nothing, the settings that hold."""
     values, settings = asked.policies[table].values, asked.common.shell.settings
     for key in KEYS.values():
@@ -279,8 +282,8 @@ def _said(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
         if value is not None:
             yield key.name, value.shown, value.origin
         elif key.setting is not None and settings.origin(key.setting).layer is not Layer.BUILT_IN:
-            found = settings.values[key.setting.key]
-            yield key.name, found.text, found.origin.text
+            setting = settings.values[key.setting.key]
+            yield key.name, setting.text, setting.origin.text
 
 
 def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:

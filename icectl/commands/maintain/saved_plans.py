@@ -169,10 +169,10 @@ def kept_plan(
     common: Common, tables: Sequence[TableRun], policies: Mapping[str, TablePolicy], instant_ms: int
 ) -> str:
     """Write the plan of a dry run over tables. Raises: UsageError, for a secret in a policy."""
-    return maintenance_text([_told(common, one, policies) for one in tables], instant_ms)
+    return maintenance_text([_under_full_name(common, one, policies) for one in tables], instant_ms)
 
 
-def _told(
+def _under_full_name(
     common: Common, table: TableRun, policies: Mapping[str, TablePolicy]
 ) -> tuple[str, TableRun, PolicyTexts]:
     """Return a table of a dry run under its full name.

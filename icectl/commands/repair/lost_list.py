@@ -206,7 +206,7 @@ def _joined(head: ReadHead, before: ReadHead, own: list[_Own]) -> ReadHead | Non
     if len(set(living)) < len(living) or len(gone) < len(removed) or lived != gone:
         return None
     alive = concat([*stays, *came])
-    if not _is_told(head.snapshot, added, concat(went), alive):
+    if not _is_counted(head.snapshot, added, concat(went), alive):
         return None
     places = range(len(stays), len(stays) + len(own))
     changes += [
@@ -231,7 +231,7 @@ def _keys(entries: Entries) -> Iterator[_Key]:
         yield loosest_key(location), offset
 
 
-def _is_told(snapshot: Snapshot, added: Entries, removed: Entries, alive: Entries) -> bool:
+def _is_counted(snapshot: Snapshot, added: Entries, removed: Entries, alive: Entries) -> bool:
     """Return whether the summary tells of just these files: what is not told counts as none."""
     told: Mapping[str, str] = snapshot.summary or {}
     if not len(added) and not len(removed) and snapshot.operation != "replace":

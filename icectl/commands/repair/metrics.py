@@ -32,10 +32,10 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
     on the count of rows, which is left alone there.
     Raises: StorageError of the store.
     """
-    found = read_or_none(partial(_footer, reader, entry["location"]))
-    if found is None:
+    footer = read_or_none(partial(_footer, reader, entry["location"]))
+    if footer is None:
         return {}
-    size_bytes, metrics = found
+    size_bytes, metrics = footer
     if _is_of_another_partition(reader.metadata, entry, metrics):
         return {}
     columns: dict[str, Any] = {}
@@ -154,16 +154,18 @@ def _columns_outside(entry: Mapping[str, Any], metrics: FileMetrics, schema: Sch
     return sum(is_outside(column, stated, metrics) for column in schema.fields)
 
 
-def _holds(schema: Schema, id_: int, bound: bytes, found: bytes | None, *, is_lower: bool) -> bool:
+def _holds(
+    schema: Schema, id_: int, bound: bytes, stored_bound: bytes | None, *, is_lower: bool
+) -> bool:
     """Return whether a bound can be read, and is no narrower than the footer's."""
     column = schema.field(id_)
     if column is None:
         return True
     try:
         value = single_value.decode(column.type, bound)
-        if found is None:
+        if stored_bound is None:
             return True
-        exact = single_value.decode(column.type, found)
+        exact = single_value.decode(column.type, stored_bound)
         return bool(value <= exact if is_lower else value >= exact)
     except (CorruptTable, ValueError, TypeError):
         return False

@@ -89,7 +89,7 @@ def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, who
     first = findings[0]
     severity = console.style(first.severity, "bold", _STYLES[first.severity])
     label = f"{severity} {console.style(first.rule, 'bold')}"
-    said = _said_by_all(findings)
+    said = _common_message(findings)
     console.print(f"{label}: {said or _plural(len(findings), 'finding')}")
     shown = findings if whole else findings[:LISTED_WITHOUT_VERBOSE]
     for finding in shown:
@@ -104,7 +104,7 @@ def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, who
     console.print()
 
 
-def _said_by_all(findings: Sequence[Finding]) -> str | None:
+def _common_message(findings: Sequence[Finding]) -> str | None:
     """Return the message of all findings of a rule, where it is one and fits on a line."""
     messages = {finding.message for finding in findings}
     return messages.pop() if len(messages) == 1 and len(findings[0].message) <= _HEADLINE else None

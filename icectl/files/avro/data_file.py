@@ -279,14 +279,19 @@ def _header(file: IO[bytes]) -> AvroFile:
         file.seek(0)
         content = file.read(size)
         try:
-            found = read_header(content)
+            avro_file = read_header(content)
         except CorruptTable:
             if len(content) < size or size >= _LARGEST_HEADER:
                 raise
             size *= 16
         else:
             return AvroFile(
-                found.metadata, found.schema, found.codec, found.sync_marker, b"", found.first_block
+                avro_file.metadata,
+                avro_file.schema,
+                avro_file.codec,
+                avro_file.sync_marker,
+                b"",
+                avro_file.first_block,
             )
 
 

@@ -269,10 +269,10 @@ def _values(
                 return None
     partitions = [file[str(layout.partition_position)] for file in files]
     sizes = [layout.partition.fields[int(place)].type.present.size for place in places]
-    found = [[partition[place] for place in places] for partition in partitions]
+    stored_rows = [[partition[place] for place in places] for partition in partitions]
     fits = all(
         value is None or len(value) == size
-        for values in found
+        for values in stored_rows
         for value, size in zip(values, sizes, strict=True)
     )
-    return found if fits else None
+    return stored_rows if fits else None

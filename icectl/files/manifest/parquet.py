@@ -102,23 +102,25 @@ class ParquetManifest:
         """
         wanted = list(columns)
         has_none = () if self._partition else ("partition_key",)
-        found = self._stored.read([_place(name) for name in wanted if name not in has_none])
+        decoded = self._stored.read([_place(name) for name in wanted if name not in has_none])
         return {
-            name: self._keys(found, order) if name == "partition_key" else found.get(_place(name))
+            name: self._keys(decoded, order)
+            if name == "partition_key"
+            else decoded.get(_place(name))
             for name in wanted
         }
 
-    def _keys(self, found: Columns, order: Order) -> pa.Array:
+    def _keys(self, decoded: Columns, order: Order) -> pa.Array:
         """Make the canonical keys of partitions (R-068)."""
         if not order:
-            return pa.repeat(pa.scalar(b"", pa.binary()), found.row_count)
-        stored = found.get(_place("partition_key")) if self._partition else None
+            return pa.repeat(pa.scalar(b"", pa.binary()), decoded.row_count)
+        stored = decoded.get(_place("partition_key")) if self._partition else None
         types: list[Type] = []
         columns: list[pa.Array] = []
         for at in order:
             if at is None or stored is None:
                 types.append(PrimitiveType("int"))
-                columns.append(pa.nulls(found.row_count, pa.int32()))
+                columns.append(pa.nulls(decoded.row_count, pa.int32()))
             else:
                 types.append(flat_type(self._partition[at].type))
                 columns.append(stored.field(at))

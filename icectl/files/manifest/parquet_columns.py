@@ -291,7 +291,7 @@ def read_rows(
     ]
     structs = [one for one in layout.structs() if columns is None or one.name in columns]
     if columns is None and not members:
-        found = stored.read()
+        decoded = stored.read()
     else:
         places: list[Place] = [(group.id if group else None, one.id) for group, one in wanted]
         for struct in structs:
@@ -300,12 +300,12 @@ def read_rows(
                 places.append((None, struct.id))
             else:
                 places += [(struct.id, number) for number in chosen]
-        found = stored.read(places)
-    arrays = [_column(found, layout, group, one) for group, one in wanted]
+        decoded = stored.read(places)
+    arrays = [_column(decoded, layout, group, one) for group, one in wanted]
     fields = [layout.rows.field(one.name) for _, one in wanted]
     rows = pa.table(arrays, schema=pa.schema(fields))
     for one in structs:
-        as_stored = found.column(one.id)
+        as_stored = decoded.column(one.id)
         if as_stored is not None:
             rows = rows.append_column(as_stored[0].with_name(one.name), as_stored[1])
     return rows

@@ -74,14 +74,16 @@ def scan_columns(
             ]
 
     if len(parts) == 1:
-        found = scanned(parts[0])
+        decoded = scanned(parts[0])
     else:
         with ThreadPoolExecutor(len(parts), "icectl-scan") as pool:
-            found = [each for part in pool.map(scanned, parts) for each in part]
+            decoded = [each for part in pool.map(scanned, parts) for each in part]
     if "partition_key" in columns:
-        for each in found:
+        for each in decoded:
             each["partition_key"] = keys.of(each["partition_key"])
-    return {name: pa.chunked_array([each[name] for each in found], _type(name)) for name in columns}
+    return {
+        name: pa.chunked_array([each[name] for each in decoded], _type(name)) for name in columns
+    }
 
 
 def _type(name: str) -> pa.DataType:

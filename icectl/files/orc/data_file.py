@@ -151,8 +151,8 @@ class OrcDataFile:
                 missing = self.record_count - statistics.value_count
                 nulls[number] = missing if statistics.has_null else 0
                 values[number] = statistics.value_count + nulls[number]
-            found = schema.field(number)
-            range_ = None if found is None else _range(found.type, statistics)
+            stored_field = schema.field(number)
+            range_ = None if stored_field is None else _range(stored_field.type, statistics)
             if range_ is not None:
                 bounds[number] = range_
         return FileMetrics(
@@ -192,13 +192,13 @@ class OrcDataFile:
             )
         largest = max((stripe.row_count for stripe in self.tail.stripes), default=0)
         if places and self._are_named_apart and largest * self._row_bytes > _LARGEST_STRIPE_BYTES:
-            with self._told_by_range(places):
+            with self._naming_columns_out_of_range(places):
                 for batch in self._parts(places):
                     yield batch.columns, batch.num_rows
             return
         for number, stripe in enumerate(self.tail.stripes):
             self.blocks.forget()
-            with self._told_by_range(places, number):
+            with self._naming_columns_out_of_range(places, number):
                 columns = self._stripe(number, places)
             yield columns, stripe.row_count
 
@@ -208,7 +208,7 @@ class OrcDataFile:
 
         blocks = self.blocks.with_most(_BLOCKS)
         rows = int(_PART_BYTES / max(self._row_bytes, 1))
-        found = dataset.OrcFileFormat().make_fragment(blocks).to_batches(
+        batches = dataset.OrcFileFormat().make_fragment(blocks).to_batches(
             columns=[self.stored.names[place] for place in places],
             batch_size=max(1, min(rows, _PART_ROWS)),
             batch_readahead=0,
@@ -217,7 +217,7 @@ class OrcDataFile:
         )  # fmt: skip
         held: list[pa.RecordBatch] = []
         held_bytes = held_rows = 0
-        for batch in found:
+        for batch in batches:
             held.append(batch)
             held_bytes += batch.nbytes
             held_rows += batch.num_rows
@@ -243,7 +243,9 @@ class OrcDataFile:
         return not any("." in name for name in names) and len(set(names)) == len(names)
 
     @contextmanager
-    def _told_by_range(self, places: list[int], number: int | None = None) -> Iterator[None]:
+    def _naming_columns_out_of_range(
+        self, places: list[int], number: int | None = None
+    ) -> Iterator[None]:
         """Name the columns whose timestamps pyarrow can't hold, of one stripe or of all parts.
 
         Raises: Unsupported. Errors of the file pass.
@@ -253,10 +255,12 @@ class OrcDataFile:
         except pa.ArrowInvalid as error:
             if _OUT_OF_RANGE not in str(error):
                 raise
-            found = self._timestamps(places)
+            out_of_range = self._timestamps(places)
             if number is not None:
-                found = [place for place in found if self._is_out_of_range(number, place)]
-            names = ", ".join(f"`{self.schema.field(place).name}`" for place in found)
+                out_of_range = [
+                    place for place in out_of_range if self._is_out_of_range(number, place)
+                ]
+            names = ", ".join(f"`{self.schema.field(place).name}`" for place in out_of_range)
             raise Unsupported(
                 f"the ORC file has timestamps before {_EARLIEST} or after {_LATEST}, in {names}: "
                 "they can't be read",

@@ -170,7 +170,7 @@ class VectorStep:
                 yield key
 
 
-def _other_dead_rows(step: VectorStep) -> Iterator[Breach]:
+def _other_deleted_rows(step: VectorStep) -> Iterator[Breach]:
     for key in step.changed():
         what = _differs(step.root, step.parent, key)
         if what is not None:
@@ -251,7 +251,7 @@ VECTOR_RULES = (
         Check(RootVectors, _lost),
     )),
     Rule("V4-087", "dead rows of a leaf stay dead", "Manifest delete vectors", "error", ROLL_BACK, (
-        Check(VectorStep, _other_dead_rows),
+        Check(VectorStep, _other_deleted_rows),
     )),
     Rule("V4-088", "delete vectors that stay keep their form", "Manifest delete vectors", "info",
          OURS, (

@@ -35,7 +35,7 @@ from icectl.sfc1.rows import ListedRow
 from icectl.storage.location import comparison_key
 
 
-def drop_dead_leaves(draft: Draft) -> None:
+def drop_emptied_leaves(draft: Draft) -> None:
     """Leaves in which nothing lives go, with their vectors (sfc-1 7.1 step 4a)."""
     gone = set()
     for leaf in leaf_rows(draft.kept):
@@ -241,7 +241,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
     kept = with_status(live_rows(parent.rows), Status.EXISTING)
     draft = Draft(means, attempt, kept, dict(parent.dead), change.data_leaves)
     going = {gone.key for gone in change.removed}
-    drop_dead_leaves(draft)
+    drop_emptied_leaves(draft)
     compact(draft, change, going)
     flush(draft, change.added, going)
     places = find(draft, change)
@@ -258,7 +258,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
     return NewTree(rows, root, tuple(draft.files), added_rows, places.rows)
 
 
-def _kill(draft: Draft, found: RemovedPlaces) -> pa.Table:
+def _kill(draft: Draft, removed: RemovedPlaces) -> pa.Table:
     """Turn what goes DELETED in the root, dead in leaves; returns the former (sfc-1 7.1 step 6)."""
     leaves = {comparison_key(leaf.name): leaf for leaf in draft.leaves()}
     references = keys(draft.kept["referenced_file"])
@@ -266,10 +266,10 @@ def _kill(draft: Draft, found: RemovedPlaces) -> pa.Table:
     outdated = [
         at
         for at, content in enumerate(contents)
-        if content == Content.MANIFEST_DV and references[at] in found.in_leaves
+        if content == Content.MANIFEST_DV and references[at] in removed.in_leaves
     ]
     vectors = []
-    for key, places in found.in_leaves.items():
+    for key, places in removed.in_leaves.items():
         old = draft.dead.get(key, NONE)
         fresh = np.array(sorted(places), np.uint64)
         if len(np.intersect1d(old, fresh)):
@@ -285,7 +285,7 @@ def _kill(draft: Draft, found: RemovedPlaces) -> pa.Table:
     )
     draft.files += files
     draft.added.append(rows)
-    going = sorted({*found.in_root, *outdated})
+    going = sorted({*removed.in_root, *outdated})
     gone = draft.kept.take(pa.array(going, pa.int64()))
     stays = np.ones(len(draft.kept), bool)
     stays[going] = False

@@ -78,13 +78,13 @@ def data_leaves_of(draft: Draft, data_files: set[str]) -> dict[str, str]:
     Those in the root lack.
     """
     leaves = dict(_leaves(draft, Content.DATA_MANIFEST))
-    found = {
+    by_file = {
         file: leaves[data_leaf].name
         for file, data_leaf in draft.data_leaves.items()
         if file in data_files and data_leaf in leaves
     }
     in_root = keys(of_contents(draft.kept, Content.DATA)["location"])
-    left = data_files - found.keys() - set(in_root)
+    left = data_files - by_file.keys() - set(in_root)
     for key, leaf in leaves.items():
         if not left:
             break
@@ -92,9 +92,9 @@ def data_leaves_of(draft: Draft, data_files: set[str]) -> dict[str, str]:
             continue
         rows = draft.names_of(leaf)
         for at in _matching(rows, "location", _texts(left), draft.dead.get(key, NONE)):
-            found[comparison_key(rows["location"][at].as_py())] = leaf.name
-        left -= found.keys()
-    return found
+            by_file[comparison_key(rows["location"][at].as_py())] = leaf.name
+        left -= by_file.keys()
+    return by_file
 
 
 def _is_data(content: Content) -> bool:
@@ -145,9 +145,9 @@ class _Search:
         They belong to data leaves that have none of these (sfc-1 A1).
         """
         data, new = int(Content.DATA), self._draft.in_memory
-        found = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}
+        vectors = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}
         there = {None, *(key for key, _ in _leaves(self._draft, Content.DATA_MANIFEST))}
-        known = {**{key: at for key, at in data_leaves.items() if at in there}, **found}
+        known = {**{key: at for key, at in data_leaves.items() if at in there}, **vectors}
         own = {known[key] for key in self._data_keys & known.keys()}
         if not self._data_keys <= known.keys():
             return lambda _: False
@@ -169,8 +169,8 @@ class _Search:
     def _look(self, leaf: str | None, rows: pa.Table, deleted: Positions) -> None:
         identified = rows.select(_IDENTIFYING)
         matching = _matching(rows, "location", self._wanted, deleted)
-        found = identities(identified.take(pa.array(matching, pa.int64()))) if matching else []
-        for at, identity in zip(matching, found, strict=True):
+        new_keys = identities(identified.take(pa.array(matching, pa.int64()))) if matching else []
+        for at, identity in zip(matching, new_keys, strict=True):
             if identity in self._left:
                 self.places[identity] = (leaf, at)
                 self._left.discard(identity)
@@ -201,10 +201,10 @@ def _matching(rows: pa.Table, column: str, wanted: pa.Array, deleted: Positions)
     """Return rows of live files whose location in a column is one of the wanted."""
     if not len(wanted) or not len(rows):
         return []
-    found = pc.is_in(comparison_keys(rows[column]), wanted)
-    if not pc.any(found, min_count=0).as_py():
+    is_wanted = pc.is_in(comparison_keys(rows[column]), wanted)
+    if not pc.any(is_wanted, min_count=0).as_py():
         return []
-    mask = found.to_numpy() & (rows["status"].to_numpy() != int(Status.DELETED))
+    mask = is_wanted.to_numpy() & (rows["status"].to_numpy() != int(Status.DELETED))
     mask &= np.isin(rows["content"].to_numpy(), [int(one) for one in FILES])
     mask[deleted.astype(np.int64)] = False
     places: list[int] = np.flatnonzero(mask).tolist()

@@ -136,7 +136,7 @@ class ListsOfRoots:
         key = (comparison_key(leaf.name), digest, is_new and bool(len(deleted)))
         if key not in self._made:
             manifests = (
-                self._with_dead(facts, snapshot, leaf, deleted)
+                self._with_deletes(facts, snapshot, leaf, deleted)
                 if len(deleted)
                 else self._untouched(facts, leaf)
             )
@@ -169,7 +169,7 @@ class ListsOfRoots:
         bare = (pc.any(without_scheme(raw.table[name]), min_count=0).as_py() for name in names)
         return any(bare)
 
-    def _with_dead(
+    def _with_deletes(
         self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
     ) -> Iterator[ManifestFile]:
         """Yield manifests of the rows that live, which the snapshot found there or added."""

@@ -244,13 +244,13 @@ def _prefixes(prefix: str, store: Any) -> Sequence[str]:
 
     import obstore
 
-    async def found() -> Any:
+    async def prefixes_below() -> Any:
         return await asyncio.wait_for(
             obstore.list_with_delimiter_async(store, prefix), _SPLIT_SECONDS
         )
 
     try:
-        answer = _expressed(lambda: asyncio.run(found()))
+        answer = _expressed(lambda: asyncio.run(prefixes_below()))
     except TimeoutError:
         return ()
     return list(answer["common_prefixes"]) if answer is not None else ()

@@ -171,8 +171,8 @@ def _sorted(arrays: tuple[_Array, ...], count: int) -> tuple[ListingRows, list[s
     text = ~not_text(places)
     sizes, times = sizes[:count].copy(), times[:count].copy()
     rows = ListingRows()
-    found = (sizes >= 0) & text
-    if found.all():
+    mask = (sizes >= 0) & text
+    if mask.all():
         rows.add_batch(_batch(places, sizes, times))
         return rows, [], []
 
@@ -180,7 +180,7 @@ def _sorted(arrays: tuple[_Array, ...], count: int) -> tuple[ListingRows, list[s
         """Keep the chosen names, as far as they are text."""
         return places.filter(pa.array(chosen & text))
 
-    rows.add_batch(_batch(those(found), sizes[found], times[found]))
+    rows.add_batch(_batch(those(mask), sizes[mask], times[mask]))
     directories, others = (those(sizes == kind) for kind in (_DIRECTORY, _OTHER))
     return rows, _texts(directories), _texts(others)
 
