@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns.values import Integers, mask_of
 from icectl.entries.deletes import delete_counts
 from icectl.entries.file_verdicts import DELETES, Verdicts, of_specs
-from icectl.entries.rows import numbers
+from icectl.entries.rows import GROUP_KEYS, Entries, numbers
 from icectl.format.manifest import FileFormat
 from icectl.table.output_sizes import Sizes
 from icectl.table.rewritable_files import LiveFiles
@@ -84,13 +85,51 @@ def mergeable(
         deleted |= delete_counts(files.matches) > 0
     moves = ~of_specs(data, [spec_id])
     no_ids = mask_of(pc.is_null(data.table["first_row_id"])) & (format_version >= 3)
-    offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
     return Mergeable(
         np.stack([others, deleted, moves, no_ids]),
         numbers(data, "file_size_in_bytes"),
-        np.asarray(offsets.to_numpy(), np.int64),
+        _row_group_counts(data),
         sizes,
     )
+
+
+def _row_group_counts(data: Entries) -> Integers:
+    """Return how many row groups each data file has; 0 where its entry does not tell."""
+    offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
+    return np.asarray(offsets.to_numpy(), np.int64)
+
+
+def expected_ways(data: Entries, least_row_group: int = MERGE_ROW_GROUP_BYTES) -> tuple[int, int]:
+    """Return the bytes of files of partitions with several: those to merge, those to rewrite.
+
+    An estimate of what choose_method chooses: by row groups, and whether files are Parquet.
+    """
+    sizes, counts = numbers(data, "file_size_in_bytes"), _row_group_counts(data)
+    others = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
+    is_large = sizes >= least_row_group * counts
+    found = data.table.select(GROUP_KEYS)
+    for name, values in (
+        ("size", sizes),
+        ("row_groups", counts),
+        ("large", np.where(is_large, counts, 0)),
+        ("unknown", (counts == 0) | others),
+    ):
+        found = found.append_column(name, pa.array(values))
+    sums = found.group_by(GROUP_KEYS).aggregate(
+        [
+            ("size", "count"),
+            ("size", "sum"),
+            ("row_groups", "sum"),
+            ("large", "sum"),
+            ("unknown", "max"),
+        ]
+    )
+    files, size, row_groups, large, unknown = (
+        np.asarray(sums[name].to_numpy())
+        for name in ("size_count", "size_sum", "row_groups_sum", "large_sum", "unknown_max")
+    )
+    merges = ~unknown & (2 * large >= row_groups)
+    return int(size[(files > 1) & merges].sum()), int(size[(files > 1) & ~merges].sum())
 
 
 def choose_method(

@@ -1,7 +1,7 @@
 """`icectl compact` from the command line: plans, reasons, choices, refusals, the law."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import session
+from icectl.commands.compact import plan
 from icectl.commands.compact import run as compact_run
 from icectl.env import Env
 from icectl.format.partition import PartitionField
@@ -16,6 +17,9 @@ from icectl.format.transforms import apply, parse_transform
 from icectl.format.types import PrimitiveType
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
+from icectl.table.mergeable import Mergeable, MethodChoice, choose_method
+from icectl.table.rewrite_task import Method
+from icectl.table.rewrite_tasks import Bin
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import (
@@ -86,6 +90,21 @@ def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compac
     again = compact(tmp_path, *SMALL, "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
     assert result(again)["left_alone"] == {"already compacted to this size": 3}
+
+
+def test_a_run_and_its_plan_tell_what_is_merged_and_what_rewritten(
+    tmp_path, compact, monkeypatch
+) -> None:
+    def of_any_size(asked: Method, found: Mergeable, bins: Sequence[Bin], _: int) -> MethodChoice:
+        return choose_method(asked, found, bins, 1)
+
+    monkeypatch.setattr(plan, "choose_method", of_any_size)
+    build(tmp_path)
+    planned = compact(tmp_path, *SMALL, "--dry-run").out
+    assert "2 groups merged without decoding: " in planned
+    assert "1 group rewritten: " in planned
+    text = compact(tmp_path, *SMALL).out  # of a file to merge a third of the rows turns out deleted
+    assert " by the local engine, 3 merged without decoding, 6 rewritten; 2 " in text
 
 
 @pytest.mark.parametrize(("option", "code"), [("--dry-run", 0), ("--check", 4)])

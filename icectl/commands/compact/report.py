@@ -304,7 +304,20 @@ def _summary(report: Compaction) -> str:
     where = "on Spark" if report.engine.name == "spark" else "by the local engine"
     if not report.is_run:
         return f"{before} would become about {after}; {deletes} would be removed"
-    return f"{before} became {after} {where}; {deletes} removed"
+    return f"{before} became {after} {where}{_ways(report)}; {deletes} removed"
+
+
+def _ways(report: Compaction) -> str:
+    """Tell how many files were merged, and how many rewritten, where any were merged."""
+    counts = {"merge": 0, "rewrite": 0}
+    for group in report.plan.groups:
+        output = report.outputs.get(group.number)
+        if output is not None:
+            counts[_method(output.choice)["method"]] += group.input_files
+    if not counts["merge"]:
+        return ""
+    merged = f"{counts['merge']:,} merged without decoding"
+    return f", {merged}, {counts['rewrite']:,} rewritten" if counts["rewrite"] else f", {merged}"
 
 
 def _merged(report: Compaction, result: Mapping[str, Any]) -> str:

@@ -12,13 +12,14 @@ from icectl.entries.summary import SIZE_BANDS, Totals, size_histogram, summarise
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.table.mergeable import expected_ways
 from icectl.units import print_count, print_size
 
 HEALTH_SOURCES: frozenset[str] = frozenset(
     {
         "content", "status", "location", "file_format", "spec_id", "partition_key",
         "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
-        "content_offset", "content_size_in_bytes",
+        "content_offset", "content_size_in_bytes", "split_offsets",
     }
 )  # fmt: skip
 SMALL_RATIO = 0.75
@@ -209,16 +210,21 @@ def _file_sizes(data: Entries) -> list[Row]:
 
 
 def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
-    """Return files far below the target, and how many merging each partition would save."""
+    """Return files far below the target, and how many merging each partition would save.
+
+    Of those bytes some are copied, and others decoded and written again.
+    """
     small_below = int(target * SMALL_RATIO)
     small = rows.smaller_than(data, small_below)
     partitions = rows.by_row(Entries(rows.files_by_partition(small)), "file_count", "size_bytes")
     surplus = sum(count - max(1, -(-size // target)) for count, size in partitions)
+    merged, rewritten = expected_ways(small)
+    ways = f" ({print_size(merged)} copied without decoding, {print_size(rewritten)} rewritten)"
     return _Check(
         limits.files_to_save.judge(surplus),
         f"{len(small):,} of {print_count(len(data), 'data file')} below {print_size(small_below)}, "
         f"{SMALL_RATIO:.0%} of the target size; merging within partitions saves "
-        f"{print_count(surplus, 'file')}",
+        f"{print_count(surplus, 'file')}{ways if surplus else ''}",
         _from(limits.files_to_save, "files to save"),
         "compact",
         {
@@ -226,6 +232,8 @@ def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
             "small_file_bytes": rows.total(small, "file_size_in_bytes"),
             "small_below_bytes": small_below,
             "surplus_file_count": surplus,
+            "merge_bytes": merged,
+            "rewrite_bytes": rewritten,
         },
     )
 

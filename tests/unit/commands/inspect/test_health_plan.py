@@ -16,7 +16,7 @@ from icectl.commands.inspect.health_plan import (
 )
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import EMPTY, Entries
-from icectl.entries.schema import PLANNING
+from icectl.entries.schema import CARRIED, PLANNING
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
@@ -61,7 +61,8 @@ def row(location: str, region: int, size: int, **more: object) -> dict[str, obje
 
 
 def entries(*rows: dict[str, object]) -> Entries:
-    return Entries(pa.Table.from_pylist(list(rows), schema=PLANNING))
+    schema = PLANNING.append(CARRIED.field("split_offsets"))
+    return Entries(pa.Table.from_pylist(list(rows), schema=schema))
 
 
 def judged(
@@ -123,6 +124,28 @@ def test_small_files_that_fill_several_target_sizes_stay_several() -> None:
     check = judged(entries(*files))["small_files"]
     assert check["surplus_file_count"] == 4 - 3
     assert check["verdict"] == "ok"
+
+
+def test_small_files_are_merged_or_rewritten_by_their_row_groups() -> None:
+    # Region 1: row groups of 4, 4, 4, 1 and 1 MiB: half of them or more have 4. Region 2: of 5 and
+    # 2 MiB, five of the seven have 2. Region 3: one file does not tell. Region 4: a single file.
+    # Region 5: ORC.
+    def sized(location: str, region: int, mib: int, row_groups: int, **more: object):
+        offsets = [4 + at for at in range(row_groups)]
+        return row(location, region, mib * MIB, split_offsets=offsets, **more)
+
+    files = [
+        *(sized("/t/a", 1, 12, 3), sized("/t/b", 1, 2, 2)),
+        *(sized("/t/c", 2, 10, 2), sized("/t/d", 2, 10, 5)),
+        *(sized("/t/e", 3, 10, 1), row("/t/f", 3, 10 * MIB)),
+        sized("/t/g", 4, 30, 1),
+        *(sized(f"/t/{name}", 5, 20, 1, file_format=int(FileFormat.ORC)) for name in "hi"),
+    ]
+    check = judged(entries(*files))["small_files"]
+    assert check["surplus_file_count"] == 4
+    assert (check["merge_bytes"], check["rewrite_bytes"]) == (14 * MIB, 80 * MIB)
+    found = "saves 4 files (14.0 MiB copied without decoding, 80.0 MiB rewritten)"
+    assert str(check["found"]).endswith(found)
 
 
 def test_sizes_fall_into_bands_that_hold_their_lower_bound() -> None:
