@@ -33,7 +33,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.commit import journals
 from icectl.entries.files import containing
 from icectl.env import Env
-from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
+from icectl.errors import CommitConflict, IcectlError, Refused, StorageError, TableNotFound
 from icectl.format.json_members import parse_json
 from icectl.storage.location import loosest_key, name, parent, redacted
 from icectl.storage.store import FileStatus, Store
@@ -196,7 +196,7 @@ class Leftovers:
             own_journals = journals.of_table(read, loaded, self.context.progress)
             marked = [self._marked(journal) for journal in own_journals]
             if any(journal.abandoned and not journal.is_dated for journal in marked):
-                newest = self.context.catalog.load()
+                newest = self._newest()
                 marked = [self._dated(journal, newest) for journal in marked]
         except IcectlError as error:
             self._warn(error)
@@ -206,9 +206,18 @@ class Leftovers:
     def _marked(self, journal: OutputJournal) -> OutputJournal:
         return journal if self._may_run(journal) else self._changed(journal, abandoned=True)
 
-    def _dated(self, journal: OutputJournal, newest: LoadedTable) -> OutputJournal:
+    def _newest(self) -> LoadedTable | None:
+        """Return the table as it is now, None where a relocation has not brought it yet."""
+        try:
+            return self.context.catalog.load()
+        except TableNotFound:
+            return None
+
+    def _dated(self, journal: OutputJournal, newest: LoadedTable | None) -> OutputJournal:
         if not journal.abandoned or journal.is_dated:
             return journal
+        if newest is None:
+            return self._changed(journal, newest_version=0)
         return self._changed(
             journal,
             newest_version=newest.version,

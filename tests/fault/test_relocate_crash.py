@@ -1,12 +1,19 @@
-"""The crash law of relocations: whatever fails, the old files stay and a rerun ends at home."""
+"""The crash law of relocations: whatever fails, the old files stay and a rerun ends at home.
+
+A rerun also removes what a killed run has left. Of a run's calls those that write are gone over;
+what a run reads before them leaves nothing.
+"""
 
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from icectl.commands.relocate import run as relocate
+from icectl.commit import output_journal
 from icectl.storage.local.store import LocalStore
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.fault.changing import CHANGING, run
@@ -38,27 +45,43 @@ def shown(table: Path) -> dict[int, list[Row]]:
     return {id_: read_rows(metadata, id_) for id_ in ids}
 
 
-class Moved:
-    """A table that was copied from `origin`, which is there no more, and must not come back."""
+class Relocated:
+    """A table that is to be at home in another folder, which has copies of its files, or gets them.
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    A `copied` one is at the new place already, and the old place is no more and must not come
+    back. Of another one the new place has nothing, and the old place stays.
+    """
+
+    def __init__(self, folder: Path, kind: str, *, copied: bool) -> None:
         self.origin, self.table, self.pristine = folder / "origin", folder / "t", folder / "as-is"
+        self.copied, self.copy_list = copied, folder / "copy.csv"
         CHANGING[kind].build(self.origin)
         self.rows = shown(self.origin)
-        self.origin.rename(self.pristine)
+        if copied:
+            self.origin.rename(self.pristine)
+        else:
+            shutil.copytree(self.origin, self.pristine)
         self.files = contents(self.pristine)
         self.restore()
 
     def restore(self) -> None:
         shutil.rmtree(self.table, ignore_errors=True)
-        shutil.copytree(self.pristine, self.table)
+        if self.copied:
+            shutil.copytree(self.pristine, self.table)
 
     def run(self, store: Any = None) -> tuple[int, dict[str, Any]]:
-        words = ["relocate", str(self.table), "--concurrency", "1", "--json"]
-        return run(words, store or LocalStore())
+        places = [self.origin, "--to", self.table, "--copy-list", self.copy_list]
+        words = ["relocate", *map(str, [self.table] if self.copied else places)]
+        store = store or LocalStore()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(relocate, "open_store", lambda *_: store)  # that of the new place
+            return run([*words, "--concurrency", "1", "--json"], store)
 
     def check(self) -> None:
-        """Nothing of what was copied is changed, but for the version hint."""
+        """Nothing of what was there is changed, but for the version hint of what was copied."""
+        if not self.copied:
+            assert contents(self.origin) == self.files
+            return
         now = contents(self.table)
         for name, content in self.files.items():
             assert now[name] == content or name.endswith("version-hint.text")
@@ -67,42 +90,82 @@ class Moved:
     def finish(self) -> None:
         code, document = self.run()
         assert code == 0, document
-        assert shown(self.table) == self.rows
         again = self.run()[1]
         assert again["status"] == "nothing-to-do", again
         self.check()
+        if not self.copied:
+            for name in self.files:
+                if not (self.table / name).exists() and name.startswith("data/"):
+                    (self.table / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(self.origin / name, self.table / name)
+        assert shown(self.table) == self.rows
+
+    def kinds(self) -> Counter[str]:
+        """Count the files by how they end; the hint, which nothing depends on, is left out."""
+        return Counter(
+            Path(name).suffix for name in contents(self.table) if not name.endswith(".text")
+        )
 
 
-@pytest.fixture(scope="module", params=["expire-v3", "merge-deletes"])
-def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Moved:
-    return Moved(tmp_path_factory.mktemp("moved"), request.param)
+FULL = pytest.mark.full
 
 
-def call_count(moved: Moved) -> int:
-    moved.restore()
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("merge-deletes", True),
+        ("merge-deletes", False),
+        pytest.param(("expire-v3", True), marks=FULL),
+        pytest.param(("expire-v3", False), marks=FULL),
+    ],
+    ids=lambda param: f"{param[0]}-{'copied' if param[1] else 'elsewhere'}",
+)
+def relocated(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Relocated:
+    kind, copied = request.param
+    return Relocated(tmp_path_factory.mktemp("relocated"), kind, copied=copied)
+
+
+def writing_calls(subject: Relocated) -> Sequence[int]:
+    """Number the calls from the first that writes on, of a run that nothing disturbs."""
+    subject.restore()
     store = CountingStore(LocalStore())
-    assert moved.run(store)[0] == 0
-    return len(store.calls)
+    assert subject.run(store)[0] == 0
+    methods = [method for method, _ in store.calls]
+    first = next(at for at, method in enumerate(methods, start=1) if method == "create")
+    assert len(methods) - first > 8
+    return range(first, len(methods) + 1)
 
 
-@pytest.mark.parametrize("failure", ["before", "lost", "after"])
-def test_any_store_call_of_a_relocation_may_fail(moved: Moved, failure: Any) -> None:
-    for nth in range(1, call_count(moved) + 1, 5):
-        moved.restore()
+@pytest.mark.parametrize(
+    "failure", ["lost", pytest.param("before", marks=FULL), pytest.param("after", marks=FULL)]
+)
+def test_any_write_of_a_relocation_may_fail(relocated: Relocated, failure: Any) -> None:
+    for nth in writing_calls(relocated):
+        relocated.restore()
         store = FaultyStore(LocalStore(), nth, failure)
-        code, document = moved.run(store)
+        code, document = relocated.run(store)
         assert store.failed
         assert code in (0, 5, 12, 13, 15), document
-        moved.check()
+        relocated.check()
         if code not in (0, 12):
-            left = contents(moved.table).keys() - moved.files.keys()
+            found = contents(relocated.table) if relocated.table.exists() else {}
+            left = found.keys() - (relocated.files.keys() if relocated.copied else set())
             assert not {name for name in left if name.endswith(".metadata.json")}
-        moved.finish()
+        relocated.finish()
 
 
-def test_a_relocation_may_be_killed_after_any_store_call(moved: Moved) -> None:
-    for nth in range(1, call_count(moved) + 1, 5):
-        moved.restore()
-        moved.run(StoppedStore(nth))
-        moved.check()
-        moved.finish()
+def test_a_relocation_may_be_killed_after_any_write(
+    relocated: Relocated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relocated.restore()
+    relocated.finish()
+    undisturbed = relocated.kinds()
+    monkeypatch.setattr(output_journal, "_is_running", lambda *_: False)  # in fact this process
+    for nth in writing_calls(relocated):
+        relocated.restore()
+        relocated.run(StoppedStore(nth))
+        relocated.check()
+        relocated.finish()
+        assert relocated.kinds() == undisturbed, nth

@@ -114,7 +114,7 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
         recorded, place, is_home=is_home, sources=request.sources or (), target=wanted
     )
     if move.is_done:
-        return _carry_out(session, change, loaded, RelocatePlan(move))
+        return _nothing_to_do(session, session.context, change, loaded, move)
     is_there = is_same_place(move.new_location, place)
     if not is_there and not is_same_place(recorded, place):
         raise UsageError(
@@ -210,7 +210,8 @@ def _relocate(
     if is_there:
         reading = replace(reading, store=there)
     elif _stands_there(target, loaded.metadata, move, new_uuid=request.new_uuid):
-        return _carry_out(session, change, loaded, RelocatePlan(replace(move, is_done=True)))
+        landed = target.context.catalog.load()
+        return _nothing_to_do(session, target.context, change, landed, replace(move, is_done=True))
     with tempfile.TemporaryDirectory(prefix="icectl-relocate-") as temporary:
         preparation = Preparation(
             reading,
@@ -261,16 +262,29 @@ def _relocate(
         return _carry_out(session, change, loaded, plan, execute)
 
 
+def _nothing_to_do(
+    session: Session, context: TableContext, change: Change, loaded: LoadedTable, move: Move
+) -> Outcome:
+    """Report that the table of a context is at home; what killed relocations left is removed."""
+    plan = RelocatePlan(move)
+    return _carry_out(
+        session,
+        change,
+        loaded,
+        plan,
+        execute=lambda: Finished(plan, loaded.metadata_location),
+        clean_up=lambda: Leftovers(context, (COMMAND,)).remove(loaded),
+    )
+
+
 def _carry_out(
     session: Session,
     change: Change,
     loaded: LoadedTable,
     plan: RelocatePlan,
-    execute: Callable[[], Finished[RelocatePlan]] | None = None,
+    execute: Callable[[], Finished[RelocatePlan]],
+    clean_up: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    def nothing() -> Finished[RelocatePlan]:
-        return Finished(plan, loaded.metadata_location)
-
     refusal = None if plan.copy_list is not None or not plan.missing else _not_there(plan)
     return carry_out(
         session,
@@ -282,7 +296,8 @@ def _carry_out(
             result=relocate_result,
             show=lambda console, relocation, _: print_relocation(console, relocation),
             has_work=plan.metadata is not None,
-            execute=execute or nothing,
+            execute=execute,
+            clean_up=clean_up,
             superseded=lambda: RelocatePlan(plan.move),
             refusal=refusal,
         ),
