@@ -2,7 +2,9 @@
 
 import io
 import json
+from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from icectl.format.manifest import FileFormat
 from icectl.format.schema import Schema
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.check_data_file import RecordedFile, TableFacts, check_data_file
+from icectl.rows.read_data import SourceFile
 from tests.builders.data_files import identified
 from tests.unit.rows.test_rewrite_data import ID, Group
 
@@ -117,6 +120,33 @@ def test_a_file_without_the_column_has_nulls_beside_shredded_ones() -> None:
     group.add([(2,)], fields=(ID,))
     (made,) = group.run().files
     assert shown(group, made.location) == [{"a": 1}, None]
+
+
+@pytest.mark.parametrize(
+    ("second", "shown_as", "columns"),
+    [
+        ("{'a': 300 + i, 'b': 'y'}", {"a": 300, "b": "y"}, 6),
+        ("[i, i + 1]", [0, 1], 2),
+    ],
+    ids=["alike", "differently"],
+)
+def test_duckdb_shreds_variants_and_reads_what_is_made_of_them(
+    second: str, shown_as: object, columns: int, tmp_path: Path
+) -> None:
+    group, path = Group(COLUMNS), tmp_path / "v.parquet"
+    for at, made in enumerate(("{'a': i, 'b': 'x'}", second)):
+        rows = f"SELECT i AS id, if(i = 1, null, {made}::variant) AS v FROM range(3) t(i)"
+        duckdb.sql(f"COPY ({rows}) TO '{path}' (FORMAT parquet, FIELD_IDS {{id: 1, v: 2}})")
+        group.store.content[f"f{at}"] = path.read_bytes()
+        group.files.append(SourceFile(f"f{at}", "parquet", 3, 1))
+    (file,) = group.run().files
+    path.write_bytes(group.store.content[file.location])
+    assert pq.ParquetFile(path).metadata.num_columns == 1 + columns
+    found = duckdb.sql(f"SELECT typeof(v), v::json::text FROM '{path}'").fetchall()
+    assert {kind for kind, _ in found} == {"VARIANT"}
+    values = [text and json.loads(text) for _, text in found]
+    assert values[:4] == [{"a": 0, "b": "x"}, None, {"a": 2, "b": "x"}, shown_as]
+    assert [one is None for one in values[4:]] == [True, False]
 
 
 def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_names_the_file() -> None:
