@@ -1,14 +1,16 @@
 """`icectl compact --method merge`: data files put together without decoding them.
 
-    python tests/benchmarks/bench_merge.py [local] [s3] [--files N] [--rounds N]
+    python tests/benchmarks/bench_merge.py [footers] [local] [s3] [--files N] [--rounds N]
 
-local: 40 files of 25 MB and 3 row groups become one, in turn with `cat` of the same files and
-fsync, and with the start of the same run (a dry run), which is taken off. s3: the same files in a
-bucket of versitygw that takes 30 ms to answer: bytes that pass through the client, and its
-requests. Memory is that of the largest process.
+footers: a footer of 40,000 column chunks is read, and written anew with other offsets, in turn with
+the start of a process that imports what this takes. local: 40 files of 25 MB and 3 row groups
+become one, in turn with `cat` of the same files and fsync, and with the start of the same run (a
+dry run), which is taken off. s3: the same files in a bucket of versitygw that takes 30 ms to
+answer: bytes that pass through the client, and its requests. Memory is that of the largest process.
 """
 
 import argparse
+import io
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icectl.files.parquet.merge import MergedFile, check_alike
+from icectl.files.parquet.merge_source import read_source
 from tests.benchmarks.bench_compact import Table, told
 from tests.benchmarks.bench_stores import delaying
 from tests.benchmarks.compact_tables import build
@@ -27,6 +34,7 @@ from tests.stores import s3_servers
 FILES, ROWS, ROW_GROUPS, DIFFERENT = 40, 580_000, 3, 8
 MERGE = ("--method", "merge", "--target-file-size", "4GiB", "--min-input-files", "2")
 LARGEST_PROCESS_MB = 250
+FOOTER_ROW_GROUPS, FOOTER_COLUMNS, FOOTER_MB = 2_000, 20, 200
 
 
 def built(directory: Path, count: int, location: str = "") -> list[Path]:
@@ -34,6 +42,41 @@ def built(directory: Path, count: int, location: str = "") -> list[Path]:
     times = -(-count // DIFFERENT)
     different = -(-count // times)
     return build(directory, different, ROWS, times=times, row_groups=ROW_GROUPS, location=location)
+
+
+def footers(directory: Path, rounds: int) -> bool:
+    """The footer of a file of many column chunks, decoded and encoded."""
+    path = directory / "many.parquet"
+    command = [sys.executable, __file__, "--recode"]
+    process([*command, str(path)])  # which makes it: this process has to stay small
+    recoded, started = in_turn(
+        rounds, lambda: process([*command, str(path)]), lambda: process([*command, ""])
+    )
+    chunks = FOOTER_ROW_GROUPS * FOOTER_COLUMNS
+    told(f"a footer of {chunks:,} column chunks", recoded)
+    told("start", started)
+    taken = [one.cpu_seconds - two.cpu_seconds for one, two in zip(recoded, started, strict=True)]
+    peak = max(run.peak_bytes for run in recoded) / 1e6
+    return all(
+        [
+            verdict("s of a processor, without start", median(taken), 1),
+            verdict("MB of the process", peak, FOOTER_MB),
+        ]
+    )
+
+
+def recode(path: Path) -> None:
+    """Read the footer of a file, and write it anew as that of a merged one; make a missing file."""
+    if not path.exists():
+        values = pa.array(range(FOOTER_ROW_GROUPS), pa.int64())
+        table = pa.table({f"c{number}": values for number in range(FOOTER_COLUMNS)})
+        pq.write_table(table, path, row_group_size=1)
+        return
+    with path.open("rb") as file:
+        source = read_source(file)
+        merged = MergedFile(io.BytesIO(), check_alike([source]))
+        merged.add(source, file, lambda *_: None)
+        merged.finish()
 
 
 def local(directory: Path, count: int, rounds: int) -> bool:
@@ -127,12 +170,20 @@ def s3(directory: Path, count: int) -> bool:
 def main() -> int:
     """Print the figures; the exit code says whether the targets are reached."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("what", nargs="*", default=["local", "s3"])
+    arguments.add_argument("what", nargs="*", default=["footers", "local", "s3"])
     arguments.add_argument("--files", type=int, default=FILES)
     arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--recode", metavar="FILE", help=argparse.SUPPRESS)
     given = arguments.parse_args()
+    if given.recode is not None:
+        if given.recode:
+            recode(Path(given.recode))
+        return 0
     print(subprocess.run(["uptime"], capture_output=True, text=True, check=True).stdout.strip())
     reached = []
+    if "footers" in given.what:
+        with tempfile.TemporaryDirectory() as folder:
+            reached.append(footers(Path(folder), given.rounds))
     if "local" in given.what:
         with tempfile.TemporaryDirectory() as folder:
             reached.append(local(Path(folder), given.files, given.rounds))

@@ -35,6 +35,27 @@ def written(table: pa.Table, **options) -> bytes:
     return file.getvalue()
 
 
+def test_a_byte_that_differs_shows_in_whichever_part_it_is(monkeypatch) -> None:
+    monkeypatch.setattr(merge, "_PART_BYTES", 1000)
+    monkeypatch.setattr(merge, "_BLOCK_BYTES", 300)
+    source = io.BytesIO(written(rows(0, 500)))
+    output = io.BytesIO()
+    made = MergedFile(output, check_alike([read_source(source)]))
+    made.add(read_source(source), source)
+    made.finish()
+    content = output.getvalue()
+    assert len(content) > 8000
+
+    def is_same(stored: bytes) -> bool:
+        return made.is_stored_as(io.BytesIO(stored), lambda: io.BytesIO(stored))
+
+    assert is_same(content)
+    assert not is_same(content[:-1])
+    assert not is_same(content + b"x")
+    for at in [*range(0, len(content), 400), len(content) - 1]:
+        assert not is_same(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]), at
+
+
 def merged(contents, columns=None) -> bytes:
     files = [io.BytesIO(content) for content in contents]
     sources = [read_source(file) for file in files]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import Refused, StorageError
+from icectl.storage.local import create, store
 from icectl.storage.local.store import LocalStore
 
 STORE = LocalStore(concurrency=2)
@@ -24,6 +25,22 @@ def umask_027():
 def test_every_spelling_of_a_local_path_is_read(tmp_path, prefix):
     (tmp_path / "a").write_bytes(b"content")
     assert STORE.read(f"{prefix}{tmp_path}/a") == b"content"
+
+
+def test_the_disk_is_told_of_every_byte_while_a_large_file_is_written(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(store, "_WRITE_OUT_BYTES", 1 << 20)
+    monkeypatch.setattr(
+        store, "begin_to_write_out", lambda _, start, end: told.append((start, end))
+    )
+    with STORE.open_new(str(tmp_path / "a")) as file:
+        for _ in range(5):
+            file.write(bytes(700_000))
+    assert told[0][0] == 0
+    assert [end for _, end in told[:-1]] == [start for start, _ in told[1:]]
+    assert 2_000_000 < told[-1][1] <= 3_500_000
+    create.begin_to_write_out(-1, 0, 1)  # of no file: nothing relies on it
+    assert (tmp_path / "a").read_bytes() == bytes(3_500_000)
 
 
 def test_relative_paths_are_read_from_the_working_directory(tmp_path, monkeypatch):
