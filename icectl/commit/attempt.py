@@ -52,19 +52,22 @@ def commit_changes(
     asked: CommitAsked,
     *,
     forgets: bool = True,
+    is_old: bool = False,
 ) -> LoadedTable:
     """Commit what `changes` makes of the newest metadata; after a conflict, on a fresh base.
 
     A first Ctrl-C waits for how that ends. Returns the table as it is then; whatever ends it,
     `asked` says whether it may have landed. Metadata files that leave the log are deleted where the
-    table wants that, unless the caller sees to it (`forgets`).
+    table wants that, unless the caller sees to it (`forgets`). A base that `is_old`, since long
+    work came after it, is read again before the first attempt.
     Raises: CommitConflict, when the retries or the time that the table allows are used up, another
     table is there (R-002) or nothing is left to change; CorruptTable, where the base can't be built
     on; CommitUnknown; Refused and StorageError, before anything was written.
     Spec: R-150, R-156.
     """
     with context.shield():
-        return _Attempts(context, base, asked, forgets).commit(changes)
+        newest = context.catalog.load() if is_old else base
+        return _Attempts(context, base, asked, forgets).commit(newest, changes)
 
 
 @dataclass(slots=True)
@@ -76,7 +79,7 @@ class _Attempts:
     asked: CommitAsked
     forgets: bool
 
-    def commit(self, changes: Changes) -> LoadedTable:
+    def commit(self, newest: LoadedTable, changes: Changes) -> LoadedTable:
         """Commit what `changes` makes of the newest metadata, anew after each conflict.
 
         Raises: CommitConflict; CommitUnknown (R-156); what `changes` raises; what loading raises.
@@ -84,7 +87,7 @@ class _Attempts:
         properties = self.first.metadata.properties
         retries = read(properties, COMMIT_RETRIES)
         ends_at = self._seconds() + read(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
-        attempt, base = 0, self.first
+        attempt, base = 0, newest
         while True:
             self._check_same_table(base.metadata)
             require_safe_base(base.metadata)

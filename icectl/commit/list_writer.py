@@ -6,9 +6,9 @@ listed as they are.
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from icectl.commit.manifests import ManifestWriter, form_for
+from icectl.commit.manifests import EncodedEntries, ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
 from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import NewSnapshot, carried_totals, head, propose_snapshot
@@ -19,6 +19,7 @@ from icectl.entries.rows import (
     Entries,
     are_among,
     as_existing,
+    by_row,
     by_spec,
     concat,
     count_by_manifest,
@@ -31,6 +32,7 @@ from icectl.entries.rows import (
     with_snapshot,
     with_some_deleted,
 )
+from icectl.files.manifest.write import ManifestForm
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
@@ -41,6 +43,9 @@ from icectl.table.rewritable_files import LiveFiles
 
 _Kind = tuple[int, ManifestContent]
 """Spec and content: entries of different ones never share a manifest (R-061)."""
+
+_MOST_ENCODED_BYTES = 32 << 20
+"""What an attempt leaves of the encoded entries of each kind for the next one."""
 
 
 def writer(context: TableContext, branch: str, outputs: Outputs) -> SnapshotWriter:
@@ -66,6 +71,7 @@ class ListWriter:
     branch: str
     outputs: Outputs
     _made: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
+    _encoded: dict[_Kind, tuple[ManifestForm, EncodedEntries]] = field(default_factory=dict)
     _regrouped: list[_Regrouped] = field(default_factory=list)
 
     @property
@@ -81,11 +87,10 @@ class ListWriter:
         snapshot_id: int,
         files: LiveFiles,
         changes: Changes,
-        groups: tuple[int, ...],
     ) -> Proposal:
         """Write new manifests of what comes, and those anew whose entries go."""
         written = [
-            *self._added(metadata, snapshot_id, changes.added, groups),
+            *self._added(metadata, snapshot_id, changes.added),
             *self._rewritten(metadata, snapshot_id, files, changes.removed),
         ]
         kept = _kept(files, changes.removed)
@@ -98,18 +103,20 @@ class ListWriter:
         )
 
     def _added(
-        self, metadata: TableMetadata, snapshot_id: int, added: Entries, groups: tuple[int, ...]
+        self, metadata: TableMetadata, snapshot_id: int, added: Entries
     ) -> list[ManifestFile]:
-        """New manifests of what comes; written once, however often the commit is tried."""
-        if groups not in self._made:
-            entries = with_snapshot(added, snapshot_id)
-            self._made[groups] = [
-                written.manifest
-                for content in ManifestContent
-                for spec_id, part in by_spec(_of_content(entries, content))
-                for written in self._writer(metadata, (spec_id, content)).add(part)
-            ]
-        return self._made[groups]
+        """New manifests of what comes; those of the same files are written once."""
+        found = []
+        entries = with_snapshot(added, snapshot_id)
+        for content in ManifestContent:
+            for spec_id, part in by_spec(_of_content(entries, content)):
+                kind = (spec_id, content)
+                key = (kind, *by_row(part, "location", "content_offset"))
+                if key not in self._made:
+                    written = self._writer(metadata, kind).add(part)
+                    self._made[key] = [one.manifest for one in written]
+                found += self._made[key]
+        return found
 
     def _rewritten(
         self, metadata: TableMetadata, snapshot_id: int, files: LiveFiles, removed: Entries
@@ -135,6 +142,11 @@ class ListWriter:
         self, metadata: TableMetadata, files: LiveFiles, kind: _Kind, entries: Entries
     ) -> list[ManifestFile]:
         writer = self._writer(metadata, kind)
+        form, encoded = self._encoded.get(kind, (None, None))
+        if form != writer.form or encoded is None:
+            encoded = EncodedEntries(_MOST_ENCODED_BYTES)
+            self._encoded[kind] = writer.form, encoded
+        writer = replace(writer, encoded=encoded)
         counts = count_by_manifest(entries, len(files.manifests))
         of_manifest = {
             at: files.manifests[at].manifest_length / count

@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from icectl.entries.columns.byte_hashes import LOCATION_HASH, with_location_hashes
 from icectl.entries.columns.values import Integers
@@ -16,6 +16,7 @@ from icectl.entries.rows import (
     RawEntries,
     count_by_manifest,
     differing_column,
+    numbers,
     of_status,
     part,
 )
@@ -93,14 +94,47 @@ class _NewManifest:
     entries: Entries
 
 
+@dataclass(slots=True)
+class EncodedEntries:
+    """Entries of manifests, encoded in one form for an attempt and ready for the next one.
+
+    They take no more than `most_bytes`.
+    """
+
+    most_bytes: int = 0
+    _found: dict[object, list[Moved]] = field(default_factory=dict)
+    _size_bytes: int = 0
+
+    def of(self, key: object) -> list[Moved] | None:
+        """Return the entries of a key; None where they are not there."""
+        return self._found.get(key)
+
+    def keep(self, key: object, moved: list[Moved]) -> None:
+        """Keep the entries of a key, where there is room."""
+        size = sum(len(encoded) for _, encoded, _ in moved)
+        if self._size_bytes + size <= self.most_bytes:
+            self._size_bytes += size
+            self._found[key] = moved
+
+
+def _key(source: ManifestFile, entries: Entries, pieces: Integers) -> object:
+    """Return what the encoded entries of a source depend on, in one attempt or the other."""
+    columns = (numbers(entries, name).tobytes() for name in ("status", "manifest_pos"))
+    return source, *columns, pieces.tobytes()
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestWriter:
-    """The means to write manifests of one form; `new_location` says where the next one goes."""
+    """The means to write manifests of one form; `new_location` says where the next one goes.
+
+    Entries that `encoded` has are not read from their manifests again.
+    """
 
     context: TableContext
     form: ManifestForm
     target_size_bytes: int
     new_location: Callable[[FileFormat], str]
+    encoded: EncodedEntries = field(default_factory=EncodedEntries)
 
     def write(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
@@ -152,8 +186,14 @@ class ManifestWriter:
         for count in count_by_manifest(entries, len(sources)):
             ends.append(ends[-1] + count)
         used = [at for at in range(len(sources)) if ends[at + 1] > ends[at]]
-        self.context.progress.phase("rewriting manifests", total=len(used))
-        sizes = [sources[at].manifest_length for at in used]
+        own = {
+            at: (part(entries, ends[at], ends[at + 1]), pieces[ends[at] : ends[at + 1]])
+            for at in used
+        }
+        keys = {at: _key(sources[at], *own[at]) for at in used}
+        unread = [at for at in used if self.encoded.of(keys[at]) is None]
+        self.context.progress.phase("rewriting manifests", total=len(unread))
+        sizes = [sources[at].manifest_length for at in unread]
 
         def read(at: int) -> tuple[int, bytes]:
             """Read a source; returned with its number."""
@@ -162,19 +202,24 @@ class ManifestWriter:
         def move(stored: tuple[int, bytes]) -> list[Moved]:
             """Move the entries of a source, as stored. Raises: Unsupported, with its location."""
             at, content = stored
-            start, stop = ends[at], ends[at + 1]
-            own = part(entries, start, stop)
             try:
-                return list(move_entries(content, own, pieces[start:stop], self.form))
+                return list(move_entries(content, *own[at], self.form))
             except Unsupported as error:
                 message = f"`{sources[at].manifest_path}`: {error.message}"
                 raise Unsupported(message, hint=error.hint) from error
             finally:
                 self.context.progress.advance(1)
 
-        stored = in_threads(read, used, sizes, threads=self.context.concurrency)
-        with closing(stored):
-            for moved in in_threads(move, stored, sizes, threads=self._processors):
+        stored = in_threads(read, unread, sizes, threads=self.context.concurrency)
+        with (
+            closing(stored),
+            closing(in_threads(move, stored, sizes, threads=self._processors)) as found,
+        ):
+            for at in used:
+                moved = self.encoded.of(keys[at])
+                if moved is None:
+                    moved = next(found)
+                    self.encoded.keep(keys[at], moved)
                 yield from moved
 
     @property
@@ -191,10 +236,10 @@ class ManifestWriter:
         sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
 
         def encoded() -> Iterator[_NewManifest]:
-            for numbers in chosen:
-                content = in_file_format(writer.manifest(numbers), self.form)
+            for cut in chosen:
+                content = in_file_format(writer.manifest(cut), self.form)
                 location = self.new_location(self.form.file_format)
-                yield _NewManifest(location, content, held_by(numbers))
+                yield _NewManifest(location, content, held_by(cut))
 
         def compare(manifest: _NewManifest) -> tuple[_NewManifest, WrittenManifest]:
             return manifest, WrittenManifest(self._compared(manifest, columns), manifest.entries)

@@ -16,7 +16,6 @@ from icectl.commit.rewritten_groups import (
 from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal
-from icectl.entries.deletes import NamedFiles
 from icectl.entries.rows import by_row, concat
 from icectl.errors import CommitConflict, SelfCheckFailed
 from icectl.format.layout import Layout, layout_of_table
@@ -24,8 +23,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.rewritable_files import LiveFiles
 
-LoadFiles = Callable[[TableMetadata, Snapshot | None, NamedFiles], LiveFiles]
-"""Loads the live files of a snapshot; the last are position delete files read before."""
+LoadFiles = Callable[[TableMetadata, Snapshot | None, LiveFiles], LiveFiles]
+"""Loads the live files of a snapshot; the last are those of an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class FileRewrite:
     lost: dict[int, str] = field(default_factory=dict)
     changes: Changes | None = None
     carried: dict[int, int] = field(default_factory=dict)
-    _tries: int = 0
+    _newest: LiveFiles | None = None
 
     def propose(self, metadata: TableMetadata) -> Proposal:
         """Propose the snapshot on the newest metadata, and the files of what of it still holds.
@@ -74,13 +73,7 @@ class FileRewrite:
         self.changes = replace(changes(files, results), carried=sum(self.carried.values()))
         if not len(self.changes.removed) and not len(self.changes.added):
             return Proposal(())
-        groups = tuple(result.number for result in results)
-        if self.carried:  # what is written differs from one try to the next
-            self._tries += 1
-            groups = (*groups, -self._tries)
-        proposal = self.writer.replace_files(
-            metadata, self.snapshot_id, files, self.changes, groups
-        )
+        proposal = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes)
         data = (location for (location,) in by_row(self.changes.added, "location"))
         return replace(proposal, files=proposal.files.union(data))
 
@@ -89,7 +82,8 @@ class FileRewrite:
         snapshot = head(metadata, self.planned.branch)
         if snapshot is not None and snapshot.snapshot_id == self.planned.snapshot_id:
             return self.planned.files
-        return self.load(metadata, snapshot, self.planned.files.named_files)
+        self._newest = self.load(metadata, snapshot, self._newest or self.planned.files)
+        return self._newest
 
     def _holding(self, files: LiveFiles) -> list[GroupResult]:
         """Return the groups that may be committed on a head; why others may not is noted."""

@@ -45,12 +45,11 @@ class SnapshotWriter(Protocol):
         snapshot_id: int,
         files: LiveFiles,
         changes: Changes,
-        groups: tuple[int, ...],
     ) -> Proposal:
         """Write a snapshot in which some files have taken the place of others.
 
-        `files` are those of the branch's head, `groups` the numbers of what `changes` is made of:
-        what was written for the same ones is not written again.
+        `files` are those of the branch's head. What an earlier attempt has written is not written
+        again where it holds.
         Raises: CommitConflict where the branch or a removed file is gone; StorageError;
         CorruptTable; Unsupported for manifests with fields that would be lost.
         """

@@ -50,9 +50,12 @@ class Transaction:
     asked: CommitAsked = field(default_factory=CommitAsked)
     _needed: frozenset[str] = frozenset()
 
-    def commit(self, propose: Callable[[TableMetadata], Proposal]) -> LoadedTable:
+    def commit(
+        self, propose: Callable[[TableMetadata], Proposal], *, is_old: bool = False
+    ) -> LoadedTable:
         """Commit what is proposed for the newest metadata, once; the table as it is then.
 
+        A base that `is_old`, since long work came after it, is read again first.
         Raises: as commit_changes; CommitConflict, where another run took this one for dead.
         """
 
@@ -63,7 +66,7 @@ class Transaction:
                 self._check_own()
             return proposal.updates
 
-        self.table = commit_changes(self.context, self.base, changes, self.asked)
+        self.table = commit_changes(self.context, self.base, changes, self.asked, is_old=is_old)
         return self.table
 
     def _check_own(self) -> None:

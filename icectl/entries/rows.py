@@ -336,6 +336,17 @@ def with_manifest_number(entries: E, manifest: int) -> E:
     return type(entries)(entries.table.set_column(at, field, column))
 
 
+def renumbered(entries: E, manifests: Sequence[int]) -> E:
+    """Return the rows whose `manifest` column has the place of its number in `manifests`.
+
+    Order: kept.
+    """
+    at = entries.table.schema.get_field_index("manifest")
+    field = entries.table.schema.field(at)
+    places = pc.index_in(entries.table.column(at), value_set=pa.array(manifests, field.type))
+    return type(entries)(entries.table.set_column(at, field, places.cast(field.type)))
+
+
 def with_manifests_moved(entries: E, offset: int) -> E:
     """Return the rows with the numbers in their `manifest` column moved up.
 

@@ -14,14 +14,18 @@ from icectl.entries.deletes import NamedFiles, names_of
 from icectl.entries.rows import (
     EMPTY,
     Entries,
+    concat,
     data_files,
     delete_files,
     deletion_vectors,
+    in_manifests,
     live,
     location_keys,
     numbers,
+    renumbered,
     take,
     where,
+    with_manifests_moved,
 )
 from icectl.format.locations import scheme_of_entries, with_scheme
 from icectl.format.manifest import Content, ManifestFile
@@ -94,17 +98,24 @@ def load_live_files(
     *,
     columns: frozenset[str] = frozenset(),
     within: Predicate | None = None,
+    earlier: LiveFiles | None = None,
 ) -> LiveFiles:
     """Load the entries of a snapshot, and read the position delete files of whole partitions.
 
     `known` are position delete files that were read before, by location; `columns` are loaded
     beside LOADED_COLUMNS. With a condition (`within`), data files may be left out that hold no row
-    that it may be true of, each with all of its deletes.
+    that it may be true of, each with all of its deletes. Of `earlier` files, all of another
+    snapshot and loaded with the same columns, those manifests are not read again that are listed
+    in both; they come first then.
     Raises: StorageError, where a file is missing; CorruptTable; Unsupported.
     """
     if snapshot is None:
         return files_of_snapshot(metadata, (), EMPTY, {}, {})
-    manifests, entries = _listed(context, metadata, snapshot, LOADED_COLUMNS | columns, within)
+    loaded = LOADED_COLUMNS | columns
+    if earlier is None:
+        manifests, entries = _listed(context, metadata, snapshot, loaded, within)
+    else:
+        manifests, entries = _listed_since(context, metadata, snapshot, loaded, earlier)
     check_live(metadata, snapshot, manifests, entries)
     files = files_of_snapshot(metadata, manifests, entries, {}, {})
     named = _named(context, metadata, files, known, read_names)
@@ -131,6 +142,32 @@ def _listed(
         # Other deletes may apply to files that were left out, and then do not go with these.
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     return manifests, load_entries(context, metadata, manifests, columns, to_match=True)
+
+
+def _listed_since(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    columns: frozenset[str],
+    earlier: LiveFiles,
+) -> tuple[tuple[ManifestFile, ...], Entries]:
+    """Read the manifests of a snapshot that another one does not list as they are.
+
+    Order: those that it lists come first, in its order.
+    """
+    listed = read_snapshot_manifests(context.store, metadata, snapshot)
+    now = {one.identity: one for one in listed}
+    same = [at for at, one in enumerate(earlier.manifests) if now.get(one.identity) == one]
+    kept = renumbered(in_manifests(earlier.entries, same), same)
+    known = tuple(earlier.manifests[at] for at in same)
+    seen = {one.identity for one in known}
+    new = tuple(one for one in listed if one.identity not in seen)
+    if not new:
+        return known, kept
+    read = load_entries(context, metadata, new, columns, to_match=True)
+    names = read.table.column_names
+    moved = with_manifests_moved(read, len(known))
+    return (*known, *new), concat([Entries(kept.table.select(names)), moved])
 
 
 def _named(

@@ -362,6 +362,14 @@ def live_files(
     )
 
 
+def _newer_files(
+    context: TableContext, metadata: TableMetadata, snapshot: Snapshot | None, earlier: LiveFiles
+) -> LiveFiles:
+    """Load the live files of a head; of what an earlier one lists nothing is read again."""
+    names = partial(read_names, context)
+    return load_live_files(context, metadata, snapshot, earlier.named_files, names, earlier=earlier)
+
+
 def read_names(
     context: TableContext, deletes: Entries, stated: Mapping[str, StatedFile] | None = None
 ) -> NamedFiles:
@@ -509,7 +517,7 @@ class _Run:
             keeps_order = self._prepared.plan.options.order is None
             results = [_group_result(*one, keeps_order=keeps_order) for one in kept]
             rewrite = self._file_rewrite(results, opened.outputs)
-            self.landed = opened.commit(rewrite.propose)
+            self.landed = opened.commit(rewrite.propose, is_old=True)
             self._note(kept, results, rewrite)
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
@@ -522,7 +530,7 @@ class _Run:
             job = _merge_job(loaded.metadata)
             carrier = DeleteCarrier(self._context.store, job, places, has_vectors=version >= 3)
         return FileRewrite(
-            load=partial(live_files, self._context),
+            load=partial(_newer_files, self._context),
             writer=writer_of(
                 self._context,
                 layout,

@@ -168,10 +168,8 @@ class TreeWriter:
         snapshot_id: int,
         files: LiveFiles,
         changes: Changes,
-        groups: tuple[int, ...],
     ) -> Proposal:
         """Write a root that says what comes and goes; positions are found in it again."""
-        del groups
         return self.propose(
             metadata,
             snapshot_id,
