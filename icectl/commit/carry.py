@@ -1,21 +1,26 @@
 """Deletes by position that came while data files were rewritten, carried over to the new files.
 
-A rewrite that keeps the order of rows has each row where its rank among the kept ones says. So a
-position that others have deleted since is known in the new files, and goes into the same commit.
+A rewrite that keeps the order of rows has each row where its rank among the kept ones says; one
+that sorts them has it where its row id is. So a position that others have deleted since is known in
+the new files, and goes into the same commit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
 
 from icectl import __version__
 from icectl.commit.outputs import DataOutputs
 from icectl.commit.rewritten_groups import GroupResult, LiveHead, is_changed
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Unsupported
+from icectl.files.parquet.schema import NameMapping
 from icectl.files.puffin.positions import Positions
+from icectl.format.schema import Schema
 from icectl.rows.compact_job import MergeJob, deletes_by_position, partition_of
 from icectl.rows.merge_deletes import (
     delete_file_entries,
@@ -23,11 +28,15 @@ from icectl.rows.merge_deletes import (
     write_delete_file,
     write_vectors,
 )
+from icectl.rows.read_data import LINEAGE, SourceFile, open_source
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.store import Store
+from icectl.table.reading import naming
 from icectl.table.rewritable_files import LiveFiles, check_deletes
 from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask, Task
 from icectl.table.rewrite_tasks import TaskMaker
+
+RowIds = npt.NDArray[np.int64]
 
 _MOST_GONE = 0.5
 """Part of the rows of a group from which on inputs that have gone make it fall away."""
@@ -53,6 +62,7 @@ class DeleteCarrier:
     job: MergeJob
     places: DataOutputs
     has_vectors: bool
+    names: NameMapping = ()
 
     def carry(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> Carried:
         """Write the deletes of a group's new files; `files` are those of the head.
@@ -80,8 +90,11 @@ class DeleteCarrier:
                 }
                 before = _joined(self._deleted_then(task), made.by_value) if changed else {}
                 came += _new_count(changed, before, after)
-                left_out = made.left_out if made.keeps_deleted else before
-                positions |= moved_positions(task.inputs, left_out, after, made.files)
+                if made.by_row_id:
+                    positions |= self._sorted_positions(task.inputs, before, after, made.files)
+                else:
+                    left_out = made.left_out if made.keeps_deleted else before
+                    positions |= moved_positions(task.inputs, left_out, after, made.files)
         except (CorruptTable, Unsupported) as error:
             raise NotCarried(error.message) from error
         entries = self._written(result, positions, max(newest, _least_number(result)))
@@ -95,6 +108,46 @@ class DeleteCarrier:
         check_deletes(files, rows)
         maker = TaskMaker(files.data, files.deletes, files.index, rows)
         return maker.merge(rows, self._blank(task.group))
+
+    def _sorted_positions(
+        self,
+        inputs: Sequence[InputFile],
+        before: Mapping[str, Positions],
+        after: Mapping[str, Positions],
+        made: Sequence[tuple[str, int]],
+    ) -> Mapping[str, Positions]:
+        """Return what moved_positions does, of rows that are sorted in the new files.
+
+        Cost: the row ids of the new files, and of the inputs where these have the column.
+        """
+        came = _came(inputs, before, after, made)
+        try:
+            wanted = [
+                self._row_ids(_source(file))[came[file.location]]
+                for file in inputs
+                if len(came.get(file.location, ()))
+            ]
+        except FileNotFoundError as error:
+            raise NotCarried("files that were sorted are gone with their snapshot") from error
+        if not wanted:
+            return {}
+        sources = (SourceFile(location, "PARQUET", count, 0) for location, count in made)
+        found = ((source.location, self._row_ids(source)) for source in sources)
+        return positions_of_rows(np.concatenate(wanted), found)
+
+    def _row_ids(self, source: SourceFile) -> RowIds:
+        """Return the ids of the rows of a file; -1 of a row that has none.
+
+        Order: that of the rows.
+        """
+        found = [np.empty(0, np.int64)]
+        with self.store.open(source.location) as file, naming(source.location):
+            opened = open_source(file, source, Schema(0, LINEAGE[:1]), self.names)
+            for rows in opened.stored():
+                positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
+                ids = opened.project(rows.batch, positions).column(0)
+                found.append(pc.fill_null(ids, -1).to_numpy())
+        return np.concatenate(found)
 
     def _blank(self, group: int) -> MergeDeletesTask:
         return MergeDeletesTask(
@@ -154,20 +207,16 @@ def moved_positions(
     deletes have changed. New files have the other rows, in the order of the inputs.
     Raises: NotCarried, where `before` is not what the rewrite left out, or is deleted no more.
     """
+    came = _came(inputs, before, after, runs)
     ranks = [np.empty(0, np.int64)]
     kept = 0
     for file in inputs:
         old = _in_file(before, file)
-        if file.location in after:
-            new = _in_file(after, file)
-            if len(np.setdiff1d(old, new, assume_unique=True)):
-                raise NotCarried(f"rows of `{file.location}` that were deleted are live again")
-            came = np.setdiff1d(new, old, assume_unique=True)
-            ranks.append(kept + came - np.searchsorted(old, came))
+        if file.location in came:
+            rows = came[file.location]
+            ranks.append(kept + rows - np.searchsorted(old, rows))
         kept += file.record_count - len(old)
     ends = np.cumsum([count for _, count in runs], dtype=np.int64)
-    if kept != sum(count for _, count in runs):
-        raise NotCarried("the rows left out are not those deleted by position")
     places = np.concatenate(ranks)
     at = np.searchsorted(ends, places, "right")
     return {
@@ -175,6 +224,58 @@ def moved_positions(
         for number, (location, count) in enumerate(runs)
         if (at == number).any()
     }
+
+
+def _came(
+    inputs: Sequence[InputFile],
+    before: Mapping[str, Positions],
+    after: Mapping[str, Positions],
+    made: Sequence[tuple[str, int]],
+) -> Mapping[str, RowIds]:
+    """Return the positions that `after` deletes and `before` does not, of files in `after`.
+
+    Raises: as moved_positions.
+    """
+    came = {}
+    for file in inputs:
+        if file.location in after:
+            old, new = _in_file(before, file), _in_file(after, file)
+            if len(np.setdiff1d(old, new, assume_unique=True)):
+                raise NotCarried(f"rows of `{file.location}` that were deleted are live again")
+            came[file.location] = np.setdiff1d(new, old, assume_unique=True)
+    kept = sum(file.record_count - len(_in_file(before, file)) for file in inputs)
+    if kept != sum(count for _, count in made):
+        raise NotCarried("the rows left out are not those deleted by position")
+    return came
+
+
+def positions_of_rows(
+    wanted: RowIds, made: Iterable[tuple[str, RowIds]]
+) -> Mapping[str, Positions]:
+    """Return where rows are, by new file; `made` has the ids of the rows of each, in their order.
+
+    Raises: NotCarried, where a row has no id, or not exactly one row of the new files has it.
+    """
+    found, seen = {}, [np.empty(0, np.int64)]
+    for location, ids in made:
+        places = np.flatnonzero(np.isin(ids, wanted))
+        if len(places):
+            found[location] = places.astype(np.uint64)
+            seen.append(ids[places])
+    if (wanted < 0).any() or not np.array_equal(np.sort(np.concatenate(seen)), np.sort(wanted)):
+        raise NotCarried("rows that were deleted meanwhile can't be found by their `_row_id`")
+    return found
+
+
+def _source(file: InputFile) -> SourceFile:
+    return SourceFile(
+        file.location,
+        file.file_format.name,
+        file.record_count,
+        file.sequence_number,
+        file.first_row_id,
+        size_bytes=file.size_bytes,
+    )
 
 
 def _joined(some: Mapping[str, Positions], others: Mapping[str, Positions]) -> dict[str, Positions]:
@@ -196,9 +297,7 @@ def _new_count(
     )
 
 
-def _in_file(
-    positions: Mapping[str, Positions], file: InputFile
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _in_file(positions: Mapping[str, Positions], file: InputFile) -> RowIds:
     """Return positions of rows that a file has: readers pass over others."""
     row_numbers = positions.get(file.location, np.empty(0, np.uint64)).astype(np.int64)
     return row_numbers[row_numbers < file.record_count]

@@ -53,16 +53,18 @@ the last may have come meanwhile."""
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The new files of a task with their row counts; rows are in the order of the old files.
+    """The new files of a task with their row counts.
 
-    Where it `keeps_deleted` rows, those that were deleted are in the new files as well, but for
-    those that are `left_out`. Equality deletes delete those of `by_value`: positions by old file.
+    Rows are in the order of the old files, or, where they are sorted, found `by_row_id`. Where it
+    `keeps_deleted` rows, those that were deleted are in the new files as well, but for those that
+    are `left_out`. Equality deletes delete those of `by_value`: positions by old file.
     """
 
     files: tuple[tuple[str, int], ...]
     keeps_deleted: bool = False
     left_out: Mapping[str, Positions] = field(default_factory=dict)
     by_value: Mapping[str, Positions] = field(default_factory=dict)
+    by_row_id: bool = False
 
     def keeps_deleted_of(self, task: RewriteTask) -> bool:
         """Return whether rows of the new files are deleted from the start."""
@@ -72,7 +74,7 @@ class Made:
         )
 
     def carries(self, task: RewriteTask) -> bool:
-        """Return whether it is known where rows of the inputs are now, by their position alone."""
+        """Return whether it is known where rows of the inputs are now."""
         return task.partition_key is not None and all(
             file.split is None and (self.keeps_deleted or not file.equality_deletes)
             for file in task.inputs
@@ -84,13 +86,15 @@ class GroupResult:
     """The result of a group: its tasks as they were planned, and the entries to add.
 
     `added` have status ADDED, an explicit data sequence number, and no snapshot id. `made` has what
-    each task made, where rows have kept their order; else it is empty.
+    each task made, where rows can be found again; else it is empty, and `lost_by` says in words how
+    the rows are ordered now.
     """
 
     number: int
     tasks: tuple[Task, ...]
     added: Entries
     made: tuple[Made, ...] = ()
+    lost_by: str = ""
 
     @property
     def rewrites(self) -> tuple[RewriteTask, ...]:
@@ -197,8 +201,11 @@ def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> s
     for task in result.tasks:
         for file in task.inputs:
             reason = _of_file(task, file, head, carries=task.task_id in carried)
-            if reason is not None:
-                return reason
+            if reason is None:
+                continue
+            if carries and result.lost_by and is_changed(task, file, head):
+                return f"{reason}: version 2 can't find rows again that are {result.lost_by}"
+            return reason
     moving = [task for task in result.tasks if isinstance(task, RewriteTask) if _moves(task)]
     if moving:
         partitions = set(by_row(result.added, "spec_id", "partition_key"))

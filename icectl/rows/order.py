@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, container_of, similar_name_hint
-from icectl.format.sort import SortField, SortOrder
+from icectl.format.sort import SortField, SortOrder, order_text
 from icectl.format.transforms import Transform, accepts, parse_transform
 from icectl.format.types import NestedField, is_comparable, type_text
 
@@ -54,6 +54,14 @@ class ZOrder:
 
 RowOrder = SortOrder | ZOrder
 """How rows are sorted; the id of an order that is none of the table's is 0."""
+
+
+def order_words(order: RowOrder, schema: Schema) -> str:
+    """Return an order in words: `sorted by id asc nulls first`, `along a z-curve through id`."""
+    if isinstance(order, ZOrder):
+        names = ", ".join(schema.name_of(id_) or "" for id_ in order.column_ids)
+        return f"along a z-curve through {names}"
+    return f"sorted by {order_text(order, schema)}"
 
 
 def table_order(metadata: TableMetadata) -> SortOrder:

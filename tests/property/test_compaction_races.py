@@ -48,6 +48,8 @@ METHODS = {
     "rewrite": ("--method", "rewrite"),
     "merge": ("--method", "merge", "--min-delete-ratio", "90%"),
     "all": ("--method", "rewrite", "--rewrite-all"),
+    "sort": ("--sort-order", "note desc, id desc"),
+    "curve": ("--zorder", "id,category"),
 }
 
 
@@ -171,9 +173,19 @@ IN_LEAVES = {
 TRIES = [[("delete", 3)], [("rewrite-manifests", 0), ("delete", 4)], [("remove", 1)]]
 
 
-@pytest.mark.parametrize(("limits", "method"), [(PLAIN, "rewrite"), (IN_LEAVES, "merge")])
-def test_trees_take_deletes_of_three_races_over(limits: dict[str, str], method: str) -> None:
-    assert race(4, "none", [("delete", 1)], method, TRIES, limits) > 10
+@pytest.mark.parametrize(
+    ("version", "limits", "method"),
+    [
+        (4, PLAIN, "rewrite"),
+        (4, IN_LEAVES, "merge"),
+        (3, PLAIN, "sort"),
+        pytest.param(4, IN_LEAVES, "curve", marks=pytest.mark.full),
+    ],
+)
+def test_deletes_of_three_races_are_taken_over(
+    version: int, limits: dict[str, str], method: str
+) -> None:
+    assert race(version, "none", [("delete", 1)], method, TRIES, limits) > 10
 
 
 @example(4, "identity", [("delete", 1)], "all", [[("delete by value", 2)], [("delete", 9)]], PLAIN)

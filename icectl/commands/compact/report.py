@@ -14,10 +14,9 @@ from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import partition_path, result_types
-from icectl.format.sort import order_text
 from icectl.rows.choice import EngineChoice
 from icectl.rows.compact_job import TaskCounts
-from icectl.rows.order import ZOrder
+from icectl.rows.order import order_words
 from icectl.table.mergeable import MethodChoice
 from icectl.table.rewritable_files import LiveFiles
 from icectl.units import print_count, print_size
@@ -248,11 +247,7 @@ def _print_order(console: Console, report: Compaction) -> None:
     order, schema = report.plan.options.order, report.metadata.current_schema
     if order is None or not report.plan.groups:
         return
-    if isinstance(order, ZOrder):
-        names = ", ".join(schema.name_of(id_) or "" for id_ in order.column_ids)
-        console.say(f"rows of each group along a z-curve through {names}")
-    else:
-        console.say(f"rows of each group sorted by {order_text(order, schema)}")
+    console.say(f"rows of each group {order_words(order, schema)}")
 
 
 def _shown_partition(report: Compaction, group: CompactGroup) -> str:

@@ -68,7 +68,7 @@ from icectl.rows.compact_job import (
 from icectl.rows.deleted_positions import named_data_files
 from icectl.rows.local import LocalEngine
 from icectl.rows.merge_files import MergeOptions
-from icectl.rows.order import RowOrder
+from icectl.rows.order import RowOrder, order_words
 from icectl.rows.read_data import SourceFile, open_own, written_schema
 from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.row_runs import rows_of
@@ -514,11 +514,18 @@ class _Run:
             if batch and not kept:
                 why = self.failed[batch[0].number]
                 raise Refused(f"no group was committed: {why}", hint=_REWRITE_THEM)
-            keeps_order = self._prepared.plan.options.order is None
-            results = [_group_result(*one, keeps_order=keeps_order) for one in kept]
+            results = [self._group_result(*one) for one in kept]
             rewrite = self._file_rewrite(results, opened.outputs)
             self.landed = opened.commit(rewrite.propose, is_old=True)
             self._note(kept, results, rewrite)
+
+    def _group_result(self, group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
+        metadata, order = self._prepared.loaded.metadata, self._prepared.plan.options.order
+        if order is None:
+            return _group_result(group, results)
+        if metadata.format_version >= 3:
+            return _group_result(group, results, by_row_id=True)
+        return _group_result(group, results, lost_by=order_words(order, metadata.current_schema))
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan
@@ -528,7 +535,10 @@ class _Run:
         if version >= CARRYING_VERSION and not planned.options.deletes_only:
             places = DataOutputs(loaded.metadata, outputs)
             job = _merge_job(loaded.metadata)
-            carrier = DeleteCarrier(self._context.store, job, places, has_vectors=version >= 3)
+            names = name_mapping(loaded.metadata)
+            carrier = DeleteCarrier(
+                self._context.store, job, places, has_vectors=version >= 3, names=names
+            )
         return FileRewrite(
             load=partial(_newer_files, self._context),
             writer=writer_of(
@@ -629,7 +639,11 @@ def _done(group: CompactGroup, result: GroupResult, choice: MethodChoice) -> Com
 
 
 def _group_result(
-    group: CompactGroup, results: Sequence[TaskResult], *, keeps_order: bool
+    group: CompactGroup,
+    results: Sequence[TaskResult],
+    *,
+    by_row_id: bool = False,
+    lost_by: str = "",
 ) -> GroupResult:
     """Make the result of a group, once all rows of its files are known to have been read.
 
@@ -644,18 +658,18 @@ def _group_result(
         )
     added = concat([Entries(result.entries) for result in results])
     made = tuple(
-        _made(task, result)
+        _made(task, result, by_row_id=by_row_id)
         for task, result in zip(rewriting, results, strict=bool(rewriting))
-        if keeps_order
+        if not lost_by
     )
-    return GroupResult(group.number, group.tasks, added, made)
+    return GroupResult(group.number, group.tasks, added, made, lost_by)
 
 
-def _made(task: RewriteTask, result: TaskResult) -> Made:
+def _made(task: RewriteTask, result: TaskResult, *, by_row_id: bool) -> Made:
     files = tuple(by_row(Entries(result.entries), "location", "record_count"))
     inputs = [file.location for file in task.inputs]
     left_out, by_value = (rows_of(runs, inputs) for runs in (result.left_out, result.by_value))
-    return Made(files, result.is_merged, left_out, by_value)
+    return Made(files, result.is_merged, left_out, by_value, by_row_id)
 
 
 def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from icectl.commit.carry import NotCarried, moved_positions
+from icectl.commit.carry import NotCarried, moved_positions, positions_of_rows
 from icectl.format.manifest import FileFormat
 from icectl.table.rewrite_task import InputFile
 
@@ -53,6 +53,37 @@ def test_rows_that_are_live_again_are_not_carried() -> None:
 def test_rows_that_were_left_out_otherwise_are_not_carried(made) -> None:
     with pytest.raises(NotCarried, match="the rows left out are not"):
         moved_positions([file("a", 4)], {"a": positions(1)}, {"a": positions(1, 2)}, made)
+
+
+def row_ids(*numbers: int):
+    return np.array(numbers, np.int64)
+
+
+def test_sorted_rows_are_where_their_ids_are() -> None:
+    made = [("x", row_ids(9, 0, 7)), ("y", row_ids(8, 1)), ("z", row_ids(-1, 5, -1))]
+    found = positions_of_rows(row_ids(7, 8, 9, 0), made)
+    assert as_lists(found) == {"x": [0, 1, 2], "y": [0]}
+    assert all(numbers.dtype == np.uint64 for numbers in found.values())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "made"),
+    [
+        ([3, 4], [[3, 5]]),  # one is nowhere
+        ([3], [[3, 3]]),  # one is twice in a file
+        ([3], [[3], [3]]),  # and in two
+        ([3, 4], [[3, 3]]),  # as many, but not the same
+        ([-1], [[-1]]),  # rows without ids are told apart by nothing
+        ([], [[-1], []]),
+    ],
+)
+def test_sorted_rows_that_are_not_there_once_are_not_carried(wanted, made) -> None:
+    files = [(f"f{at}", row_ids(*ids)) for at, ids in enumerate(made)]
+    if not wanted:
+        assert positions_of_rows(row_ids(), files) == {}
+        return
+    with pytest.raises(NotCarried, match="can't be found by their `_row_id`"):
+        positions_of_rows(row_ids(*wanted), files)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from icectl.format.sort import SortField, SortOrder
+from icectl.format.transforms import parse_transform
+from icectl.rows.order import ZOrder
 from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import (
@@ -19,7 +22,27 @@ from tests.builders.table_builder import TableBuilder
 from tests.builders.twins import grown
 from tests.stores.fixed_env import FixedEnv
 
-WAYS: list[dict[str, Any]] = [{"method": "rewrite"}, {"method": "merge"}]
+ID = 1
+DOWN = SortOrder(0, (SortField((ID,), parse_transform("identity"), "desc", "nulls-last"),))
+WAYS: dict[str, dict[str, Any]] = {
+    "rewrite": {"method": "rewrite"},
+    "merge": {"method": "merge"},
+    "sort": {"method": "rewrite", "order": DOWN},
+    "curve": {"method": "rewrite", "order": ZOrder((ID, 2))},
+}
+
+
+def cases(quick: str, full: str) -> list[Any]:
+    """Ways and versions, as in `rewrite-2`; of those of version 4 most take seconds."""
+    marks = [
+        *((one, ()) for one in quick.split()),
+        *((one, pytest.mark.full) for one in full.split()),
+    ]
+    return [
+        pytest.param(WAYS[way], int(version), marks=mark, id=f"{way}-{version}")
+        for one, mark in marks
+        for way, _, version in [one.partition("-")]
+    ]
 
 
 def ids(directory: Path) -> list[int]:
@@ -37,8 +60,10 @@ def deletes(directory: Path) -> list[dict]:
     return [file for file in files if file["content"] == 1]
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "version"),
+    cases("rewrite-2 rewrite-3 merge-2 merge-3 merge-4 sort-3 curve-3", "rewrite-4 sort-4 curve-4"),
+)
 def test_rows_that_were_deleted_meanwhile_stay_so(
     tmp_path: Path, version: int, way: dict[str, Any]
 ) -> None:
@@ -68,11 +93,15 @@ def test_rows_that_were_deleted_meanwhile_stay_so(
     assert not deletes(tmp_path)
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
-def test_rows_that_were_left_out_do_not_count(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize(
+    ("way", "version"), cases("rewrite-2 rewrite-3 sort-3", "rewrite-4 sort-4 curve-4")
+)
+def test_rows_that_were_left_out_do_not_count(
+    tmp_path: Path, version: int, way: dict[str, Any]
+) -> None:
     table = built(tmp_path, version)
     table.delete_rows([0, 6, 12, 13, 30])
-    prepared = planned(tmp_path)
+    prepared = planned(tmp_path, **way)
     table.delete_rows([3, 15, 27, 57, 14])
     table.delete_rows([9, 10], kind="equality") if version == 2 else table.delete_rows([9, 10])
     done = compacted(tmp_path, prepared)
@@ -82,8 +111,10 @@ def test_rows_that_were_left_out_do_not_count(tmp_path: Path, version: int) -> N
     assert done.carried_deletes == (5 if version == 2 else 7)
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "version"),
+    cases("rewrite-2 rewrite-3 merge-2 merge-3 sort-3", "rewrite-4 merge-4 sort-4"),
+)
 def test_files_that_have_gone_have_no_row_left(
     tmp_path: Path, version: int, way: dict[str, Any]
 ) -> None:
@@ -95,6 +126,22 @@ def test_files_that_have_gone_have_no_row_left(
     assert done.failed == {}
     assert ids(tmp_path) == sorted(table.ids())
     assert done.carried_deletes == 8
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [("sort", "sorted by id desc nulls last"), ("curve", "along a z-curve through id, category")],
+)
+def test_version_2_finds_no_row_that_was_sorted(tmp_path: Path, way: str, words: str) -> None:
+    table = built(tmp_path, 2)
+    prepared = planned(tmp_path, **WAYS[way])
+    table.delete_rows([3])
+    done = compacted(tmp_path, prepared)
+    assert ids(tmp_path) == sorted(set(range(60)) - {3})
+    (why,) = done.failed.values()
+    assert why.endswith(
+        f"are deleted by position now: version 2 can't find rows again that are {words}"
+    )
 
 
 def test_equality_deletes_that_were_applied_let_the_group_fall_away(tmp_path: Path) -> None:
@@ -109,18 +156,18 @@ def test_equality_deletes_that_were_applied_let_the_group_fall_away(tmp_path: Pa
 
 
 class Expiring(FixedEnv):
-    """A vector goes between the rewrite and its commit: only the planned snapshot needed it."""
+    """A file goes between the rewrite and its commit: only the planned snapshot needed it."""
 
-    def __init__(self, vector: Path) -> None:
+    def __init__(self, file: Path) -> None:
         super().__init__(NOW_MS)
-        self.vector = vector
+        self.file = file
 
     def new_snapshot_id(self) -> int:
-        self.vector.unlink()
+        self.file.unlink()
         return super().new_snapshot_id()
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, pytest.param(4, marks=pytest.mark.full)])
 def test_deletes_that_have_expired_meanwhile_let_the_group_fall_away(
     tmp_path: Path, version: int
 ) -> None:
@@ -134,3 +181,14 @@ def test_deletes_that_have_expired_meanwhile_let_the_group_fall_away(
         "deletes that the plan was made with have expired with their snapshot"
     ]
     assert ids(tmp_path) == sorted(set(range(60)) - {3, 6, 9})
+
+
+def test_sorted_files_that_have_expired_meanwhile_let_the_group_fall_away(tmp_path: Path) -> None:
+    table = built(tmp_path, 3)
+    prepared = planned(tmp_path, **WAYS["sort"])
+    before = {entry["data_file"]["file_path"] for entry in live_entries(head(tmp_path))}
+    table.remove_data_files(1)
+    (gone,) = before - {entry["data_file"]["file_path"] for entry in live_entries(head(tmp_path))}
+    done = compacted(tmp_path, prepared, env=Expiring(local(gone)))
+    assert list(done.failed.values()) == ["files that were sorted are gone with their snapshot"]
+    assert ids(tmp_path) == sorted(table.ids())
