@@ -179,7 +179,7 @@ class _Merge:
                 is_same = is_same and new.read(len(content)) == content
             if not is_same:
                 raise SelfCheckFailed(
-                    f"the storage made {self.location} of other bytes than it was told to"
+                    f"the storage made {self.location} of other bytes than it was asked to"
                 )
             return self._result(new, merged, opened)
 

@@ -62,7 +62,7 @@ def figures(name: str, arguments: Sequence[str]) -> str:
     done = subprocess.run(
         [sys.executable, str(script), *arguments], stdout=subprocess.PIPE, text=True, check=False
     )
-    if done.returncode not in (0, 1):  # 1: a target is missed, which the lines tell
+    if done.returncode not in (0, 1):  # 1: a target is missed, as the lines say
         done.check_returncode()
     minutes = (time.monotonic() - began) / 60
     print(f"{name}: {minutes:.1f} minutes, load {load:.1f} before it", file=sys.stderr)

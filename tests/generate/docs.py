@@ -367,7 +367,7 @@ is worth knowing; behind it stands the next step."""
 
 _CATALOGS = """\
 A catalog, by the properties that PyIceberg has for it: `type` (`rest`, `sql`, `hive` or `glue`;
-otherwise told from the `uri`), `uri`, `warehouse`, `s3.endpoint` and the like. Catalogs in
+without it the `uri` decides), `uri`, `warehouse`, `s3.endpoint` and the like. Catalogs in
 PyIceberg's `.pyiceberg.yaml` (in the folder that `PYICEBERG_HOME` names, or the home directory; not
 in the working directory) and in `PYICEBERG_CATALOG__NAME__KEY` are known too. Of one key the first
 of these counts: `--catalog-option`, the environment, this file. PyIceberg's file adds nothing to a

@@ -123,7 +123,7 @@ class _Search:
             location,
             f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own",
             "the snapshot before it and the manifests that it wrote have just the files and rows "
-            "that its summary tells of",
+            "that its summary counts",
             answers=self.of(location),
         )
         return Mend(remedy, self.head.changes)

@@ -62,8 +62,7 @@ def _link(folder: int, temporary: str, name: str) -> None:
         if error.errno not in _NO_LINKS:
             raise
         raise Refused(
-            f"the file system of the new file {name} has no hard links, so it cannot be told from "
-            "one that another writer put there first",
+            f"the file system of the new file {name} has no hard links, which commits need",
             hint="keep tables that icectl changes on a file system with hard links",
         ) from error
 

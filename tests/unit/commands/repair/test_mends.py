@@ -159,7 +159,7 @@ def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuil
         "commit a snapshot of the same 3 files, with a list of its own",
         (
             "the snapshot before it and the manifests that it wrote have just the files and rows "
-            "that its summary tells of"
+            "that its summary counts"
         ),
         0,
         0,
