@@ -106,7 +106,6 @@ class TaskResult:
     entries: pa.Table
     read_row_count: int
     deleted_row_count: int
-    written_row_count: int
     written_bytes: int
     is_merged: bool = False
     not_merged: str = ""
@@ -231,14 +230,13 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
             not_merged = str(error)
         if task.method == "merge":
             nothing = data_entries((), task.spec_id, None, None)
-            return TaskResult(task.task_id, nothing, 0, 0, 0, 0, not_merged=not_merged)
+            return TaskResult(task.task_id, nothing, 0, 0, 0, not_merged=not_merged)
     rewritten = rewrite_data(group, options, outputs)
     return TaskResult(
         task.task_id,
         entries_of(rewritten.files, task, job),
         rewritten.totals.row_count + rewritten.deleted_row_count,
         rewritten.deleted_row_count,
-        rewritten.totals.row_count,
         sum(file.file_size_in_bytes for file in rewritten.files),
         not_merged=not_merged,
     )
@@ -252,7 +250,6 @@ def _merged(task: RewriteTask, job: CompactJob, merged: MergedGroup) -> TaskResu
         entries_of((merged.file,), task, job),
         read,
         read - written,
-        written,
         merged.file.file_size_in_bytes,
         is_merged=True,
         left_out=merged.left_out,

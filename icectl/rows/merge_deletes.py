@@ -169,7 +169,6 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> Ta
         delete_file_entries(inputs, written, lambda file: _newest(task, file)),
         read_row_count=0,
         deleted_row_count=sum(one.record_count for one in written),
-        written_row_count=0,
         written_bytes=sum(sizes.values()),
     )
 

@@ -225,7 +225,6 @@ def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Totals
         entries,
         read.read_row_count,
         read.read_row_count - rows.row_count,
-        rows.row_count,
         sum(entries["file_size_in_bytes"].to_pylist()),
     )
 

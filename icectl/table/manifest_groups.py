@@ -34,7 +34,7 @@ from icectl.errors import UsageError
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
-from icectl.table.reviewed import REWRITE_MANIFEST, Pin, Reviewed
+from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed
 from icectl.units import print_size
 
 PLANNED_COLUMNS = frozenset(
@@ -129,7 +129,6 @@ class ManifestGroup:
 class RewritePlan:
     """One rewrite of a branch's manifests."""
 
-    pin: Pin
     branch: str
     options: RewriteOptions
     groups: tuple[ManifestGroup, ...]
@@ -142,7 +141,6 @@ class RewritePlan:
 
 def plan(
     metadata: TableMetadata,
-    pin: Pin,
     branch: str,
     listed: ManifestsWithEntries,
     options: RewriteOptions,
@@ -166,7 +164,7 @@ def plan(
     )
     if any(group.rewritten for group in decided):
         decided = tuple(_without_emptied(metadata, group, listed, options) for group in decided)
-    return RewritePlan(pin, branch, options, decided)
+    return RewritePlan(branch, options, decided)
 
 
 def restrict_to_reviewed(

@@ -14,7 +14,7 @@ from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
 from icectl.storage.temporary import TEMPORARY
 from icectl.table.known_locations import KnownLocations
-from icectl.table.reviewed import DELETE_FILE, Pin, Reviewed, ReviewedAct, listed_file
+from icectl.table.reviewed import DELETE_FILE, Reviewed, ReviewedAct, listed_file
 from icectl.units import print_instant
 
 
@@ -53,7 +53,6 @@ class OrphanPlan:
     stay; `referenced_count` is that of the files that the table refers to, there or not.
     """
 
-    pin: Pin
     rule: OrphanRule
     listed_count: int
     listed_bytes: int

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from icectl.format.metadata import TableMetadata
 from icectl.table.retention import Decision, RemovedRef, Retention
 
 
@@ -15,26 +14,6 @@ class UpgradeStep:
 
     step: str
     detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """The state of a table that a plan was made from."""
-
-    table_uuid: str | None
-    metadata_location: str
-    current_snapshot_id: int | None
-    last_sequence_number: int
-
-
-def pin_of(metadata: TableMetadata, metadata_location: str) -> Pin:
-    """Return the state of a table as it is now."""
-    return Pin(
-        metadata.table_uuid,
-        metadata_location,
-        metadata.current_snapshot_id,
-        metadata.last_sequence_number,
-    )
 
 
 DELETE_FILE = "delete-file"

@@ -22,7 +22,6 @@ from icectl.entries.file_verdicts import FileVerdict, Verdicts, of_specs, same_v
 from icectl.entries.rows import by_row
 from icectl.format.metadata import TableMetadata
 from icectl.table.output_sizes import pack
-from icectl.table.reviewed import Pin
 from icectl.table.rewritable_files import LiveFiles, check_deletes
 from icectl.table.rewrite_task import MergeDeletesTask
 from icectl.table.rewrite_tasks import TaskMaker
@@ -36,7 +35,6 @@ _SEVERAL = 2
 
 def plan_deletes(
     metadata: TableMetadata,
-    pin: Pin,
     branch: Branch,
     files: LiveFiles,
     options: CompactOptions,
@@ -58,7 +56,7 @@ def plan_deletes(
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(planning.group(number, draft, make) for number, draft in enumerate(drafts))
     dangling = dangling_of(files, options)
-    return CompactPlan(pin, branch, options, groups, planning.verdicts, dangling)
+    return CompactPlan(branch, options, groups, planning.verdicts, dangling)
 
 
 def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Verdicts:

@@ -45,7 +45,7 @@ from icectl.table.mergeable import (
     mergeable,
 )
 from icectl.table.output_sizes import Sizes, pack
-from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Pin, Reviewed
+from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
 from icectl.table.rewritable_files import LiveFiles, check_deletes
 from icectl.table.rewrite_task import Method, RewriteTask, Task
 from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once, split_bins
@@ -180,7 +180,6 @@ class CompactPlan:
     budget of the run.
     """
 
-    pin: Pin
     branch: Branch
     options: CompactOptions
     groups: tuple[CompactGroup, ...]
@@ -220,7 +219,6 @@ class _Draft:
 
 def plan(
     metadata: TableMetadata,
-    pin: Pin,
     branch: Branch,
     files: LiveFiles,
     options: CompactOptions,
@@ -275,7 +273,6 @@ def plan(
     )
     is_over = options.max_bytes is not None and smallest > options.max_bytes
     return CompactPlan(
-        pin,
         branch,
         options,
         groups,

@@ -80,7 +80,6 @@ from icectl.table.live_files import load_live_files, load_stated, with_stated
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.reader import every_column, name_mapping
 from icectl.table.reading import in_threads, naming
-from icectl.table.reviewed import pin_of
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
 from icectl.table.row_safety import open_to_change
@@ -279,9 +278,8 @@ def prepare(
     )
     columns = METRICS if on_columns else frozenset()
     files = live_files(context, metadata, head.snapshot, {}, columns)
-    pin = pin_of(metadata, loaded.metadata_location)
     planner = plan_deletes if chosen.deletes_only else plan
-    planned = planner(metadata, pin, head, files, chosen)
+    planned = planner(metadata, head, files, chosen)
     if planned.groups:
         _check_placed(metadata)
         tasks = [task for group in planned.groups for task in group.tasks]

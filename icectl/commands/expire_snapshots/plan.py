@@ -19,7 +19,7 @@ from icectl.format.updates import (
     Update,
 )
 from icectl.table.retention import Retention
-from icectl.table.reviewed import REMOVE_SCHEMA, REMOVE_SPEC, Pin, Reviewed
+from icectl.table.reviewed import REMOVE_SCHEMA, REMOVE_SPEC, Reviewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,15 @@ class ReachedFiles:
 class ExpirePlan:
     """One expiry: every snapshot with its fate, and every file that is deleted after the commit.
 
-    `protected` are the keys of all files that snapshots which stay reach. `lost_statistics` are the
-    snapshots of statistics that are not in the table. `unlogged` are snapshots that stay without a
-    ref's name, but no longer in the snapshot log.
+    `protected` are the keys of all files that snapshots which stay reach. `unlogged` are snapshots
+    that stay without a ref's name, but no longer in the snapshot log.
     """
 
-    pin: Pin
     retention: Retention
     deletable: Files
     protected: pa.ChunkedArray
     schema_ids: tuple[int, ...] = ()
     spec_ids: tuple[int, ...] = ()
-    lost_statistics: tuple[int, ...] = ()
     unlogged: tuple[int, ...] = ()
 
     @property
@@ -80,7 +77,6 @@ class ExpirePlan:
 
 def plan(
     metadata: TableMetadata,
-    pin: Pin,
     retention: Retention,
     reached: ReachedFiles,
     *,
@@ -96,13 +92,11 @@ def plan(
         specs = _unused_specs(metadata, reached)
         schemas = _unused_schemas(metadata, retention, reached, frozenset(specs))
     return ExpirePlan(
-        pin=pin,
         retention=retention,
         deletable=reached.only_going,
         protected=reached.staying.table["key"],
         schema_ids=schemas,
         spec_ids=specs,
-        lost_statistics=lost_statistics(metadata),
         unlogged=_unlogged(metadata, retention),
     )
 

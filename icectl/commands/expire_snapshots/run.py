@@ -71,7 +71,7 @@ from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.retention import AskedRetention, decide, decide_again
-from icectl.table.reviewed import DELETE_FILE, Reviewed, pin_of
+from icectl.table.reviewed import DELETE_FILE, Reviewed
 from icectl.table.row_safety import check_deletable, check_gc_enabled
 from icectl.units import parse_instant, print_count
 
@@ -262,7 +262,6 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         context.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
     planned = plan(
         metadata,
-        pin_of(metadata, loaded.metadata_location),
         retention,
         reached,
         clean_expired_metadata=options.clean_expired_metadata,

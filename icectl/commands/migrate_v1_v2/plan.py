@@ -10,7 +10,7 @@ from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import AssignUuid, SetManifestList, Update, UpgradeFormatVersion
-from icectl.table.reviewed import Pin, UpgradeStep
+from icectl.table.reviewed import UpgradeStep
 
 TO_VERSION = 2
 
@@ -29,15 +29,12 @@ class RefHead:
 class MigratePlan:
     """One migration; nothing is done where it has no steps, or an error among its findings.
 
-    `embedding` are the snapshots that embed their manifests. `legacy_manifests` counts manifests of
-    version 1 that stay in the current snapshot.
+    `legacy_manifests` counts manifests of version 1 that stay in the current snapshot.
     """
 
-    pin: Pin
     from_version: int
     steps: tuple[UpgradeStep, ...]
     findings: tuple[Finding, ...]
-    embedding: tuple[int, ...]
     legacy_manifests: int
     rewrites_manifests: bool
 
@@ -54,7 +51,6 @@ class MigratePlan:
 
 def plan(
     metadata: TableMetadata,
-    pin: Pin,
     heads: Sequence[RefHead],
     unreadable: Sequence[Finding],
     *,
@@ -69,28 +65,24 @@ def plan(
     manifests = () if main is None else main.manifests
     rewrites = rewrite_manifests and bool(manifests)
     return MigratePlan(
-        pin=pin,
         from_version=metadata.format_version,
         steps=tuple(_steps(metadata, embedding, len(manifests), rewrites=rewrites)),
         findings=(*unreadable, *_findings(metadata, heads)),
-        embedding=embedding,
         legacy_manifests=0 if rewrites else len(manifests),
         rewrites_manifests=rewrites,
     )
 
 
-def plan_rest(metadata: TableMetadata, pin: Pin, legacy_manifests: int) -> MigratePlan:
+def plan_rest(metadata: TableMetadata, legacy_manifests: int) -> MigratePlan:
     """Plan what is left to change of a table from version 2 on: manifests of version 1 (R-176)."""
     step = UpgradeStep(
         "rewrite-manifests",
         f"the manifests of the current snapshot are rewritten; version 1 have {legacy_manifests}",
     )
     return MigratePlan(
-        pin=pin,
         from_version=metadata.format_version,
         steps=(step,) if legacy_manifests else (),
         findings=(),
-        embedding=(),
         legacy_manifests=0,
         rewrites_manifests=legacy_manifests > 0,
     )

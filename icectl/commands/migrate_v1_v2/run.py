@@ -42,7 +42,6 @@ from icectl.format.updates import SetManifestList
 from icectl.table.context import TableContext, open_table
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
-from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import require_safe_base
 
 COMMAND = "migrate-v1-v2"
@@ -91,10 +90,9 @@ def prepare(context: TableContext, *, rewrite_manifests: bool) -> PreparedMigrat
     """
     loaded = open_table(context.catalog)
     metadata = loaded.metadata
-    pin = pin_of(metadata, loaded.metadata_location)
     if metadata.format_version >= TO_VERSION:
         legacy = _legacy_manifests(context, loaded) if rewrite_manifests else 0
-        return PreparedMigration(loaded, plan_rest(metadata, pin, legacy), {})
+        return PreparedMigration(loaded, plan_rest(metadata, legacy), {})
     context.catalog.check_writable(loaded)
     require_safe_base(metadata)
     unreadable: dict[int, Finding] = {}
@@ -105,7 +103,7 @@ def prepare(context: TableContext, *, rewrite_manifests: bool) -> PreparedMigrat
             SetManifestList, "give a manifest list to snapshots that have none (R-055)"
         )
     problems = tuple(unreadable.values())
-    planned = plan(metadata, pin, heads, problems, rewrite_manifests=rewrite_manifests)
+    planned = plan(metadata, heads, problems, rewrite_manifests=rewrite_manifests)
     return PreparedMigration(loaded, planned, described)
 
 

@@ -28,7 +28,7 @@ from icectl.table.orphan_verdicts import (
 )
 from icectl.table.own_places import OtherTables, own_places
 from icectl.table.references import References
-from icectl.table.reviewed import Reviewed, pin_of
+from icectl.table.reviewed import Reviewed
 from icectl.table.row_safety import check_deletable
 from icectl.units import DURATION_UNITS_MS, print_duration
 
@@ -217,7 +217,7 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
             _partition_names(loaded),
             running(context.store, context.env, loaded),
         )
-        plan = _plan(context, loaded, options, places, listing, references, rule)
+        plan = _plan(context, options, places, listing, references, rule)
     if options.only is not None:
         plan = restrict_to_reviewed(plan, options.only)
     return PreparedRemoval(loaded, options, places, plan, references)
@@ -329,7 +329,6 @@ def _partition_names(loaded: LoadedTable) -> tuple[str, ...]:
 
 def _plan(
     context: TableContext,
-    loaded: LoadedTable,
     options: OrphanOptions,
     places: SearchedPlaces,
     listing: Listing,
@@ -347,7 +346,6 @@ def _plan(
     left_alone[OrphanVerdict.RECENT] += len(kept)  # with the file that each belongs to
     orphans, outside = below(but(unneeded, kept), places.own)
     return OrphanPlan(
-        pin=pin_of(loaded.metadata, loaded.metadata_location),
         rule=rule,
         listed_count=listing.file_count,
         listed_bytes=listing.total_bytes,

@@ -19,12 +19,10 @@ from icectl.table.manifest_groups import (
     by_size,
     rewriting,
 )
-from icectl.table.reviewed import Pin
 
 
 def plan_leaves(
     metadata: TableMetadata,
-    pin: Pin,
     branch: str,
     listed: ManifestsWithEntries,
     options: RewriteOptions,
@@ -44,7 +42,7 @@ def plan_leaves(
         if chosen:
             group = ManifestGroup(metadata.default_spec_id, content, (), chosen, "nothing to gain")
             groups.append(_decided(metadata, group, listed, options))
-    return RewritePlan(pin, branch, options, tuple(groups))
+    return RewritePlan(branch, options, tuple(groups))
 
 
 def _decided(

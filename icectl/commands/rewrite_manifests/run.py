@@ -36,7 +36,6 @@ from icectl.table.manifest_groups import (
 )
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
-from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import check_live, open_to_change
 
 COMMAND = "rewrite-manifests"
@@ -169,9 +168,8 @@ def prepare(
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
     listed = _listed(context, metadata, snapshot)
-    pin = pin_of(metadata, loaded.metadata_location)
     chosen = options(metadata)
-    decided = _PLANS[layout_of_table(metadata)](metadata, pin, branch, listed, chosen)
+    decided = _PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
     if chosen.only is not None:
         decided = restrict_to_reviewed(metadata, decided, listed, chosen.only)
     return PreparedRewrite(loaded, ManifestRewrite(decided, listed, snapshot))

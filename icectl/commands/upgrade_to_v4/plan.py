@@ -19,7 +19,7 @@ from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.rule import Fault
-from icectl.table.reviewed import Pin, UpgradeStep
+from icectl.table.reviewed import UpgradeStep
 from icectl.units import print_count
 
 TO_VERSION = 4
@@ -97,7 +97,6 @@ class UpgradePlan:
     already, in another layout.
     """
 
-    pin: Pin
     from_version: int
     mode: Mode
     layout: Layout
@@ -121,7 +120,6 @@ class UpgradePlan:
 
 def plan(
     metadata: TableMetadata,
-    pin: Pin,
     heads: Sequence[BranchHead],
     options: UpgradeOptions,
 ) -> UpgradePlan:
@@ -157,7 +155,6 @@ def plan(
     if convert:
         findings = [item for item in findings if item.rule != "U-09"]
     return UpgradePlan(
-        pin,
         metadata.format_version,
         mode,
         options.layout,
@@ -172,7 +169,6 @@ def plan(
 
 def plan_with_lists(
     metadata: TableMetadata,
-    pin: Pin,
     heads: Sequence[BranchHead],
     options: UpgradeOptions,
     leaf_count: int = 0,
@@ -205,7 +201,6 @@ def plan_with_lists(
         findings += [*_embedding(metadata), *_lost_expressions(metadata)]
     current = next((head for head in heads if head.branch == options.branch), None)
     return UpgradePlan(
-        pin,
         metadata.format_version,
         options.mode,
         options.layout,

@@ -78,7 +78,6 @@ from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.output_sizes import sizes_of
-from icectl.table.reviewed import pin_of
 from icectl.table.row_safety import open_to_change
 
 COMMAND = "upgrade-to-v4"
@@ -178,11 +177,10 @@ def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
     if is_other and layout_of_table(metadata) is not options.layout:
         loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
     heads = [_head(context, metadata, name, one, options) for name, one in _branches(metadata)]
-    pin = pin_of(metadata, loaded.metadata_location)
     if options.layout is Layout.SFC_1:
-        return PreparedUpgrade(loaded, plan(metadata, pin, heads, options))
+        return PreparedUpgrade(loaded, plan(metadata, heads, options))
     leaf_count = check_roots(context, metadata)
-    planned = plan_with_lists(metadata, pin, heads, options, leaf_count)
+    planned = plan_with_lists(metadata, heads, options, leaf_count)
     if planned.has_work:
         misspelt = _misspelt(context, metadata)
         planned = replace(planned, findings=(*planned.findings, *misspelt))

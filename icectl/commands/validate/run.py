@@ -44,8 +44,6 @@ from icectl.table.reader import Reader
 from icectl.table.recovery_hint import BrokenTable
 from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
 
-ENGINES = ("local", "spark")
-
 
 @dataclass(frozen=True, slots=True)
 class ValidateOptions:

@@ -52,7 +52,6 @@ from icectl.table.manifests import scan_manifests
 from icectl.table.reading import decode_file, read_file
 
 _COLUMNS = [*PLANNING.names, *CARRIED.names]
-_SPELLED = frozenset({"content", "status", "file_format", "location"})
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
 
 

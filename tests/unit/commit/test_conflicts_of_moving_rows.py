@@ -12,7 +12,6 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.table.output_sizes import Sizes
-from icectl.table.reviewed import pin_of
 from icectl.table.rewritable_files import files_of_snapshot
 from tests.builders.entry_rows import data, entries, equality
 from tests.builders.plain_metadata import plain_metadata
@@ -41,7 +40,7 @@ def test_r112_deletes_that_come_for_rows_of_orc_files_that_may_move_are_a_confli
     placed = {"partition_key": KEY, "sequence_number": 3}
     rows = [data(f"f{at}", file_format=file_format, **placed) for at in range(5)]
     options = CompactOptions(Sizes(1000, 750, 1800), 0, every=True)
-    (group,) = plan(METADATA, pin_of(METADATA, "/m"), HEAD, live(*rows), options).groups
+    (group,) = plan(METADATA, HEAD, live(*rows), options).groups
     result = GroupResult(0, group.tasks, entries(data("new", **placed)))
     assert conflict(result, head_of(live(*rows), [result])) is None
     came = equality("e", partition_key=KEY, sequence_number=10, equality_ids=[1])

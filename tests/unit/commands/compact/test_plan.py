@@ -18,7 +18,6 @@ from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.order import ZOrder
 from icectl.table.output_sizes import Sizes
-from icectl.table.reviewed import pin_of
 from icectl.table.rewritable_files import files_of_snapshot
 from tests.builders.entry_rows import data, entries, equality, key, positions, vector
 from tests.builders.plain_metadata import plain_metadata
@@ -40,7 +39,7 @@ def planned(
     *rows: dict[str, Any], named=None, spelling=None, metadata=METADATA, **options: Any
 ) -> CompactPlan:
     files = files_of_snapshot(metadata, (), entries(*rows), named or {}, spelling or {})
-    return plan(metadata, pin_of(metadata, "/m"), HEAD, files, replace(OPTIONS, **options))
+    return plan(metadata, HEAD, files, replace(OPTIONS, **options))
 
 
 def files(size: int, count: int, prefix: str = "f", **values: Any) -> list[dict[str, Any]]:
@@ -126,7 +125,7 @@ def test_rows_of_orc_files_move_where_their_partition_has_the_last_second_before
         for row in files(100, 5, name, partition_key=keys[place], file_format=file_format)
     ]  # fmt: skip
     live = files_of_snapshot(metadata, (), entries(*rows), {}, {})
-    found = plan(metadata, pin_of(metadata, "/m"), HEAD, live, OPTIONS)
+    found = plan(metadata, HEAD, live, OPTIONS)
     groups = [(group.partition_key, inputs(group)[0][0]) for group in found.groups]
     assert groups == [(keys[0], "b0"), (keys[1], "c0"), (None, "a0")]
 
@@ -379,10 +378,10 @@ def test_r007_rows_are_not_moved_to_a_spec_with_an_unknown_transform_or_column()
     metadata = replace(METADATA, partition_specs=(PartitionSpec(0, ()), PartitionSpec(1, (lost,))))
     rows = entries(data("f", spec_id=1, partition_key=key("a")), data("g"))
     found = files_of_snapshot(metadata, (), rows, {}, {})
-    made = plan(metadata, pin_of(metadata, "/m"), HEAD, found, replace(OPTIONS, every=True))
+    made = plan(metadata, HEAD, found, replace(OPTIONS, every=True))
     assert [group.files for group in made.groups] == [(1,)]
     with pytest.raises(Unsupported, match="spec 1 has a transform or a column that is not known"):
-        plan(metadata, pin_of(metadata, "/m"), HEAD, found, replace(OPTIONS, output_spec_id=1))
+        plan(metadata, HEAD, found, replace(OPTIONS, output_spec_id=1))
 
 
 def test_r114_a_file_with_two_vectors_is_damage() -> None:

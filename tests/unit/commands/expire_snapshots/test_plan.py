@@ -32,11 +32,9 @@ from icectl.format.updates import (
     apply_all,
 )
 from icectl.table.retention import AskedRetention, Retention, decide
-from icectl.table.reviewed import Pin
 from tests.builders.history import history, ms
 
 NOW = ms("2026-03-15T12:00:00Z")
-PIN = Pin("9c12d441-03fe-4693-9a96-a0705ddf69c1", "/wh/t/metadata/v1.metadata.json", 3, 3)
 LINE = [
     (1, None, "2026-03-01T00:00:00Z"),
     (2, 1, "2026-03-02T00:00:00Z"),
@@ -62,7 +60,7 @@ def planned(
     metadata: TableMetadata = TABLE, reached: ReachedFiles | None = None, *, clean: bool = False
 ) -> ExpirePlan:
     return plan(
-        metadata, PIN, retention(metadata), reached or ReachedFiles(), clean_expired_metadata=clean
+        metadata, retention(metadata), reached or ReachedFiles(), clean_expired_metadata=clean
     )
 
 
@@ -247,13 +245,13 @@ def test_r026_snapshots_that_leave_the_log_are_named_unless_a_ref_has_them():
     only_3 = decide(table, AskedRetention(expire_ids=(3,)), NOW)
 
     def unlogged(metadata: TableMetadata) -> tuple[int, ...]:
-        return plan(metadata, PIN, only_3, ReachedFiles(), clean_expired_metadata=False).unlogged
+        return plan(metadata, only_3, ReachedFiles(), clean_expired_metadata=False).unlogged
 
     assert unlogged(table) == (1, 2)
     tagged = history(LINE, {"v1": {"head": 1, "type": "tag"}}).refs
     assert unlogged(replace(table, refs={**table.refs, **tagged})) == (2,)
     none = decide(table, AskedRetention(older_than_ms=0), NOW)
-    assert plan(table, PIN, none, ReachedFiles(), clean_expired_metadata=False).unlogged == ()
+    assert plan(table, none, ReachedFiles(), clean_expired_metadata=False).unlogged == ()
 
 
 # -- after the commit ---------------------------------------------------------------------------
