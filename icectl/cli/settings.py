@@ -248,7 +248,7 @@ EXPIRE_OLDER_THAN: Setting[str | None] = Setting(
     "INSTANT",
     str,
     None,
-    "expire what is older: ISO 8601, or 7d for seven days ago",
+    "expire snapshots older than this: ISO 8601, or 7d for seven days ago",
 )
 EXPIRE_RETAIN_LAST: Setting[int | None] = Setting(
     "expire-snapshots.retain-last", "N", parse_count, None, "keep the newest N of each branch"
@@ -267,31 +267,35 @@ EXPIRE_CLEAN_METADATA: Setting[bool] = Setting(
     "BOOL",
     parse_switch,
     built_in=False,
-    about="drop schemas and specs that nothing uses",
+    about="also drop unused schemas and partition specs",
 )
 ORPHANS_OLDER_THAN: Setting[str] = Setting(
     "remove-orphans.older-than",
     "INSTANT",
     str,
     "3d",
-    "remove what was modified before: ISO 8601, or a duration",
+    "remove files modified before: ISO 8601, or a duration",
 )
 ORPHANS_MAX_FRACTION: Setting[float] = Setting(
     "remove-orphans.max-fraction",
     "RATIO",
     parse_ratio,
     0.5,
-    "refuse to remove more of the listed bytes",
+    "refuse to remove a larger part of the listed bytes",
 )
 ORPHANS_QUARANTINE: Setting[str | None] = Setting(
-    "remove-orphans.quarantine", "URI", str, None, "move orphans to this folder, delete none"
+    "remove-orphans.quarantine",
+    "URI",
+    str,
+    None,
+    "move orphans to this folder instead of deleting them",
 )
 COMPACT_ENGINE: Setting[str] = _choice(
     "compact.engine",
     "ENGINE",
     ("auto", "spark", "local"),
     "auto",
-    "what rewrites rows: spark, local or auto",
+    "engine that rewrites rows: spark, local or auto",
 )
 COMPACT_MASTER: Setting[str | None] = Setting(
     "compact.master", "URL", str, None, "master of Spark (default: the cores here)"
@@ -327,14 +331,14 @@ COMPACT_VERIFY: Setting[str] = _choice(
     "WHAT",
     ("checksums", "rows"),
     "checksums",
-    "of merged files, compare checksums or rows",
+    "what to compare after a merge: checksums or rows",
 )
 UNTRUSTED_POLICY: Setting[bool] = Setting(
     "maintain.untrusted-policy",
     "BOOL",
     parse_switch,
     built_in=False,
-    about="refuse a policy that says on which Spark steps run: for files of pull requests",
+    about="refuse Spark settings in the policy (for policies of pull requests)",
 )
 VALIDATE_LEVEL: Setting[str] = _choice(
     "validate.level",
@@ -372,19 +376,19 @@ def parse_limits(text: str) -> tuple[float, float]:
 
 
 def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float] | None]:
-    text = f"{what} from which on health needs attention, and is critical (default {usual})"
+    text = f"limits for attention and critical: {what} (default {usual})"
     return Setting(f"{HEALTH_SECTION}.{name}", "LIMITS", parse_limits, None, text)
 
 
 HEALTH_LIMITS = (
-    _limits("files-to-save", "5, 1000", "small files that merging would save,"),
-    _limits("deleted-rows", "10%, 30%", "the part of the rows that positions delete"),
+    _limits("files-to-save", "5, 1000", "small files that merging would save"),
+    _limits("deleted-rows", "10%, 30%", "part of the rows that position deletes remove"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),
-    _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing,"),
-    _limits("manifests-to-save", "20, 1000", "manifests that regrouping would save,"),
-    _limits("snapshots-past-retention", "10, 1000", "snapshots past the table's retention,"),
-    _limits("untracked-metadata-files", "20, 1000", "metadata files off the log,"),
-    _limits("reclaimable", "25%, 100%", "what expiring frees, as a part of the live bytes,"),
+    _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing"),
+    _limits("manifests-to-save", "20, 1000", "manifests that regrouping would save"),
+    _limits("snapshots-past-retention", "10, 1000", "snapshots past the table's retention"),
+    _limits("untracked-metadata-files", "20, 1000", "metadata files that are not in the log"),
+    _limits("reclaimable", "25%, 100%", "bytes that expiring frees, as a part of the live bytes"),
 )
 """The limits of health, each by the name of its measure."""
 

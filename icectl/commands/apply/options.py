@@ -41,14 +41,14 @@ class ApplyRequest:
 @command(
     "apply",
     examples=[
-        ("icectl apply plan.json", "do exactly that, or nothing"),
-        ("icectl apply plan.json --dry-run", "whether it still holds"),
-        ("icectl apply plan.json --allow-newer", "on a table that was written to meanwhile"),
+        ("icectl apply plan.json", "run exactly this plan, or nothing"),
+        ("icectl apply plan.json --dry-run", "check whether the plan still applies"),
+        ("icectl apply plan.json --allow-newer", "after other writers changed the table"),
     ],
     exit_codes=(3, 5, 10, 11, 12, 13, 14, 15, 16),
 )
 def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: SparkRun) -> Outcome:
-    """Carry out a plan that was saved with `--dry-run --save-plan FILE`, without asking.
+    """Run a plan that was saved with `--dry-run --save-plan FILE`, without asking.
 
     The plan is made again from the same options, settings, time and metadata file. It is carried
     out only if it comes out the same. If the table changed since, or the plan differs, nothing is

@@ -1,4 +1,4 @@
-"""`icectl compact`: rewrite data files into ones of good size, deletes applied."""
+"""`icectl compact`: rewrite small data files into larger ones, apply deletes."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -213,11 +213,11 @@ class CompactRequest:
     "compact",
     examples=[
         ("icectl compact /wh/db/t --dry-run", "what would be rewritten, and why"),
-        ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "some partitions only"),
-        ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "and sort the rows"),
+        ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "only some partitions"),
+        ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "sort the rows too"),
         ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
-        ("icectl compact /wh/db/t --deletes-only", "merge deletes, leave data files alone"),
-        ("icectl compact /wh/db/t --engine local", "without Spark and Java, in either case"),
+        ("icectl compact /wh/db/t --deletes-only", "merge deletes, keep data files"),
+        ("icectl compact /wh/db/t --engine local", "never on Spark"),
         ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
@@ -228,7 +228,7 @@ def compact(
     request: CompactRequest,
     change: Change,
 ) -> Outcome:
-    """Rewrite small, large and much-deleted data files into files of good size.
+    """Rewrite data files that are small, too large or have many deleted rows.
 
     Files are grouped by partition, as Spark's rewrite_data_files does, and combined to the target
     size. Deletes are applied, files of older partition specs move to the current one, and delete

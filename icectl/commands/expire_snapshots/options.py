@@ -64,7 +64,7 @@ class ExpireRequest:
     ] = None
     clean_expired_metadata: Annotated[bool, option_of(EXPIRE_CLEAN_METADATA)] = False
     keep_files: Annotated[
-        bool, option("--keep-files", help="change the metadata, delete no file")
+        bool, option("--keep-files", help="change only the metadata; delete no file")
     ] = False
 
 

@@ -47,7 +47,7 @@ class ViewRequest:
         option(
             "--as-of",
             metavar="INSTANT",
-            help="show what was current then: ISO 8601, or 2d for two days ago",
+            help="show the snapshot that was current then: ISO 8601, or 2d for two days ago",
         ),
     ] = None
     all_snapshots: Annotated[
@@ -126,7 +126,7 @@ class ViewRequest:
 @command(
     "inspect",
     examples=[
-        ("icectl inspect /wh/db/t", "what the table is, and its counts"),
+        ("icectl inspect /wh/db/t", "the table and its counts"),
         ("icectl inspect /wh/db/t health", "what maintenance it needs"),
         ("icectl inspect 'prod.**' health --html health.html", "a page of all tables by need"),
         ("icectl inspect prod.db.t health --fail-on critical", "for CI: exit 4 when it is bad"),

@@ -1,4 +1,4 @@
-"""`icectl migrate-v1-v2`: turn a version 1 table into a version 2 table."""
+"""`icectl migrate-v1-v2`: upgrade a table from version 1 to version 2."""
 
 from dataclasses import dataclass
 from typing import Annotated

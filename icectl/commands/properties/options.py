@@ -35,7 +35,10 @@ class PropertiesRequest:
     "properties",
     examples=[
         ("icectl properties /wh/db/t", "show every property"),
-        ("icectl properties /wh/db/t set history.expire.max-snapshot-age-ms=604800000", "a week"),
+        (
+            "icectl properties /wh/db/t set history.expire.max-snapshot-age-ms=604800000",
+            "keep snapshots a week",
+        ),
         ("icectl properties prod.db.t unset write.data.path --dry-run", "what would change"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),

@@ -66,7 +66,7 @@ class RefsRequest:
             "--max-ref-age",
             metavar="DURATION",
             parse=parse_positive_duration,
-            help="tag, branch: expire it after so long",
+            help="tag, branch: drop it at this age",
         ),
     ] = None
     min_snapshots_to_keep: Annotated[
@@ -75,7 +75,7 @@ class RefsRequest:
             "--min-snapshots-to-keep",
             metavar="N",
             parse=parse_count,
-            help="branch: snapshots that expiry keeps of it at least",
+            help="branch: expiry keeps at least N snapshots",
         ),
     ] = None
     max_snapshot_age: Annotated[
@@ -102,7 +102,7 @@ class RefsRequest:
     choices={"verb": VERBS},
 )
 def refs(common: Common, table: TableArgument, request: RefsRequest, change: Change) -> Outcome:
-    """List, make, move and drop the branches and tags of a table.
+    """List, create, move and drop the branches and tags of a table.
 
     A change is one commit that changes no file of the table and makes no snapshot. A rollback moves
     a branch to one of its own older snapshots; `branch NAME --at WHERE --replace` moves it to any

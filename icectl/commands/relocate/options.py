@@ -17,7 +17,7 @@ class RelocateRequest:
         option(
             "--from",
             metavar="PREFIX",
-            help="what locations in the metadata begin with (default: the table's location there); "
+            help="old prefix of locations (default: the table's location in its metadata); "
             "repeatable",
         ),
     ] = None
@@ -26,7 +26,7 @@ class RelocateRequest:
         option(
             "--to",
             metavar="PREFIX",
-            help="what they begin with from now on (default: where TABLE was found)",
+            help="new prefix of locations (default: where TABLE was found)",
         ),
     ] = None
     new_uuid: Annotated[
@@ -38,7 +38,7 @@ class RelocateRequest:
             "--copy-list",
             metavar="FILE",
             help="write the files that are not at the new place as CSV lines, source,target; "
-            "without it they must be there",
+            "without it they must be copied already",
         ),
     ] = None
 
@@ -47,8 +47,11 @@ class RelocateRequest:
     "relocate",
     examples=[
         ("icectl relocate /copy/t --new-uuid", "a copied folder becomes a table of its own"),
-        ("icectl relocate s3://new/t --from s3://old/t", "a bucket was copied: t is at home there"),
-        ("icectl relocate prod.db.t --to s3://new/t --copy-list f.csv -n", "what is to be copied"),
+        ("icectl relocate s3://new/t --from s3://old/t", "t was copied to another bucket"),
+        (
+            "icectl relocate prod.db.t --to s3://new/t --copy-list f.csv -n",
+            "list the files to copy",
+        ),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )

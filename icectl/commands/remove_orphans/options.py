@@ -76,8 +76,7 @@ class OrphansRequest:
             "--prefix-mismatch",
             metavar="MODE",
             choices=("error", "ignore"),
-            help="where only the store of a path differs: error (default), or ignore, which keeps "
-            "the file",
+            help="if only the store of a path differs: error (default), or ignore (keep the file)",
         ),
     ] = "error"
     engine: Annotated[
@@ -86,7 +85,7 @@ class OrphansRequest:
             "--engine",
             metavar="ENGINE",
             choices=("local", "spark"),
-            help="what lists files: local (default), or spark",
+            help="engine that lists files: local (default) or spark",
         ),
     ] = "local"
     master: SparkMaster = None
@@ -99,7 +98,7 @@ class OrphansRequest:
         ("icectl remove-orphans /wh/db/t --dry-run", "every orphan with its bytes and time"),
         (
             "icectl remove-orphans s3://b/wh/t --quarantine s3://b/away --yes",
-            "for cron: move them where they can be put back from",
+            "for cron: move them, so that they can be put back",
         ),
         (
             "icectl remove-orphans s3://b/t --inventory s3://inv/b/daily/manifest.json",

@@ -47,16 +47,16 @@ class RepairRequest:
     ] = False
     skip: Annotated[
         list[str] | None,
-        option("--skip", metavar="ID", help="leave this repair, or kind, out; repeatable"),
+        option("--skip", metavar="ID", help="skip this repair, or kind of repairs; repeatable"),
     ] = None
 
 
 @command(
     "repair",
     examples=[
-        ("icectl repair /wh/db/t --dry-run", "what can be set right, what not, and why"),
-        ("icectl repair /wh/db/t", "show the repairs, ask, carry them out"),
-        ("icectl repair /wh/db/t --to-snapshot whole", "back to the newest snapshot in order"),
+        ("icectl repair /wh/db/t --dry-run", "what can be repaired, what cannot, and why"),
+        ("icectl repair /wh/db/t", "show the repairs, ask, then repair"),
+        ("icectl repair /wh/db/t --to-snapshot whole", "go back to the newest complete snapshot"),
         ("icectl repair /wh/db/t --skip metrics --yes", "all repairs but those of metrics"),
         ("icectl repair /wh/db/t --check", "for CI: exit 4 when there is something to repair"),
     ],

@@ -1,4 +1,4 @@
-"""`icectl rewrite-manifests`: regroup manifests by partition, in their target size."""
+"""`icectl rewrite-manifests`: regroup manifests by partition, at their target size."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -31,7 +31,7 @@ class RewriteRequest:
             "--spec-id",
             metavar="N",
             parse=parse_whole_number,
-            help="manifests of this partition spec only",
+            help="only manifests of this partition spec",
         ),
     ] = None
     content: Annotated[
@@ -76,7 +76,7 @@ class RewriteRequest:
             "--min-manifests",
             metavar="N",
             parse=parse_count,
-            help="leave groups of fewer alone (default 2)",
+            help="skip groups of fewer (default 2)",
         ),
     ] = None
 
@@ -97,7 +97,7 @@ def rewrite_manifests(
     request: RewriteRequest,
     change: Change,
 ) -> Outcome:
-    """Regroup the manifests of a branch by partition, in their target size.
+    """Regroup the manifests of a branch by partition, at their target size.
 
     Small manifests are merged and large ones split. If partitions are scattered over many
     manifests, all manifests of the partition spec are regrouped. Manifests of data and of deletes,

@@ -29,10 +29,12 @@ class UpgradeRequest:
             "--layout",
             metavar="LAYOUT",
             choices=tuple(LAYOUTS_OF_VERSION_4),
-            help="iceberg-1.12, for engines with that, or sfc-1, which only icectl reads",
+            help="iceberg-1.12 (for other engines) or sfc-1 (only icectl reads it)",
         ),
     ] = None
-    lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
+    lazy: Annotated[bool, option("--lazy", help="change only the metadata; write no snapshot")] = (
+        False
+    )
     eager: Annotated[bool, option("--eager", help="rewrite the manifests of all branches")] = False
     convert_position_deletes: Annotated[
         bool,
@@ -54,7 +56,10 @@ class UpgradeRequest:
     "upgrade-to-v4",
     examples=[
         ("icectl upgrade-to-v4 /wh/db/t", "ask which layout, show what changes, ask, upgrade"),
-        ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on using"),
+        (
+            "icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12",
+            "a table that Spark continues to use",
+        ),
         ("icectl upgrade-to-v4 /wh/db/t --layout sfc-1 --check", "exit 4: possible, 5: refused"),
         ("icectl upgrade-to-v4 /wh/db/t --layout sfc-1 --eager", "write all manifests as leaves"),
     ],
@@ -66,7 +71,7 @@ def upgrade_to_v4(
     request: UpgradeRequest,
     change: Change,
 ) -> Outcome:
-    """Turn a table into one of version 4, or take one of version 4 to its other layout.
+    """Upgrade a table to version 4, or convert a version 4 table to the other layout.
 
     Version 4 has two layouts, and they have different readers, so that one has to be named: a
     terminal asks where `--layout` is left out, a script ends with 2. A table of version 4 keeps the

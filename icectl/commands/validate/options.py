@@ -41,7 +41,7 @@ class ValidateRequest:
             "--sample",
             metavar="R",
             parse=parse_ratio,
-            help="look at this part of the files, chosen by chance: 0.05 or 5%",
+            help="check a random part of the files: 0.05 or 5%",
         ),
     ] = None
     rule: Annotated[
@@ -50,7 +50,7 @@ class ValidateRequest:
     ] = None
     skip: Annotated[
         list[str] | None,
-        option("--skip", metavar="ID", help="leave findings of this rule out; repeatable"),
+        option("--skip", metavar="ID", help="report no findings of this rule; repeatable"),
     ] = None
     engine: Annotated[
         str,
@@ -58,7 +58,7 @@ class ValidateRequest:
             "--engine",
             metavar="ENGINE",
             choices=("local", "spark"),
-            help="what reads data files: local (default), or spark",
+            help="engine that reads data files: local (default) or spark",
         ),
     ] = "local"
     master: SparkMaster = None
@@ -81,8 +81,11 @@ class ValidateRequest:
 @command(
     "validate",
     examples=[
-        ("icectl validate /wh/db/t", "rules of the metadata, and that every file exists"),
-        ("icectl validate /wh/db/t --level data --all-snapshots", "everything, every row too"),
+        ("icectl validate /wh/db/t", "check the metadata, and that every file exists"),
+        (
+            "icectl validate /wh/db/t --level data --all-snapshots",
+            "check everything, down to each row",
+        ),
         ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
         ("icectl validate /wh/db/t --format sarif", "findings for code scanning"),
         ("icectl validate /wh/db/t --level data --sample 5% --json", "a different 5% every night"),
