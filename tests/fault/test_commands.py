@@ -1,7 +1,8 @@
 """The crash law over every command: whatever fails or interrupts, the table stays whole.
 
 Afterwards the table opens, all rows are there, nothing that is reachable is gone, the exit code
-says what happened, and a rerun finishes.
+says what happened, and a rerun finishes. The quick tier tries each call that changes something,
+and of the others every fifth to eighth.
 """
 
 import os
@@ -19,6 +20,7 @@ from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 FULL = pytest.mark.full
 PROBE = ".icectl-probe-"
+CHANGES = {"create", "open_new", "assemble", "copy", "replace", "remove"}
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -39,6 +41,11 @@ def calls_of_a_run(subject: Subject) -> list[str]:
     return [method for method, _ in store.calls]
 
 
+def chosen(calls: list[str], stride: int) -> list[int]:
+    """Numbers, from 1 on, of the calls that change something, and of every so many of all."""
+    return [nth for nth, call in enumerate(calls, 1) if call in CHANGES or nth % stride == 0]
+
+
 def check_code(subject: Subject, code: int, document: dict[str, Any], before: str) -> None:
     """0 is done, 3 has committed, 13 and 15 have changed nothing."""
     assert code in (0, 3, 13, 15), document
@@ -55,10 +62,19 @@ def check_finished(subject: Subject, left: set[str]) -> None:
     assert {name for name in unneeded(subject) if PROBE not in name} == left
 
 
-@pytest.mark.parametrize("failure", ["before", "lost", pytest.param("after", marks=FULL)])
-def test_any_store_call_may_fail(subject: Subject, left: set[str], failure: Any) -> None:
+@pytest.mark.parametrize(
+    ("failure", "stride"),
+    [
+        ("before", 6),
+        ("lost", 8),
+        *(pytest.param(failure, 1, marks=FULL) for failure in ("before", "lost", "after")),
+    ],
+)
+def test_any_store_call_may_fail(
+    subject: Subject, left: set[str], failure: Any, stride: int
+) -> None:
     calls = calls_of_a_run(subject)
-    for nth in range(1, len(calls) + 1):
+    for nth in chosen(calls, stride):
         subject.restore()
         before = subject.current()
         store = FaultyStore(LocalStore(), nth, failure)
@@ -96,14 +112,21 @@ class InterruptedStore(WrappedStore):
 
 
 @pytest.mark.usefixtures("signals_as_on_a_terminal")
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("moment", ["after", pytest.param("before", marks=FULL)])
+@pytest.mark.parametrize(
+    ("moment", "times", "stride"),
+    [
+        ("after", 1, 5),
+        ("after", 2, 7),
+        *(pytest.param("after", times, 1, marks=FULL) for times in (1, 2)),
+        *(pytest.param("before", times, 1, marks=FULL) for times in (1, 2)),
+    ],
+)
 def test_any_store_call_may_be_interrupted(
-    subject: Subject, left: set[str], moment: str, times: int
+    subject: Subject, left: set[str], moment: str, times: int, stride: int
 ) -> None:
     """The first Ctrl-C lets the step finish, the second ends it at once; neither harms."""
     calls = calls_of_a_run(subject)
-    for nth in range(1, len(calls) + 1):
+    for nth in chosen(calls, stride):
         subject.restore()
         code, _ = subject.run(InterruptedStore(nth, moment, times))
         assert code == 130
