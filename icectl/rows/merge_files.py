@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from icectl.errors import SelfCheckFailed, StorageError
 from icectl.files.data_file import open_data_file
-from icectl.files.parquet.merge import MergedFile, check_alike, check_page, written_columns
+from icectl.files.parquet.merge import (
+    CopyRange,
+    MergedFile,
+    check_alike,
+    check_page,
+    written_columns,
+)
 from icectl.files.parquet.merge_footer import Layout
 from icectl.files.parquet.merge_source import (
     FileColumn,
@@ -43,6 +49,9 @@ from icectl.table.reading import naming
 _OPENED_AT_ONCE = 16
 _SAMPLED_CHUNKS, _SAMPLED_BYTES = 6, 16 << 10
 """How many chunks that the storage has copied are read, and how much of each."""
+
+_MOST_DEAD = 8
+"""The part of a file, as 1 of so many, that may stay in a merged file though nothing reads it."""
 
 _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
 
@@ -160,6 +169,8 @@ class _Merge:
                 with ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="footers") as pool:
                     found = list(pool.map(read, self.group.files))
                 opened = self._opened([source for _, source in found])
+                if assembly.copies_whole:
+                    _check_whole(opened)
                 handles = {
                     file.location: stack.enter_context(handle)
                     for file, (handle, _) in zip(self.group.files, found, strict=True)
@@ -167,7 +178,9 @@ class _Merge:
                 merged = MergedFile(assembly, opened.layout)
                 for file, source in opened.sources:
                     with naming(file.location):
-                        copy = partial(assembly.copy, file.location)
+                        copy = CopyRange(
+                            partial(assembly.copy, file.location), assembly.copies_whole
+                        )
                         merged.add(source, handles[file.location], copy)
                 self._finish(merged, opened)
                 copied = [handles[file.location] for file, _ in opened.sources]
@@ -310,6 +323,17 @@ class _Merge:
             _check_rows(self.group, opened.left_out, new, self.outputs)
         values = [self.by_value.of(one.location) for one in self.group.files]
         return MergedGroup(new, runs_of(opened.left_out), runs_of(values))
+
+
+def _check_whole(opened: _Opened) -> None:
+    """Check that files may be copied with all that is in them. Raises: CopyRefused."""
+    for flags in opened.left_out:
+        if flags is not None and not flags.all():
+            raise CopyRefused("the storage copies whole files only, and rows of one are left out")
+    for file, source in opened.sources:
+        dead_bytes = (file.size_bytes or 0) - source.live_bytes
+        if dead_bytes * _MOST_DEAD > (file.size_bytes or 0):
+            raise CopyRefused("the storage copies whole files only, and one has much in between")
 
 
 def _check_rows(

@@ -82,6 +82,10 @@ class _Noted:
     assembly: Assembly
     opening: Callable[[str], object]
 
+    @property
+    def copies_whole(self) -> bool:
+        return self.assembly.copies_whole
+
     def open(self, location: str) -> IO[bytes]:
         self.opening(location)
         return self.assembly.open(location)

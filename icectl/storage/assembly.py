@@ -36,6 +36,7 @@ class Source:
 
     size_bytes: int
     etag: str
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Parts(Protocol):
         """Free the parts; the storage forgets them in time where it can't now."""
 
 
-class _SourceFile(RandomAccessFile):
+class SourceFile(RandomAccessFile):
     """A source to read; its last bytes are known, and others are asked for."""
 
     def __init__(self, size_bytes: int, tail: bytes, read: Callable[[int, int], bytes]) -> None:
@@ -131,6 +132,7 @@ class _Assembled:
     Bytes wait until they are a part. A copied range waits too: the next may go on where it ends.
     """
 
+    copies_whole = False
     pool: ThreadPoolExecutor
 
     def __init__(self, parts: Parts, location: str) -> None:
@@ -155,7 +157,7 @@ class _Assembled:
             """Read bytes of the object that was opened."""
             return self._read(location, offset, offset + length)
 
-        return io.BufferedReader(_SourceFile(source.size_bytes, tail, read), _BUFFER_BYTES)
+        return io.BufferedReader(SourceFile(source.size_bytes, tail, read), _BUFFER_BYTES)
 
     def _read(self, location: str, start: int, end: int) -> bytes:
         with same_object(location):
@@ -253,7 +255,12 @@ def same_object(location: str) -> Iterator[None]:
     except StorageError as error:
         if error_status(error) != _OTHER_OBJECT:
             raise
-        raise StorageError(
-            f"{locations.redacted(location)} is another file than it was a moment ago",
-            hint="data files never change: find out what writes over them",
-        ) from error
+        raise other_object(location) from error
+
+
+def other_object(location: str) -> StorageError:
+    """Return what is told of an object that another has taken the place of."""
+    return StorageError(
+        f"{locations.redacted(location)} is another file than it was a moment ago",
+        hint="data files never change: find out what writes over them",
+    )

@@ -64,6 +64,10 @@ class Assembly(Protocol):
     Not for several threads.
     """
 
+    @property
+    def copies_whole(self) -> bool:
+        """Whether files are copied as a whole only, and before all bytes."""
+
     def open(self, location: str) -> IO[bytes]:
         """Return a seekable reader of a file to copy from. Any thread may open.
 

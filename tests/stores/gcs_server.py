@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from tests.stores.s3_servers import await_port, free_port
@@ -30,7 +31,8 @@ class FakeGcs:
     front_port: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
     failures: list[tuple[str, str, int, str]] = field(default_factory=list)
-    """Answers in place of the server's: method, what the path contains, status, code."""
+    """Answers in place of the server's: method, what the path contains, status, code. With status
+    0 the server does it, and no answer comes."""
     is_careless: bool = False
     """Whether conditions are ignored."""
 
@@ -90,6 +92,7 @@ def fake_gcs(binary: str, directory: Path) -> Iterator[FakeGcs]:
 _Answer = tuple[int, dict[str, str], bytes]
 _OWN = {"content-length", "date", "connection", "transfer-encoding"}
 _UPLOADS = itertools.count(1)
+_CONDITION = "x-goog-if-generation-match"
 
 
 class _Xml:
@@ -98,6 +101,7 @@ class _Xml:
     def __init__(self, server: FakeGcs) -> None:
         self.server = server
         self.uploads: dict[str, dict[int, bytes]] = {}
+        self.lock = threading.Lock()
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> _Answer:
         path, _, text = target.partition("?")
@@ -106,8 +110,17 @@ class _Xml:
         if not key:
             return self.listed(bucket, query)
         name = urllib.parse.quote(key, safe="")
+        if path.startswith("/storage/v1/"):
+            return self.ask(method, target, headers)
         if method in {"GET", "HEAD"}:
-            return self.ask(method, f"/{bucket}/{name}", headers)
+            found = self.ask(method, f"/{bucket}/{name}", headers)
+            tag = next((found[1][item] for item in found[1] if item.lower() == "etag"), "")
+            if headers.get("if-match", tag) != tag:
+                return _stated(412)
+            return found
+        if "compose" in query:
+            with self.lock:
+                return self.composed(bucket, key, headers, body)
         if "uploads" in query:
             number = str(next(_UPLOADS))
             self.uploads[number] = {}
@@ -116,6 +129,8 @@ class _Xml:
         if "uploadId" in query:
             return self.uploaded(method, bucket, name, query, body)
         if method == "DELETE":
+            if not self.holds(bucket, key, headers.get(_CONDITION)):
+                return _stated(412)
             return _told(self.ask("DELETE", f"/storage/v1/b/{bucket}/o/{name}", {}))
         if source := headers.get("x-goog-copy-source"):
             first, _, rest = urllib.parse.unquote(source).lstrip("/").partition("/")
@@ -124,7 +139,7 @@ class _Xml:
                 self.ask("POST", f"/storage/v1/b/{place}/rewriteTo/b/{bucket}/o/{name}", {}, b"{}"),
                 "<CopyObjectResult><ETag>e</ETag></CopyObjectResult>",
             )
-        generation = headers.get("x-goog-if-generation-match")
+        generation = headers.get(_CONDITION)
         return self.written(bucket, name, body, None if self.server.is_careless else generation)
 
     def written(self, bucket: str, name: str, body: bytes, generation: str | None) -> _Answer:
@@ -132,6 +147,29 @@ class _Xml:
         if generation is not None:
             place += f"&ifGenerationMatch={generation}"
         return _told(self.ask("POST", place, {}, body))
+
+    def composed(self, bucket: str, key: str, headers: dict[str, str], body: bytes) -> _Answer:
+        """Compose objects as Google documents it; the server itself knows no conditions of that."""
+        parts = [
+            (found.findtext("Name", ""), found.findtext("IfGenerationMatch"))
+            for found in ET.fromstring(body).iter("Component")
+        ]
+        if not 0 < len(parts) <= 32:
+            return _stated(400)
+        if not all(self.holds(bucket, *one) for one in [(key, headers.get(_CONDITION)), *parts]):
+            return _stated(412)
+        asked = {"sourceObjects": [{"name": one} for one, _ in parts], "destination": {}}
+        place = f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(key, safe='')}/compose"
+        return _told(self.ask("POST", place, {}, json.dumps(asked).encode()))
+
+    def holds(self, bucket: str, key: str, generation: str | None) -> bool:
+        """Whether an object is of a generation, 0 where there is none."""
+        if generation is None:
+            return True
+        place = f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(key, safe='')}"
+        status, _, body = self.ask("GET", place, {})
+        found = json.loads(body)["generation"] if status == 200 else "0"
+        return bool(found == generation)
 
     def uploaded(
         self, method: str, bucket: str, name: str, query: dict[str, str], body: bytes
@@ -195,11 +233,16 @@ def _told(answer: _Answer, good: str = "") -> _Answer:
     """An answer of the JSON interface as the XML one words it."""
     status, _, body = answer
     if status < 300:
-        return status, {"ETag": '"e"'}, good.encode()
+        made = json.loads(body).get("generation", "") if body.startswith(b"{") else ""
+        return status, {"ETag": '"e"', "x-goog-generation": made}, good.encode()
     code = _CODES.get(status, str(status))
     if b"bucket" in body.lower() and status == 404:
         code = "NoSuchBucket"
     return status, {}, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
+
+
+def _stated(status: int) -> _Answer:
+    return _told((status, {}, b""))
 
 
 def _front(server: FakeGcs) -> type[http.server.BaseHTTPRequestHandler]:
@@ -207,11 +250,18 @@ def _front(server: FakeGcs) -> type[http.server.BaseHTTPRequestHandler]:
 
     def failure(method: str, path: str) -> _Answer | None:
         for one in server.failures:
-            if one[0] == method and one[1] in path:
+            if one[0] == method and one[1] in path and one[2]:
                 server.failures.remove(one)
                 inner = f"<Code>{one[3]}</Code><Message>{one[3]}!</Message>"
                 return one[2], {}, f"<Error>{inner}</Error>".encode()
         return None
+
+    def is_lost(method: str, path: str) -> bool:
+        for one in server.failures:
+            if one[:3] == (method, one[1], 0) and one[1] in path:
+                server.failures.remove(one)
+                return True
+        return False
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -225,6 +275,9 @@ def _front(server: FakeGcs) -> type[http.server.BaseHTTPRequestHandler]:
                 status, headers, content = interface.answer(self.command, self.path, given, body)
             else:
                 status, headers, content = failed
+            if is_lost(self.command, self.path):
+                self.close_connection = True
+                return
             self.send_response(status)
             length = str(len(content))
             for name, value in headers.items():

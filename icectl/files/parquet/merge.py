@@ -107,8 +107,15 @@ class _Copied:
         return CopiedChunks(self.source, starts, {**moved, FILTER_AT: self.filters, **numbers})
 
 
-CopyRange = Callable[[int, int], None]
-"""Appends the bytes of a source from one offset up to another to the new file."""
+@dataclass(frozen=True, slots=True)
+class CopyRange:
+    """A means to append the bytes of a source from one offset up to another to the new file.
+
+    With `is_whole` it takes all bytes of the source or none.
+    """
+
+    copy: Callable[[int, int], None]
+    is_whole: bool = False
 
 
 class Target(Protocol):
@@ -145,7 +152,8 @@ class MergedFile:
     def add(self, source: MergeSource, file: IO[bytes], copy: CopyRange | None = None) -> None:
         """Copy the column chunks of a source, and the Bloom filters and indexes that they have.
 
-        With `copy`, chunks and filters do not pass through here, and no page is looked at.
+        With `copy`, chunks and filters do not pass through here, and no page is looked at. Copied
+        as a whole, the source's own footer and indexes stay in between, and nothing leads there.
         Raises: NotMergeable, where its pages are not as its footer or their checksums say;
         CorruptTable R-099.
         """
@@ -236,13 +244,20 @@ class MergedFile:
         chunks = source.chunks
         shift = np.zeros(len(chunks.start), np.int64)
         pages = _Pages(chunks)
+        if copy is not None and copy.is_whole:
+            shift += self.size_bytes
+            size_bytes = file.seek(0, 2)
+            copy.copy(0, size_bytes)
+            self.size_bytes += size_bytes
+            filters = self._copy_filters(source, file, copy)
+            return _Copied(source, shift, filters, *_indexes(file, source, shift, None))
         for places in chunks.runs():
             start, end = int(chunks.start[places[0]]), int(chunks.end[places[-1]])
             if not self.size_bytes:
                 start = self._begin(start, copy)
             shift[places] = self.size_bytes - start
             if copy is not None:
-                copy(start, end)
+                copy.copy(start, end)
                 self.size_bytes += end - start
                 continue
             pages.begin(places)
@@ -279,11 +294,14 @@ class MergedFile:
             size = header.end + (header.value(1) or 0)
             if sizes[place] not in (0, size):
                 raise NotMergeable("a Bloom filter has another size than its footer says")
+            if copy is not None and copy.is_whole:  # it is there already
+                new[place] = self.size_bytes - file.seek(0, 2) + start
+                continue
             new[place] = self.size_bytes
             if copy is None:
                 self._write(read_range(file, start, size))
             else:
-                copy(start, start + size)
+                copy.copy(start, start + size)
                 self.size_bytes += size
         return new
 

@@ -201,6 +201,13 @@ class MergeSource:
         is_copied = self.chunks.is_copied & np.isin(self.chunks.leaf, places)
         return replace(self, columns=kept, chunks=replace(self.chunks, is_copied=is_copied))
 
+    @property
+    def live_bytes(self) -> int:
+        """Return how long the chunks to copy are, with their Bloom filters."""
+        chunks = self.chunks
+        sizes = (chunks.end - chunks.start)[chunks.is_copied]
+        return int(sizes.sum() + self.of_chunks(FILTER_SIZE).sum())
+
     def of_chunks(self, node: int) -> Integers:
         """Return what the footer says of the chunks that are copied; 0 of others."""
         values = self.footer.column(node, self.footer.of(CHUNK))

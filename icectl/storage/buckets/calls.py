@@ -86,6 +86,16 @@ def part_of(key: str, etag: str, start: int, end: int, store: Any) -> bytes:
     return bytes(obstore_failures(lambda: obstore.get(store, key, options=options).bytes()))
 
 
+def opened(key: str, length: int, store: Any) -> tuple[int, str | None, str | None, bytes]:
+    """Return the size of an object, its ETag and version, and its last bytes."""
+    import obstore
+
+    options: Any = {"range": {"suffix": length}}
+    found = obstore_failures(lambda: obstore.get(store, key, options=options))
+    content = bytes(obstore_failures(found.bytes))
+    return int(found.meta["size"]), found.meta["e_tag"], found.meta["version"], content
+
+
 def end(key: str, length: int, store: Any) -> Tail:
     """Return the last bytes of an object; all of one that is empty, which has no ranges."""
     import obstore

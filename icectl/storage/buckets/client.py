@@ -90,6 +90,8 @@ class ClientSource:
     access: Callable[[str | None], BucketAccess]
     connect: Callable[[BucketAccess, Any], Any]
     renew: Callable[[], bool]
+    token: Callable[[BucketAccess], str | None] = lambda _: None
+    """Returns what requests are signed with that are not obstore's; None for unsigned ones."""
 
 
 class BucketClient:
@@ -131,6 +133,10 @@ class BucketClient:
     def repeating_store(self) -> Any:
         """Return one that repeats requests by itself, for as long as its credentials hold."""
         return self._source.connect(self._source.access(self._region), SIX_ATTEMPTS)
+
+    def token(self) -> str | None:
+        """Return what requests are signed with that are not obstore's; None for unsigned ones."""
+        return self._source.token(self.access)
 
     def renew(self) -> bool:
         """Have new credentials; whether there may be some."""

@@ -43,7 +43,7 @@ def gcs_source(bucket: str, renewed: Renewed) -> ClientSource | None:
             endpoint, f"{endpoint}/{bucket}", settings, _keys(current, logins.token)
         )
 
-    return ClientSource("gcs", access, _connect, renewed.renew)
+    return ClientSource("gcs", access, _connect, renewed.renew, logins.token_of)
 
 
 def _endpoint(options: Mapping[str, str]) -> str:
@@ -118,32 +118,61 @@ class _Logins:
     """Tokens by Google's own library, for federated identities and those that stand for others."""
 
     def __init__(self) -> None:
-        self._credentials: Any = None
+        self._credentials: dict[str, Any] = {}
         self._lock = Lock()
 
     def token(self, path: str) -> str:
-        """Return the token that holds now.
+        """Return the token that holds now, of a file of credentials.
 
         Raises: Unsupported, without that library; what it does.
         """
+        return self._token(path, f"the credentials of {path}")
+
+    def token_of(self, access: BucketAccess) -> str | None:
+        """Return the token that holds now; None where nothing is signed. Raises: as token."""
+        keys = access.keys
+        if keys.get("skip_signature"):
+            return None
+        if "bearer_token" in keys:
+            return str(keys["bearer_token"])
+        for kind in ("service_account_key", *_FILES.values()):
+            if kind in keys:
+                return self._token(keys[kind], "these credentials")
+        return self._token("", "the credentials of this machine")
+
+    def _token(self, given: str, shown: str) -> str:
+        """Return a token by a file of credentials, their text, or of the machine where empty."""
         try:
             import google.auth
             import google.auth.transport.requests
         except ImportError as error:
             raise Unsupported(
-                f"the credentials of {path} need google-auth ({error})",
+                f"{shown} need google-auth ({error})",
                 hint="install it with icectl: `pip install 'icectl[gcs]'`",
             ) from error
         with self._lock:
-            if self._credentials is None:
-                with warnings.catch_warnings():  # it warns of files from untrusted sources
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    load: Any = google.auth.load_credentials_from_file
-                    self._credentials, _ = load(path, scopes=[_SCOPE])
-            if not self._credentials.valid:
-                self._credentials.refresh(google.auth.transport.requests.Request())
-            token: str = self._credentials.token
+            if given not in self._credentials:
+                self._credentials[given] = _loaded(given)
+            found = self._credentials[given]
+            if not found.valid:
+                found.refresh(google.auth.transport.requests.Request())
+            token: str = found.token
             return token
+
+
+def _loaded(given: str) -> Any:
+    """Return credentials of Google's own library, as _Logins has them."""
+    import google.auth.compute_engine
+
+    if not given:
+        of_machine: Any = google.auth.compute_engine.Credentials
+        return of_machine(scopes=[_SCOPE])
+    load: Any = google.auth.load_credentials_from_file
+    if given.lstrip().startswith("{"):
+        load, given = google.auth.load_credentials_from_dict, parse_json(given.encode())
+    with warnings.catch_warnings():  # it warns of files from untrusted sources
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return load(given, scopes=[_SCOPE])[0]
 
 
 def _connect(access: BucketAccess, attempts: Any) -> Any:

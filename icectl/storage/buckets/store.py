@@ -21,6 +21,7 @@ from icectl.storage.buckets.azure_assembly import assembled_by_azure
 from icectl.storage.buckets.calls import is_expressed, key_of
 from icectl.storage.buckets.client import BucketClient, ClientSource
 from icectl.storage.buckets.gcs import gcs_source
+from icectl.storage.buckets.gcs_assembly import composed
 from icectl.storage.buckets.listing import KeysBelow
 from icectl.storage.buckets.requests import InFlight, Requests, is_throttled
 from icectl.storage.buckets.s3 import s3_source
@@ -122,8 +123,8 @@ class NativeStore:
                 return self.other().assemble(location)
             case "azure":
                 return assembled_by_azure(self.requests, self.concurrency, location)
-            case _:
-                return None
+            case "gcs":
+                return composed(self.requests, location)
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here."""
