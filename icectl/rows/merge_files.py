@@ -330,9 +330,8 @@ def _check_whole(opened: _Opened) -> None:
     for flags in opened.left_out:
         if flags is not None and not flags.all():
             raise CopyRefused("the storage copies whole files only, and rows of one are left out")
-    for file, source in opened.sources:
-        dead_bytes = (file.size_bytes or 0) - source.live_bytes
-        if dead_bytes * _MOST_DEAD > (file.size_bytes or 0):
+    for _, source in opened.sources:
+        if (source.size_bytes - source.live_bytes) * _MOST_DEAD > source.size_bytes:
             raise CopyRefused("the storage copies whole files only, and one has much in between")
 
 

@@ -17,10 +17,33 @@ from icectl.rows.read_data import SourceFile
 from icectl.rows.write_data import FileOutputs
 
 
-class MemoryFiles:
-    """Files by location; `left` are those whose writer was left with an error."""
+class Composed:
+    """A file that storage makes of whole others, and of bytes behind them."""
 
-    def __init__(self) -> None:
+    copies_whole = True
+
+    def __init__(self, files: "MemoryFiles") -> None:
+        self.files, self.written = files, io.BytesIO()
+
+    def open(self, location: str) -> IO[bytes]:
+        return self.files.open(location)
+
+    def write(self, content: bytes | memoryview, /) -> int:
+        return self.written.write(content)
+
+    def copy(self, location: str, start: int, end: int) -> None:
+        assert (start, end) == (0, len(self.files.content[location]))
+        self.written.write(self.files.content[location])
+
+
+class MemoryFiles:
+    """Files by location; `left` are those whose writer was left with an error.
+
+    Where this `composes`, it puts whole files together by itself.
+    """
+
+    def __init__(self, *, composes: bool = False) -> None:
+        self.composes = composes
         self.content: dict[str, bytes] = {}
         self.opened: list[str] = []
         self.left: list[str] = []
@@ -51,7 +74,19 @@ class MemoryFiles:
 
     def outputs(self) -> FileOutputs:
         """These files as a kernel sees them."""
-        return FileOutputs(self.next_location, self.create, self.open)
+        return FileOutputs(
+            self.next_location,
+            self.create,
+            self.open,
+            self.assemble if self.composes else lambda _: None,
+        )
+
+    @contextmanager
+    def assemble(self, location: str) -> Iterator["Composed"]:
+        """A file to compose of whole others."""
+        made = Composed(self)
+        yield made
+        self.content[location] = made.written.getvalue()
 
     def add(
         self, location: str, table: pa.Table, file_format: str = "parquet", **source: Any

@@ -246,9 +246,8 @@ class MergedFile:
         pages = _Pages(chunks)
         if copy is not None and copy.is_whole:
             shift += self.size_bytes
-            size_bytes = file.seek(0, 2)
-            copy.copy(0, size_bytes)
-            self.size_bytes += size_bytes
+            copy.copy(0, source.size_bytes)
+            self.size_bytes += source.size_bytes
             filters = self._copy_filters(source, file, copy)
             return _Copied(source, shift, filters, *_indexes(file, source, shift, None))
         for places in chunks.runs():
@@ -295,7 +294,7 @@ class MergedFile:
             if sizes[place] not in (0, size):
                 raise NotMergeable("a Bloom filter has another size than its footer says")
             if copy is not None and copy.is_whole:  # it is there already
-                new[place] = self.size_bytes - file.seek(0, 2) + start
+                new[place] = self.size_bytes - source.size_bytes + start
                 continue
             new[place] = self.size_bytes
             if copy is None:

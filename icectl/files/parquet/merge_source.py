@@ -166,6 +166,7 @@ class Chunks:
 class MergeSource:
     """A Parquet file by its footer; `groups` are the numbers of the row groups to copy."""
 
+    size_bytes: int
     footer: Members
     row_count: int
     group_rows: Integers
@@ -244,7 +245,7 @@ def read_source(file: IO[bytes]) -> MergeSource:
     kept = np.flatnonzero(group_rows)
     chunks = _chunks(members, kept, footer_at)
     columns = _columns(members)
-    return MergeSource(members, row_count, group_rows, kept, chunks, columns, _pairs(members))
+    return MergeSource(size, members, row_count, group_rows, kept, chunks, columns, _pairs(members))
 
 
 def _chunks(footer: Members, kept: Integers, footer_at: int) -> Chunks:

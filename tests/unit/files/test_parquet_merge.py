@@ -11,7 +11,7 @@ import pytest
 
 from icectl.errors import CorruptTable
 from icectl.files.parquet import merge
-from icectl.files.parquet.merge import MergedFile, check_alike
+from icectl.files.parquet.merge import CopyRange, MergedFile, check_alike
 from icectl.files.parquet.merge_source import FILTER_AT, FILTER_SIZE, NotMergeable, read_source
 
 
@@ -56,13 +56,21 @@ def test_a_byte_that_differs_shows_in_whichever_part_it_is(monkeypatch) -> None:
         assert not is_same(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]), at
 
 
-def merged(contents, columns=None) -> bytes:
+def merged(contents, columns=None, *, whole=False) -> bytes:
+    """The merge of files; `whole` ones are copied with all that is in them, from first to last."""
     files = [io.BytesIO(content) for content in contents]
     sources = [read_source(file) for file in files]
     output = io.BytesIO()
     made = MergedFile(output, check_alike(sources))
-    for source, file in zip(sources, files, strict=True):
-        made.add(source, file)
+    for source, file, content in zip(sources, files, contents, strict=True):
+        if whole:
+
+            def copy(start: int, end: int, content: bytes = content) -> None:
+                output.write(content[start:end])
+
+            made.add(source, file, CopyRange(copy, is_whole=True))
+        else:
+            made.add(source, file)
     if columns is not None:
         made.add_columns(read_source(io.BytesIO(columns)), io.BytesIO(columns))
     made.finish()
@@ -79,23 +87,28 @@ WAYS = [
 ]
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("options", WAYS)
-def test_rows_are_those_of_the_files_in_order(options, monkeypatch) -> None:
+def test_rows_are_those_of_the_files_in_order(options, whole, monkeypatch) -> None:
     monkeypatch.setattr(merge, "_BLOCK_BYTES", 333)
     tables = [rows(0, 1000), rows(1000, 1), rows(1001, 700)]
     contents = [written(table, **options) for table in tables]
-    found = merged(contents)
-    whole = pa.concat_tables(tables)
+    found = merged(contents, whole=whole)
+    assert found.startswith(b"".join(contents)) is whole
+    expected = pa.concat_tables(tables)
     for check in (True, False):
         read = pq.read_table(io.BytesIO(found), page_checksum_verification=check)
-        assert read.equals(whole)
-    again = merged([found, found])
-    assert pq.read_table(io.BytesIO(again)).equals(pa.concat_tables([whole, whole]))
+        assert read.equals(expected)
+    twice = pa.concat_tables([expected, expected])
+    for again in (False, True):
+        both = merged([found, found], whole=again)
+        assert pq.read_table(io.BytesIO(both)).equals(twice)
 
 
-def test_what_footers_say_of_chunks_stays() -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_footers_say_of_chunks_stays(whole) -> None:
     contents = [written(rows(0, 1000)), written(rows(1000, 1000))]
-    found = pq.read_metadata(io.BytesIO(merged(contents)))
+    found = pq.read_metadata(io.BytesIO(merged(contents, whole=whole)))
     groups = []
     for content in contents:
         metadata = pq.read_metadata(io.BytesIO(content))
@@ -114,14 +127,15 @@ def test_what_footers_say_of_chunks_stays() -> None:
             assert now.column(column).has_column_index
 
 
-def test_columns_come_behind_those_that_are_there() -> None:
+@pytest.mark.parametrize("copied", [False, True])
+def test_columns_come_behind_those_that_are_there(copied) -> None:
     first, second = written(rows(0, 700)), written(rows(700, 500))
     more = pa.table({"_row_id": pa.array(range(50, 1250), pa.int64())})
     file = io.BytesIO()
     with pq.ParquetWriter(file, more.schema, store_schema=False) as writer:
         for start, count in ((0, 300), (300, 300), (600, 100), (700, 300), (1000, 200)):
             writer.write_table(more.slice(start, count))
-    found = merged([first, second], file.getvalue())
+    found = merged([first, second], file.getvalue(), whole=copied)
     whole = pa.concat_tables([rows(0, 700), rows(700, 500)])
     read = pq.read_table(io.BytesIO(found))
     assert read.column("_row_id").to_pylist() == list(range(50, 1250))
@@ -140,12 +154,13 @@ def test_row_groups_without_rows_are_left_out() -> None:
         merged([empty, empty])
 
 
-def test_bloom_filters_come_along() -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_bloom_filters_come_along(whole) -> None:
     contents = [
         written(rows(start, 900), bloom_filter_options={"id": {"ndv": 300}, "name": True})
         for start in (0, 900)
     ]
-    found = merged(contents)
+    found = merged(contents, whole=whole)
 
     def filters(content: bytes) -> list[bytes]:
         source = read_source(io.BytesIO(content))

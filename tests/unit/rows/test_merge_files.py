@@ -16,6 +16,7 @@ from icectl.files.parquet.merge_source import NotMergeable
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
+from icectl.rows import merge_files as merging
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
@@ -62,9 +63,15 @@ def three(store: MemoryFiles, **told):
     ]
 
 
+@pytest.fixture(params=[False, True], ids=["copied", "composed"])
+def store(request, monkeypatch) -> MemoryFiles:
+    """Files that pass through here, and files that storage puts together, however short."""
+    monkeypatch.setattr(merging, "_MOST_DEAD", 0)
+    return MemoryFiles(composes=request.param)
+
+
 @pytest.mark.parametrize("version", [1, 2])
-def test_rows_and_metrics_are_those_of_a_rewrite(version) -> None:
-    store = MemoryFiles()
+def test_rows_and_metrics_are_those_of_a_rewrite(version, store) -> None:
     whole = group(store, three(store), version)
     merged = merge(whole, store)
     (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
@@ -86,8 +93,7 @@ def test_rows_and_metrics_are_those_of_a_rewrite(version) -> None:
     assert len(starts) == 3
 
 
-def test_rows_keep_their_ids_and_last_updates() -> None:
-    store = MemoryFiles()
+def test_rows_keep_their_ids_and_last_updates(store) -> None:
     files = [
         replace(file, first_row_id=first, sequence_number=number)
         for file, first, number in zip(three(store), (500, 7, 1000), (3, 9, 4), strict=True)
@@ -117,9 +123,8 @@ def test_what_would_need_decoding_is_refused() -> None:
         merge(group(store, [without_ids]), store)
 
 
-def test_rows_of_files_that_have_ids_keep_them() -> None:
+def test_rows_of_files_that_have_ids_keep_them(store) -> None:
     """Of three files one has both columns, and nulls in them; one was merged of others before."""
-    store = MemoryFiles()
     files = [
         replace(file, first_row_id=first, sequence_number=number)
         for file, first, number in zip(three(store), (500, 700, 1000), (3, 9, 4), strict=True)
@@ -158,8 +163,7 @@ def by_value(store: MemoryFiles, ids, applies_to) -> EqualityDeletes:
     return EqualityDeletes(file, (1,), frozenset(applies_to))
 
 
-def test_rows_that_equality_deletes_delete_are_told() -> None:
-    store = MemoryFiles()
+def test_rows_that_equality_deletes_delete_are_told(store) -> None:
     files = three(store)
     deletes = (by_value(store, [3, 45, 99, 7], ["f0", "f1"]), by_value(store, [99, 45], ["f2"]))
     whole = group(store, files, deletes=DeletesOfGroup(equality_deletes=deletes))
@@ -172,8 +176,7 @@ def test_rows_that_equality_deletes_delete_are_told() -> None:
         merge_files(whole, OPTIONS, store.outputs(), MergeOptions(0.05))
 
 
-def test_row_groups_of_deleted_rows_are_left_out() -> None:
-    store = MemoryFiles()
+def test_row_groups_of_deleted_rows_are_left_out(store) -> None:
     for at in range(3):
         content = io.BytesIO()
         pq.write_table(table(FIELDS, some(at * 40, at * 40 + 40)), content, row_group_size=10)
@@ -184,6 +187,8 @@ def test_row_groups_of_deleted_rows_are_left_out() -> None:
     found = merge_files(
         group(store, files, 3, deletes=deletes), OPTIONS, store.outputs(), MergeOptions(0.3)
     )
+    refused = "whole files only, and rows of one are left out"
+    assert (refused in found.file.not_assembled) is store.composes
     names = [file.location for file in files]
     left_out = {name: rows.tolist() for name, rows in rows_of(found.left_out, names).items()}
     assert left_out == {"f0": [*range(10)], "f1": [*range(40)], "f2": [*range(10, 20)]}
@@ -197,6 +202,21 @@ def test_row_groups_of_deleted_rows_are_left_out() -> None:
     everything = DeletesOfGroup(equality_deletes=(by_value(store, range(120), names),))
     with pytest.raises(NotMergeable, match="no row group"):
         merge(group(store, files, 3, deletes=everything), store)
+
+
+def test_files_with_much_that_nothing_leads_to_are_not_composed() -> None:
+    store = MemoryFiles(composes=True)
+    found = merge(group(store, three(store)), store)
+    assert "one has much in between" in found.not_assembled
+    assert [row["id"] for row in store.rows(found.location)] == [*range(100)]
+
+
+def test_files_that_are_deleted_as_a_whole_are_not_composed_with_others(store) -> None:
+    files = three(store)
+    deletes = DeletesOfGroup(equality_deletes=(by_value(store, range(40), ["f0"]),))
+    found = merge(group(store, files, deletes=deletes), store)
+    assert [row["id"] for row in store.rows(found.location)] == [*range(40, 100)]
+    assert found.not_assembled == ""
 
 
 def test_a_file_of_other_rows_than_its_entry_says_is_told() -> None:
@@ -273,8 +293,7 @@ def evolved(store: MemoryFiles):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_files_of_a_schema_that_has_evolved(version) -> None:
-    store = MemoryFiles()
+def test_files_of_a_schema_that_has_evolved(version, store) -> None:
     wider = schema(
         (1, "id", "long"), (2, "title", "string"), (3, "part", "double"),
         (10, "price", "decimal(9, 2)"),
