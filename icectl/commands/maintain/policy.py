@@ -168,14 +168,14 @@ def _min_age(text: str) -> int:
 
 
 def _parse_part(text: str) -> float:
-    """Read a part of a whole, which may be more than all of it: `0.25`, `25%`, `200%`."""
+    """Read a part of a whole, which may be more than all of it: `25%`, `200%`, or as a fraction of 1."""
     number = text.strip()
     try:
         part = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
         part = -1.0
     if not 0 <= part < float("inf"):
-        raise UsageError(f"`{text}` is not a ratio", hint="give a number such as 0.25, or 25%")
+        raise UsageError(f"`{text}` is not a ratio", hint="give a number from 0 on, or 25%")
     return part
 
 
