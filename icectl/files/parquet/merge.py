@@ -6,6 +6,7 @@ looked at on the way: headers, and checksums where the writer has left any.
 """
 
 import io
+import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -147,7 +148,7 @@ class MergedFile:
         self._parts = [_Part(0, 0)]
         self._copied: list[_Copied] = []
         self._more: _Copied | None = None
-        self._buffer = bytearray(_BLOCK_BYTES)
+        self._buffer = _block()
 
     def add(self, source: MergeSource, file: IO[bytes], copy: CopyRange | None = None) -> None:
         """Copy the column chunks of a source, and the Bloom filters and indexes that they have.
@@ -332,23 +333,30 @@ def written_columns(
     return content
 
 
-def _blocks(file: IO[bytes], size: int, buffer: bytearray) -> Iterator[memoryview]:
+def _block() -> memoryview:
+    """Return memory to read into that begins with a page of it.
+
+    Systems copy there several times as fast as to where most of Python's own begins.
+    """
+    return memoryview(mmap.mmap(-1, _BLOCK_BYTES))
+
+
+def _blocks(file: IO[bytes], size: int, buffer: memoryview) -> Iterator[memoryview]:
     """Yield the next bytes of a file in blocks, each of which holds until the next is asked for.
 
     Raises: NotMergeable, where there are fewer.
     """
-    view = memoryview(buffer)
     while size:
-        count = file.readinto(view[: min(size, len(buffer))])  # type: ignore[attr-defined]
+        count = file.readinto(buffer[: min(size, len(buffer))])  # type: ignore[attr-defined]
         if not count:
             raise NotMergeable("it ends earlier than its footer says")
         size -= count
-        yield view[:count]
+        yield buffer[:count]
 
 
 def _has(file: IO[bytes], parts: Iterable[_Part]) -> bool:
     """Return whether a file has the bytes of some parts."""
-    buffer = bytearray(_BLOCK_BYTES)
+    buffer = _block()
     for part in parts:
         file.seek(part.start)
         checksum = 0
