@@ -74,7 +74,7 @@ class _Composed:
         except StorageError as error:  # another way to read it may work, and tells if not
             raise CopyRefused(error.message) from error
         if not etag or not generation:
-            raise CopyRefused("the storage does not tell the generation of a file")
+            raise CopyRefused("the storage shows no generation of a file")
         source = Source(size_bytes, etag, generation)
         with self._lock:
             self._sources[location] = source
@@ -135,7 +135,7 @@ class _Composed:
             is_kept = any(found.get(name) for name in _KEPT)
         except (IcectlError, FileNotFoundError, ValueError, AttributeError) as error:
             raise CopyRefused(
-                "the storage does not tell whether files may be replaced at once"
+                "the storage does not say whether files may be replaced at once"
             ) from error
         if is_kept:
             raise CopyRefused("the bucket keeps files from being replaced")
@@ -181,7 +181,7 @@ class _Composed:
         if stored_bytes != size_bytes or generation == self._generation:
             raise StorageError(
                 f"the storage made {locations.redacted(self._location)} of other bytes than it was "
-                "told to"
+                "asked to"
             )
         self._generation = generation
 
