@@ -1,7 +1,9 @@
 """Which options of gcsfs obstore is trusted with, and what Google's settings become."""
 
+import http.server
 import json
 import sys
+import threading
 
 import pytest
 from obstore.exceptions import GenericError
@@ -158,3 +160,61 @@ def test_what_is_wrong_with_credentials_is_told_with_its_hint_and_nothing_is_rep
         store.create("gs://lake/a", b"")
     assert unsupported.value.exit_code == 14
     assert fixed_env.slept == []
+
+
+@pytest.fixture
+def tokens():
+    """A server that gives tokens, its address, and what it was asked."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(b'{"access_token": "given", "expires_in": 3600}')
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/token", asked
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("form", ["text", "file"])
+def test_a_service_account_signs_requests_that_are_not_obstores(form, tokens, file):
+    pytest.importorskip("google.auth")
+    rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa")
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    address, asked = tokens
+    key = rsa.generate_private_key(65537, 2048)
+    content = {
+        "type": "service_account",
+        "private_key": key.private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        ).decode(),
+        "private_key_id": "1",
+        "client_email": "a@b",
+        "token_uri": address,
+    }
+    given = json.dumps(content) if form == "text" else file(**content)
+    source = gcs_source("lake", Renewed(lambda: {"token": given}))
+    assert [source.token(source.access(None)) for _ in range(2)] == ["given", "given"]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "token"), [({"token": "anon"}, None), ({"bearer_token": "abc"}, "abc")]
+)
+def test_a_token_that_is_given_signs_by_itself(options, token):
+    source = gcs_source("lake", Renewed(lambda: options))
+    assert source.token(source.access(None)) == token
