@@ -224,7 +224,7 @@ def test_a_store_that_does_not_answer_holds_up_no_run_that_has_failed(
         ended = run(table.location, *COMPACT, command="compact")
     finally:
         stuck.let_go.set()
-    assert monotonic() - began < 20
+    assert monotonic() - began < 50
     assert stuck.times == 2
     assert ended.code == 15
     assert "hint: " in ended.err

@@ -3,9 +3,8 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).parents[2] / "icectl"
 
@@ -93,8 +92,19 @@ IMPURE_MODULES = {"time", "random", "uuid", "os", "logging", "pathlib"}
 CLI_MAY = {"pathlib", "os"}
 
 
+@cache
 def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports_of(path: Path) -> list[tuple[str, int]]:
+    return list(imports(tree_of(path)))
 
 
 def home(path: Path) -> str:
@@ -125,32 +135,35 @@ def first_party(module: str) -> str | None:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_downward(path: Path) -> None:
-    own = home(path)
-    for module, line in imports(ast.parse(path.read_text())):
-        target = first_party(module)
-        if target is None or target == own or not any(target in names for names in LAYERS):
-            continue
-        assert layer(target) < layer(own), f"{path}:{line} imports {module} from above or beside"
+def test_imports_point_downward() -> None:
+    assert [
+        f"{path}:{line} imports {module} from above or beside"
+        for path in modules()
+        for module, line in imports_of(path)
+        if (target := first_party(module)) not in (None, home(path))
+        and any(target in names for names in LAYERS)
+        and layer(str(target)) >= layer(home(path))
+    ] == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_third_party_modules_stay_in_their_home(path: Path) -> None:
-    own = home(path)
-    for module, line in imports(ast.parse(path.read_text())):
-        top = module.split(".")[0]
-        if top == "icectl" or top in sys.stdlib_module_names:
-            continue
-        known = [name for name in HOME_OF if module == name or module.startswith(f"{name}.")]
-        assert known, f"{path}:{line} imports {module}, which has no home"
-        allowed = HOME_OF[max(known, key=len)]
-        assert own in allowed, f"{path}:{line} imports {module} outside {sorted(allowed)}"
+def test_third_party_modules_stay_in_their_home() -> None:
+    wrong = []
+    for path in modules():
+        for module, line in imports_of(path):
+            top = module.split(".")[0]
+            if top == "icectl" or top in sys.stdlib_module_names:
+                continue
+            known = [name for name in HOME_OF if module == name or module.startswith(f"{name}.")]
+            if not known:
+                wrong.append(f"{path}:{line} imports {module}, which has no home")
+            elif home(path) not in (allowed := HOME_OF[max(known, key=len)]):
+                wrong.append(f"{path}:{line} imports {module} outside {sorted(allowed)}")
+    assert wrong == []
 
 
 def test_spark_stays_in_modules_that_are_named_for_it() -> None:
     for path in modules():
-        tops = {module.split(".")[0] for module, _ in imports(ast.parse(path.read_text()))}
+        tops = {module.split(".")[0] for module, _ in imports_of(path)}
         assert path.name.startswith("spark") or not tops & {"pyspark", "py4j"}, path
 
 
@@ -159,15 +172,19 @@ def is_pure(path: Path) -> bool:
     return home(path) in PURE or (home(path) == "commands" and path.stem.endswith("plan"))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in modules() if is_pure(path)],
-    ids=lambda path: str(path.relative_to(PACKAGE)),
-)
-def test_what_decides_touches_neither_clock_nor_system(path: Path) -> None:
-    allowed = {"uuid"} if path.name in {"single_value.py", "key.py", "variant.py"} else set()
-    for module, line in imports(ast.parse(path.read_text())):
-        assert module.split(".")[0] not in IMPURE_MODULES - allowed, f"{path}:{line} {module}"
+MAY_USE_UUID = {"single_value.py", "key.py", "variant.py"}
+
+
+def test_what_decides_touches_neither_clock_nor_system() -> None:
+    pure = [path for path in modules() if is_pure(path)]
+    assert pure
+    assert [
+        f"{path}:{line} imports {module}"
+        for path in pure
+        for module, line in imports_of(path)
+        if module.split(".")[0] in IMPURE_MODULES
+        and not (module.split(".")[0] == "uuid" and path.name in MAY_USE_UUID)
+    ] == []
 
 
 IMPORTS_LATE = {"cli", "commands"}
@@ -175,35 +192,37 @@ IMPORTS_BY_KIND = {PACKAGE / "catalog" / "warehouse.py", PACKAGE / "storage" / "
 """Modules that choose a kind of catalog or store, and import it with its libraries for that run."""
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
+def test_first_party_imports_stand_at_the_top() -> None:
+    assert [
+        f"{path}:{line} imports {module} in a function"
         for path in modules()
-        if home(path) not in {"cli", "commands"} and path not in IMPORTS_BY_KIND
-    ],
-    ids=lambda path: str(path.relative_to(PACKAGE)),
-)
-def test_first_party_imports_stand_at_the_top(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef):
-            for module, line in imports(function):
-                assert first_party(module) is None, f"{path}:{line} imports {module} in a function"
+        if home(path) not in IMPORTS_LATE and path not in IMPORTS_BY_KIND
+        for function in ast.walk(tree_of(path))
+        if isinstance(function, ast.FunctionDef)
+        for module, line in imports(function)
+        if first_party(module) is not None
+    ] == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_texts_but_docstrings_are_ascii(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            assert node.value.isascii() or id(node) in docstrings, f"{path}:{node.lineno}"
+def test_texts_but_docstrings_are_ascii() -> None:
+    wrong = []
+    for path in modules():
+        nodes = list(ast.walk(tree_of(path)))
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        wrong += [
+            f"{path}:{node.lineno}"
+            for node in nodes
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and not node.value.isascii()
+            and id(node) not in docstrings
+        ]
+    assert wrong == []
 
 
 def test_package_docstrings_say_where_to_start() -> None:
     for path in PACKAGE.rglob("__init__.py"):
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         assert ast.get_docstring(tree), path
         code = [node for node in tree.body[1:] if not isinstance(node, ast.Assign)]
         assert not code, f"{path} holds code"
@@ -227,6 +246,6 @@ def test_what_only_a_layout_knows_is_chosen_not_imported() -> None:
         path.relative_to(PACKAGE).as_posix()
         for path in modules()
         if "sfc1" not in path.relative_to(PACKAGE).as_posix()
-        and any(".sfc1" in module for module, _ in imports(ast.parse(path.read_text())))
+        and any(".sfc1" in module for module, _ in imports_of(path))
     }
     assert found == KNOW_SFC1
