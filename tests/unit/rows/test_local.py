@@ -138,6 +138,7 @@ class Killing(Heard):
             os.kill(worker, signal.SIGKILL)
 
 
+@pytest.mark.new_workers  # it is the child that is killed
 @pytest.mark.parametrize("opened", [1, 9])
 def test_what_a_killed_worker_has_written_is_removed(tmp_path: Path, opened: int) -> None:
     build(tmp_path, 2, "identity")
