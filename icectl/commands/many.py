@@ -57,11 +57,9 @@ def many_result(ends: Sequence[TableEnd]) -> dict[str, Any]:
     }
 
 
-def print_lines(
-    console: Console, rows: Sequence[tuple[str, str, str]], *, whole: bool = False
-) -> None:
-    """Print tables with what became of them, a line each in the width that there is, or `whole`."""
-    last = TableColumn("what", cut="wrap" if whole else "end")
+def print_lines(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
+    """Print tables with what became of them."""
+    last = TableColumn("what", cut="wrap")
     columns = [TableColumn("table", cut="middle"), TableColumn("status"), last]
     print_table(
         console, columns, [(name, STATUS_NAMES.get(is_, is_), why) for name, is_, why in rows]

@@ -265,7 +265,7 @@ def _decision(snapshot: Snapshot, reasons: Mapping[int, str], in_branches: set[i
     elif snapshot.snapshot_id not in in_branches:
         reason = "in no branch, under no tag"
     else:
-        reason = "past the age and the count to keep"
+        reason = "past retention"
     return Decision(snapshot.snapshot_id, snapshot.timestamp_ms, kept is not None, reason)
 
 

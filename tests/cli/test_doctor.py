@@ -71,7 +71,7 @@ def test_every_configured_catalog_is_tried(
     monkeypatch.setenv("PYICEBERG_CATALOG__DOWN__CREDENTIAL", "me:secret-of-the-operator")
     ended = doctor("--json")
     found = checks(ended)
-    assert (found["good"]["status"], found["good"]["detail"]) == ("ok", "sales")
+    assert (found["good"]["status"], found["good"]["detail"]) == ("ok", "namespaces: sales")
     assert found["down"]["status"] == "failed"
     assert CLOSED in found["down"]["detail"]
     assert ended.code == 4

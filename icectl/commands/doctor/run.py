@@ -161,11 +161,11 @@ def _tried_catalog(common: Common, configuration: Configuration, name: str) -> C
         warehouse = warehouse_of(
             limited, NameInCatalog(name, (), configuration), storage_of(limited)
         )
-        first = [dotted_name(one) for one in islice(warehouse.namespaces(), 3)]
+        first = [dotted_name(one) for one in islice(warehouse.namespaces(), 4)]
     except IcectlError as error:
         return _failed("catalog", name, error)
-    shown = f"namespaces: {', '.join(first)}, ..." if len(first) == 3 else ", ".join(first)
-    return Check("catalog", name, "ok", shown or "it has no namespaces")
+    shown = ", ".join([*first[:3], *(["..."] if len(first) > 3 else [])])
+    return Check("catalog", name, "ok", f"namespaces: {shown}" if first else "it has no namespaces")
 
 
 def _tried_location(common: Common, location: str) -> Check:

@@ -79,13 +79,15 @@ def _table_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("uuid", result["uuid"] or "none"),
         ("metadata", result["metadata_location"].removeprefix(f"{result['location']}/")),
         ("last updated", result["last_updated"]),
-        (
-            "schema, spec, order",
-            f"{result['schema_id']}, {result['partition_spec_id']}, {result['sort_order_id']}",
-        ),
+        ("current", _current(result)),
         ("snapshots", f"{result['snapshot_count']:,}"),
         ("refs", _refs(result["refs"])),
     ]
+
+
+def _current(result: Mapping[str, Any]) -> str:
+    spec, order = result["partition_spec_id"], result["sort_order_id"]
+    return f"schema {result['schema_id']}, partition spec {spec}, sort order {order}"
 
 
 def _version(result: Mapping[str, Any]) -> str:

@@ -93,7 +93,7 @@ def print_maintained(console: Console, run: Maintained) -> None:
         if console.options.verbosity >= 0 or one.exit_code
     ]
     if rows:
-        print_lines(console, rows, whole=run.planning)
+        print_lines(console, rows)
     if run.planning:  # then the lines have it all
         _print_end(console, run)
         return

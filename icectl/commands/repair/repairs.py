@@ -68,7 +68,7 @@ def find_mends(
     lists = {location for location, _ in head.listed.problems}
     unsure = search.unsure()
     if lists and (not head.is_proven or unsure is not None):
-        reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
+        reason = "nothing else shows what it listed; `--to-snapshot whole` goes back"
         return [], [RemainingFinding(one, reason) for one in findings if one.subject in lists]
     if unsure is not None:
         return [], [RemainingFinding(one, unsure) for one in findings if one.rule in unsure]

@@ -64,9 +64,9 @@ def test_every_snapshot_comes_with_its_reason():
         {"main": {"head": 6, "min_snapshots_to_keep": 3}, "eoy": {"head": 9, "type": "tag"}},
     )
     assert reasons(decide(metadata, AskedRetention(keep_monthly=2), NOW)) == {
-        1: (False, "past the age and the count to keep"),
+        1: (False, "past retention"),
         2: (True, "newest of 2026-02 on branch main"),
-        3: (False, "past the age and the count to keep"),
+        3: (False, "past retention"),
         4: (True, "among the 3 newest snapshots of branch main"),
         5: (True, "among the 3 newest snapshots of branch main"),
         6: (True, "head of branch main"),

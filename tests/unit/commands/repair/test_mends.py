@@ -143,7 +143,7 @@ def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(
     head = without_list(table)
     lost = wrong("R-034", str(head.snapshot.manifest_list))
     found = mends(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
-    reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
+    reason = "nothing else shows what it listed; `--to-snapshot whole` goes back"
     assert found == ([], [RemainingFinding(lost, reason)])
 
 
