@@ -35,14 +35,15 @@ class _Phase:
         return f"{shown(self.done)} of {shown(self.total)}"
 
     def time(self, now_seconds: float) -> str:
-        """Print the estimate, once there is something to go by; before that the time taken."""
+        """Print the time taken, and what is left of it once there is something to go by."""
         elapsed = now_seconds - self.started_seconds
         if elapsed < _BAR_AFTER_SECONDS:
             return ""
+        taken = print_duration(1000 * int(elapsed))
         if not self.total or not 0 < self.done < self.total:
-            return print_duration(1000 * int(elapsed))
+            return taken
         seconds = round(elapsed * (self.total - self.done) / self.done)
-        return f"{print_duration(1000 * seconds)} left" if seconds else ""
+        return f"{taken}, {print_duration(1000 * seconds)} left" if seconds else taken
 
     def bar(self) -> str:
         """Draw the share that is done, in ASCII."""

@@ -70,10 +70,15 @@ def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None
     """Print a line a table, and how many ended in which way; hints of failures after it."""
     shown = [one for one in ends if console.options.verbosity >= 0 or one.exit_code]
     if shown:
-        rows = [(one.table, _status(one), _done_text(command, one) or one.reason) for one in shown]
-        print_lines(console, rows)
+        print_lines(
+            console,
+            [
+                (one.table, _status(command, one), _done_text(command, one) or one.reason)
+                for one in shown
+            ],
+        )
     print_troubles(console, [(one.table, one.reason, one.hint) for one in ends if one.exit_code])
-    counts = Counter(one.status for one in ends)
+    counts = Counter(_status(command, one) for one in ends)
     statuses = ", ".join(
         f"{number:,} {STATUS_NAMES.get(is_, is_)}" for is_, number in counts.items()
     )
@@ -111,9 +116,11 @@ def what_was_done(command: str, figures: Mapping[str, int]) -> str:
     return "" if tell is None else tell(figures)
 
 
-def _status(end: TableEnd) -> str:
-    """Return the status for people: a check that was done, and has found errors, says so."""
-    return "errors" if (end.status, end.exit_code) == ("done", 4) else end.status
+def _status(command: str, end: TableEnd) -> str:
+    """Return the status for people: a check that was done says what it has found."""
+    if command != "validate" or end.status != "done":
+        return end.status
+    return "not ok" if end.exit_code else "ok"
 
 
 def worst_finding(result: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -48,10 +48,10 @@ def test_tables_of_a_glob_are_validated_and_errors_end_with_4(server: SqlServer,
     assert ended.code == 4
     assert [result["counts"]["error"] for result in results(ended)] == [0, 1]
     lines = run("main.**").out.splitlines()
-    assert lines[1] == "main.db.inner.calm  done    4 files checked"
-    assert lines[2] == "main.db.inner.lost  errors  1 error, 2 files checked"
+    assert lines[1] == "main.db.inner.calm  ok      4 files checked"
+    assert lines[2] == "main.db.inner.lost  not ok  1 error, 2 files checked"
     assert lines[4].startswith("main.db.inner.lost: R-034 ")
-    assert lines[-1] == "2 tables: 2 done"
+    assert lines[-1] == "2 tables: 1 ok, 1 not ok"
 
 
 def test_several_tables_are_named_one_by_one_and_in_folders(server: SqlServer, run: Run) -> None:

@@ -200,9 +200,9 @@ def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.Monkey
     console.progress.stop()
 
 
-def test_the_time_left_goes_by_the_share_done_and_before_that_the_time_taken_is_shown() -> None:
+def test_the_time_taken_is_shown_and_the_time_left_by_the_share_done() -> None:
     phase = live._Phase("reading", total=100, unit="count", started_seconds=10.0, done=25)
-    assert phase.time(20.0) == "30s left"
+    assert phase.time(20.0) == "10s, 30s left"
     assert phase.time(10.5) == ""
     assert live._Phase("starting Spark", None, "count", 0.0).time(9.4) == "9s"
     assert live._Phase("reading", 3, "count", 0.0).time(61.0) == "1m 1s"
