@@ -97,7 +97,13 @@ def hdfs_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
 CLOUDS = {"azurite": azure_bucket, "fake-gcs": gcs_bucket, "hdfs": hdfs_bucket}
 
 
-@pytest.fixture(params=["azurite", "fake-gcs", pytest.param("hdfs", marks=pytest.mark.full)])
+@pytest.fixture(
+    params=[
+        pytest.param("azurite", marks=pytest.mark.xdist_group("azurite")),
+        "fake-gcs",
+        pytest.param("hdfs", marks=[pytest.mark.full, pytest.mark.xdist_group("hdfs")]),
+    ]
+)
 def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> CloudBucket:
     """An empty bucket of each cloud."""
     return CLOUDS[request.param](request, tmp_path)

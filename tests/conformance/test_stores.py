@@ -106,9 +106,9 @@ def hdfs_place(server, env):
         pytest.param("s3a", marks=pytest.mark.s3),
         pytest.param("s3fs", marks=pytest.mark.s3),
         pytest.param("versitygw", marks=pytest.mark.s3),
-        "azurite",
+        pytest.param("azurite", marks=pytest.mark.xdist_group("azurite")),
         "fake-gcs",
-        "hdfs",
+        pytest.param("hdfs", marks=pytest.mark.xdist_group("hdfs")),
     ]
 )
 def place(request, tmp_path, fixed_env):
