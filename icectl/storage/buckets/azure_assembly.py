@@ -6,8 +6,8 @@ credentials that the store has, hold for an hour and one blob each, and go to it
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import partial
 from threading import Lock
@@ -76,7 +76,15 @@ class _Blocks:
         return self._requests.make("read", location, call)
 
     def begin(self) -> None:
-        """Do nothing: the first block begins."""
+        """Have addresses signed. Raises: CopyRefused."""
+
+        def action(store: Any) -> None:
+            """Sign what is used last, too."""
+            for method in ("PUT", "GET"):
+                self._addresses.of(method, key_of(self._location), store)
+
+        with _refusing("the storage signs no addresses"):
+            self._requests.make("write", self._location, action)
 
     def copy(self, number: int, location: str, source: Source, start: int, end: int) -> str:
         """Have a range copied as a block, and return its id."""
@@ -94,12 +102,8 @@ class _Blocks:
                 },
             )
 
-        try:
+        with _refusing("the storage copies no ranges"):
             self._requests.make("write", self._location, action)
-        except StorageError as error:
-            if error_status(error) == _OTHER_OBJECT or is_transient(error):
-                raise
-            raise CopyRefused(f"the storage copies no ranges: {error.message}") from error
         return name
 
     def send(self, number: int, content: bytes) -> str:
@@ -110,7 +114,8 @@ class _Blocks:
             """Send them."""
             self._send_block(store, name, {}, content)
 
-        self._requests.make("write", self._location, action)
+        with _refusing("the storage takes no blocks by a signed address"):
+            self._requests.make("write", self._location, action)
         return name
 
     def put(self, content: bytes) -> None:
@@ -175,6 +180,17 @@ class _Blocks:
             code = answer.headers.get("x-ms-error-code", "")
             raise answered(answer.status, code, answer.body.decode("utf-8", "replace"))
         return answer
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Say that there is no way here, where an error will not pass. Raises: CopyRefused."""
+    try:
+        yield
+    except StorageError as error:
+        if error_status(error) == _OTHER_OBJECT or is_transient(error):
+            raise
+        raise CopyRefused(f"{what}: {error.message}") from error
 
 
 class _Addresses:
