@@ -168,7 +168,7 @@ def _min_age(text: str) -> int:
 
 
 def _parse_part(text: str) -> float:
-    """Read a part of a whole, which may be more than all of it: `25%`, `200%`, or as a fraction of 1."""
+    """Read a part of a whole, which may be more than all of it: `25%`, `200%`."""
     number = text.strip()
     try:
         part = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
