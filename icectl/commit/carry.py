@@ -5,15 +5,23 @@ that sorts them has it where its row id is. So a position that others have delet
 the new files, and goes into the same commit.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
 from icectl import __version__
+from icectl.commit.carried_positions import (
+    NotCarried,
+    RowIds,
+    deleted_since,
+    joined,
+    moved_positions,
+    new_count,
+    positions_of_rows,
+)
 from icectl.commit.outputs import DataOutputs
 from icectl.commit.rewritten_groups import GroupResult, LiveHead, is_changed
 from icectl.entries.rows import Entries
@@ -36,14 +44,8 @@ from icectl.table.rewritable_files import LiveFiles, check_deletes
 from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask, Task
 from icectl.table.rewrite_tasks import TaskMaker
 
-RowIds = npt.NDArray[np.int64]
-
 _MOST_GONE = 0.5
 """Part of the rows of a group from which on inputs that have gone make it fall away."""
-
-
-class NotCarried(Exception):
-    """Deletes that can't be carried over; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,13 @@ class DeleteCarrier:
                     continue
                 now = self._now(task, touched, files, head)
                 newest = max([newest, *_numbers(now)])
-                after = _joined(self._deleted(now), made.by_value) | {
+                after = joined(self._deleted(now), made.by_value) | {
                     file.location: np.arange(file.record_count, dtype=np.uint64)
                     for file in task.inputs
                     if file.location in gone
                 }
-                before = _joined(self._deleted_then(task), made.by_value) if changed else {}
-                came += _new_count(changed, before, after)
+                before = joined(self._deleted_then(task), made.by_value) if changed else {}
+                came += new_count(changed, before, after)
                 if made.by_row_id:
                     positions |= self._sorted_positions(task.inputs, before, after, made.files)
                 else:
@@ -120,7 +122,7 @@ class DeleteCarrier:
 
         Cost: the row ids of the new files, and of the inputs where these have the column.
         """
-        came = _came(inputs, before, after, made)
+        came = deleted_since(inputs, before, after, made)
         try:
             wanted = [
                 self._row_ids(_source(file))[came[file.location]]
@@ -195,78 +197,6 @@ class DeleteCarrier:
         return Entries(delete_file_entries(inputs, files, lambda _: sequence_number))
 
 
-def moved_positions(
-    inputs: Sequence[InputFile],
-    before: Mapping[str, Positions],
-    after: Mapping[str, Positions],
-    runs: Sequence[tuple[str, int]],
-) -> Mapping[str, Positions]:
-    """Return where the rows are now that `after` deletes and `before` does not, by new file.
-
-    `before` are the positions that the rewrite left out, and `after` has those files alone whose
-    deletes have changed. New files have the other rows, in the order of the inputs.
-    Raises: NotCarried, where `before` is not what the rewrite left out, or is deleted no more.
-    """
-    came = _came(inputs, before, after, runs)
-    ranks = [np.empty(0, np.int64)]
-    kept = 0
-    for file in inputs:
-        old = _in_file(before, file)
-        if file.location in came:
-            rows = came[file.location]
-            ranks.append(kept + rows - np.searchsorted(old, rows))
-        kept += file.record_count - len(old)
-    ends = np.cumsum([count for _, count in runs], dtype=np.int64)
-    places = np.concatenate(ranks)
-    at = np.searchsorted(ends, places, "right")
-    return {
-        location: (places[at == number] - (ends[number] - count)).astype(np.uint64)
-        for number, (location, count) in enumerate(runs)
-        if (at == number).any()
-    }
-
-
-def _came(
-    inputs: Sequence[InputFile],
-    before: Mapping[str, Positions],
-    after: Mapping[str, Positions],
-    made: Sequence[tuple[str, int]],
-) -> Mapping[str, RowIds]:
-    """Return the positions that `after` deletes and `before` does not, of files in `after`.
-
-    Raises: as moved_positions.
-    """
-    came = {}
-    for file in inputs:
-        if file.location in after:
-            old, new = _in_file(before, file), _in_file(after, file)
-            if len(np.setdiff1d(old, new, assume_unique=True)):
-                raise NotCarried(f"rows of `{file.location}` that were deleted are live again")
-            came[file.location] = np.setdiff1d(new, old, assume_unique=True)
-    kept = sum(file.record_count - len(_in_file(before, file)) for file in inputs)
-    if kept != sum(count for _, count in made):
-        raise NotCarried("the rows left out are not those deleted by position")
-    return came
-
-
-def positions_of_rows(
-    wanted: RowIds, made: Iterable[tuple[str, RowIds]]
-) -> Mapping[str, Positions]:
-    """Return where rows are, by new file; `made` has the ids of the rows of each, in their order.
-
-    Raises: NotCarried, where a row has no id, or not exactly one row of the new files has it.
-    """
-    found, seen = {}, [np.empty(0, np.int64)]
-    for location, ids in made:
-        places = np.flatnonzero(np.isin(ids, wanted))
-        if len(places):
-            found[location] = places.astype(np.uint64)
-            seen.append(ids[places])
-    if (wanted < 0).any() or not np.array_equal(np.sort(np.concatenate(seen)), np.sort(wanted)):
-        raise NotCarried("rows that were deleted meanwhile can't be found by their `_row_id`")
-    return found
-
-
 def _source(file: InputFile) -> SourceFile:
     return SourceFile(
         file.location,
@@ -276,31 +206,6 @@ def _source(file: InputFile) -> SourceFile:
         file.first_row_id,
         size_bytes=file.size_bytes,
     )
-
-
-def _joined(some: Mapping[str, Positions], others: Mapping[str, Positions]) -> dict[str, Positions]:
-    """Return the positions of both, by file."""
-    none = np.empty(0, np.uint64)
-    return {
-        location: np.union1d(some.get(location, none), others.get(location, none))
-        for location in some.keys() | others.keys()
-    }
-
-
-def _new_count(
-    changed: Sequence[InputFile], before: Mapping[str, Positions], after: Mapping[str, Positions]
-) -> int:
-    """Return how many rows of changed inputs `after` deletes, and `before` does not."""
-    return sum(
-        len(np.setdiff1d(_in_file(after, file), _in_file(before, file), assume_unique=True))
-        for file in changed
-    )
-
-
-def _in_file(positions: Mapping[str, Positions], file: InputFile) -> RowIds:
-    """Return positions of rows that a file has: readers pass over others."""
-    row_numbers = positions.get(file.location, np.empty(0, np.uint64)).astype(np.int64)
-    return row_numbers[row_numbers < file.record_count]
 
 
 def _numbers(task: MergeDeletesTask) -> Sequence[int]:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from icectl.commit.carry import DeleteCarrier, NotCarried
+from icectl.commit.carried_positions import NotCarried
+from icectl.commit.carry import DeleteCarrier
 from icectl.commit.rewritten_groups import (
     Changes,
     GroupResult,

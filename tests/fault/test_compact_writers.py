@@ -103,6 +103,38 @@ def test_each_try_carries_the_deletes_that_have_come(
     assert left_over(table) == []
 
 
+def test_a_merge_that_was_planned_carries_the_deletes_that_have_come(tmp_path: Path) -> None:
+    table = grown(tmp_path / "t", 3, [range(start, start + 12) for start in range(0, 48, 12)])
+    place = tmp_path / "plan.json"
+    code, document = compact(
+        table, None, "--method", "merge", "--dry-run", "--save-plan", str(place)
+    )
+    assert (code, document["status"]) == (0, "planned"), document
+    table.delete_rows([3, 16])
+    store = MeanwhileStore(lambda: table.delete_rows([6, 29]))
+    code, document = run(["apply", str(place), "--allow-newer", "--json"], store)
+    assert (code, document["status"]) == (0, "done"), document
+    assert [group["method"] for group in document["result"]["groups"]] == ["merge"]
+    assert document["result"]["carried_deletes"] == 2
+    assert ids(table) == sorted(set(range(48)) - {3, 16, 6, 29})
+    check_clean(table)
+
+
+def test_a_policy_merges_files_with_their_deletes(tmp_path: Path) -> None:
+    table = grown(tmp_path / "main" / "t", 3, [range(at, at + 6) for at in range(0, 48, 6)])
+    table.delete_rows([6, 29])
+    policy = tmp_path / "policy.toml"
+    policy.write_text("steps = ['compact']\ncompact.method = 'merge'\n")
+    words = ["maintain", str(tmp_path / "main"), "--policy", str(policy), "--yes", "--json"]
+    code, document = run(words)
+    assert (code, document["status"]) == (0, "done"), document
+    assert ids(table) == sorted(set(range(48)) - {6, 29})
+    live = [entry["data_file"] for entry in live_entries(head(table.directory))]
+    assert sorted(file["content"] for file in live) == [0, 1]
+    assert {file["record_count"] for file in live} == {48, 2}  # the rows, and those deleted
+    check_clean(table)
+
+
 class Overtaken:
     """A table with small files, and what it is once another writer has deleted rows of them."""
 

@@ -40,6 +40,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     ],
     "commit/outputs.py": ["unit/commit/test_outputs.py"],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
+    "commit/carried_positions.py": ["unit/commit/test_carried_positions.py"],
     "rows/row_runs.py": ["unit/rows/test_row_runs.py"],
     "checks/identity.py": ["unit/checks/test_identity.py"],
     "checks/file_identity.py": ["unit/checks/test_file_identity.py"],

@@ -1,17 +1,19 @@
 """What entries state of files, read for some of the live ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from icectl.entries.rows import Entries, data_files, delete_files, live, take
+from icectl.entries.rows import Entries, by_row, data_files, delete_files, live, take
 from icectl.files.metadata_file import read_metadata
 from icectl.format.manifest import Content, FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.storage.local.store import LocalStore
-from icectl.table.live_files import load_stated, with_stated
+from icectl.table.live_files import load_live_files, load_stated, with_stated
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
+from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import DeleteFile, InputFile, MergeDeletesTask
 from tests.builders.expiry import context_of
 from tests.builders.table_builder import SCHEMA, TableBuilder
@@ -78,3 +80,74 @@ def test_tasks_know_what_is_stated_of_their_files(table: TableBuilder) -> None:
     assert told == task
     assert [one.stated for one in told.inputs] == [stated[data[0]], None]
     assert [one.stated for one in told.delete_files] == [stated[deletes[0]]]
+
+
+def live_files(
+    table: TableBuilder, store: CountingStore, earlier: LiveFiles | None = None
+) -> LiveFiles:
+    metadata = read_metadata(Path(table.metadata_location).read_bytes())
+    return load_live_files(
+        context_of(store=store),
+        metadata,
+        metadata.current_snapshot,
+        {} if earlier is None else earlier.named_files,
+        lambda deletes, _: {place: {} for (place,) in by_row(deletes, "location")},
+        earlier=earlier,
+    )
+
+
+def told(files: LiveFiles) -> set[tuple[object, ...]]:
+    """What entries say, with the manifest that each is of."""
+    names = sorted(set(files.entries.table.column_names) - {"manifest", "split_offsets"})
+    return {
+        (files.manifests[manifest].manifest_path, *map(str, row))
+        for manifest, *row in by_row(files.entries, "manifest", *names)
+    }
+
+
+def places(files: LiveFiles) -> list[tuple[int, int]]:
+    return list(by_row(files.entries, "manifest", "manifest_pos"))
+
+
+def test_of_a_later_snapshot_only_other_manifests_are_read(table: TableBuilder) -> None:
+    earlier = live_files(table, CountingStore(LocalStore()))
+    table.append(range(40, 50))
+    table.delete_rows([31])
+    table.remove_data_files(1)
+    store = CountingStore(LocalStore())
+    later, anew = live_files(table, store, earlier), live_files(table, CountingStore(LocalStore()))
+
+    assert told(later) == told(anew)
+    assert places(later) == sorted(places(later))
+    known = {one.manifest_path for one in earlier.manifests}
+    listed = {one.manifest_path for one in later.manifests}
+    assert listed == {one.manifest_path for one in anew.manifests}
+    read = {location for _, location in store.calls}
+    assert known & listed
+    assert listed - known
+    assert listed & read == listed - known
+
+    table.append(range(50, 60))
+    again = live_files(table, CountingStore(LocalStore()), later)
+    assert told(again) == told(live_files(table, CountingStore(LocalStore())))
+    kept = [one for one in later.manifests if one in again.manifests]
+    assert list(again.manifests) == [*kept, again.manifests[-1]]
+
+
+def test_of_the_same_snapshot_no_manifest_is_read(table: TableBuilder) -> None:
+    earlier = live_files(table, CountingStore(LocalStore()))
+    store = CountingStore(LocalStore())
+    same = live_files(table, store, earlier)
+    assert told(same) == told(earlier)
+    assert not {one.manifest_path for one in same.manifests} & {place for _, place in store.calls}
+
+
+def test_a_manifest_that_is_listed_in_another_way_is_read_again(table: TableBuilder) -> None:
+    earlier = live_files(table, CountingStore(LocalStore()))
+    first, *others = earlier.manifests
+    other = replace(earlier, manifests=(replace(first, first_row_id=7), *others))
+    store = CountingStore(LocalStore())
+    found = live_files(table, store, other)
+    assert told(found) == told(earlier)
+    read = {location for _, location in store.calls}
+    assert {one.manifest_path for one in found.manifests} & read == {first.manifest_path}

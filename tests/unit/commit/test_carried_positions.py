@@ -5,7 +5,14 @@ import random
 import numpy as np
 import pytest
 
-from icectl.commit.carry import NotCarried, moved_positions, positions_of_rows
+from icectl.commit.carried_positions import (
+    NotCarried,
+    deleted_since,
+    joined,
+    moved_positions,
+    new_count,
+    positions_of_rows,
+)
 from icectl.format.manifest import FileFormat
 from icectl.table.rewrite_task import InputFile
 
@@ -35,7 +42,7 @@ def test_positions_are_those_of_the_kept_rows() -> None:
 
 def test_positions_behind_the_end_of_a_file_mean_no_row() -> None:
     found = moved_positions(
-        [file("a", 2), file("b", 2)], {"a": positions(7)}, {"a": positions(1, 9)}, [("x", 4)]
+        [file("a", 2), file("b", 2)], {"a": positions(2)}, {"a": positions(1, 9)}, [("x", 4)]
     )
     assert as_lists(found) == {"x": [1]}
 
@@ -123,3 +130,19 @@ def test_any_rows_are_found_where_a_list_has_them(seed: int) -> None:
         made,
     )
     assert as_lists(found) == {name: numbers for name, numbers in expected.items() if numbers}
+
+
+def test_positions_of_two_sources_are_joined_by_file() -> None:
+    both = joined(
+        {"a": positions(1, 4), "b": positions(0)}, {"a": positions(2, 4), "c": positions(3)}
+    )
+    assert as_lists(both) == {"a": [1, 2, 4], "b": [0], "c": [3]}
+
+
+def test_rows_are_counted_that_were_deleted_since() -> None:
+    inputs = [file("a", 4), file("b", 3), file("c", 2)]
+    before = {"a": positions(1), "c": positions(0)}
+    after = {"a": positions(1, 3, 9), "b": positions(0, 2), "c": positions(0, 1)}
+    assert new_count(inputs[:2], before, after) == 3
+    came = deleted_since(inputs, before, {"a": after["a"], "c": after["c"]}, [("x", 7)])
+    assert as_lists(came) == {"a": [3], "c": [1]}
