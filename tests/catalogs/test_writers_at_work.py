@@ -32,7 +32,7 @@ PROPERTIES = {"format-version": "2", "commit.retry.num-retries": "10"}
 MOST_TRIES = 2
 
 
-@pytest.fixture(params=["sqlite", pytest.param("rest", marks=pytest.mark.xdist_group("rest"))])
+@pytest.fixture
 def properties(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dict[str, str]]:
@@ -163,8 +163,21 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("runs", [1, pytest.param(40, marks=pytest.mark.full)])
-@pytest.mark.parametrize("method", ["merge", "rewrite"])
+REST = pytest.mark.xdist_group("rest")
+
+
+@pytest.mark.parametrize(
+    ("properties", "method", "runs"),
+    [
+        ("sqlite", "merge", 1),
+        ("sqlite", "rewrite", 1),
+        pytest.param("rest", "merge", 1, marks=REST),
+        pytest.param("sqlite", "merge", 40, marks=pytest.mark.full),
+        pytest.param("sqlite", "rewrite", 40, marks=pytest.mark.full),
+        pytest.param("rest", "rewrite", 40, marks=[REST, pytest.mark.full]),
+    ],
+    indirect=["properties"],
+)
 def test_compactions_land_and_lose_no_change(
     properties: dict[str, str], tmp_path: Path, tries: list[int], method: str, runs: int
 ) -> None:
