@@ -200,8 +200,8 @@ class Both:
         return {"icectl": ours, "rewrite_data_files": theirs}
 
 
-def sessions(stack: ExitStack, place: Place, folder: Path) -> Both:
-    """Start both, and warm them up on a little table of every shape."""
+def sessions(stack: ExitStack, place: Place, folder: Path, shapes: Sequence[str]) -> Both:
+    """Start both, and warm them up on a little table of each shape."""
     ours = Session(stack, str(ROOT / "tests/benchmarks/spark_program.py"))
     peer = str(ROOT / "tests/peers/spark_rewrites.py")
     arguments = [peer, os.environ["ICECTL_TEST_SPARK_JAR"], str(folder)]
@@ -213,7 +213,7 @@ def sessions(stack: ExitStack, place: Place, folder: Path) -> Both:
         both = Both(ours, Session(stack, *arguments, jars, *access))
     else:
         both = Both(ours, None)
-    for shape in TARGETS:
+    for shape in shapes:
         both.costs(place, shape, built(place, shape, WARM_UP_FILES, f"warm_{shape}"))
     return both
 
@@ -254,14 +254,16 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as name, places(given.stores, Path(name)) as found:
         for place in found:
+            counts = {
+                shape: COUNTS[place.name][shape] if told is None else told
+                for shape in TARGETS
+                if (told := getattr(given, shape)) != 0
+            }
             with ExitStack() as stack:
-                both = sessions(stack, place, Path(name))
-                for shape in TARGETS:
-                    told = getattr(given, shape)
-                    count = COUNTS[place.name][shape] if told is None else told
-                    if count:
-                        directory = built(place, shape, count, f"{shape}_files")
-                        show(place, shape, count, both.costs(place, shape, directory))
+                both = sessions(stack, place, Path(name), list(counts))
+                for shape, count in counts.items():
+                    directory = built(place, shape, count, f"{shape}_files")
+                    show(place, shape, count, both.costs(place, shape, directory))
     return 0
 
 
