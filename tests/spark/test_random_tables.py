@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 DOZEN = range(1, 13)
 WAYS_OF_THE_DOZEN, FILTERS_OF_THE_DOZEN = 2, 12
+MERGED = 2
+"""One of the dozen whose files can be merged; most have no two of one partition and format."""
 TABLES = 100
 """Of the full tier, each of another seed every time; ICECTL_TEST_SEED names the first."""
 
@@ -31,8 +33,9 @@ def test_a_seed_says_all_about_columns_and_rows() -> None:
 
 
 def some_ways(seed: int) -> Sequence[str]:
-    """Two ways of each table, all of them among the dozen."""
-    return [WAYS[(seed * WAYS_OF_THE_DOZEN + at) % len(WAYS)] for at in range(WAYS_OF_THE_DOZEN)]
+    """Two ways of each table, all of them among the dozen, and merges of one table besides."""
+    ways = [WAYS[(seed * WAYS_OF_THE_DOZEN + at) % len(WAYS)] for at in range(WAYS_OF_THE_DOZEN)]
+    return [*ways, *(MERGES if seed == MERGED else ())]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def test_spark_finds_the_same_rows_after_icectl(dozen: dict[int, Report], seed: 
 
 def test_the_dozen_goes_every_way(dozen: dict[int, Report]) -> None:
     changed = {way for one in dozen.values() for way in one.ways if way not in one.idle}
-    assert changed == set(WAYS)
+    assert changed == {*WAYS, *MERGES}
 
 
 @pytest.mark.full
