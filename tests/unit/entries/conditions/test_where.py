@@ -51,6 +51,7 @@ TYPES: dict[str, Type] = {
     "key": PrimitiveType("uuid"),
     "two words": PrimitiveType("int"),
     "place": GeometryType(),
+    "doc": PrimitiveType("variant"),
 }
 NESTED = (
     NestedField(
@@ -193,6 +194,7 @@ def test_partition_fields_have_the_type_of_their_values() -> None:
             "at = '2024-01-01T00:00:00Z'",
             "at position 6: cannot compare `at` (timestamp) with `'2024-01-01T00:00:00Z'`",
         ),
+        ("doc = 1", "at position 7: `doc` is variant; only its null can be asked for"),
         ("place = 1", "at position 9: `place` is geometry; only its null can be asked for"),
         ("id = null", "at position 6: nothing compares with null"),
         ("items = 1", "at position 9: `items` is list<int>; only its null can be asked for"),
