@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 DOZEN = range(1, 13)
 WAYS_OF_THE_DOZEN, FILTERS_OF_THE_DOZEN = 2, 12
+MAY_BE_REFUSED = 5
+"""One of the dozen that may be refused as REFUSALS says, by the rows that its deletes leave."""
 MERGED = 2
 """One of the dozen whose files can be merged; most have no two of one partition and format."""
 TABLES = 100
@@ -51,7 +53,8 @@ def dozen(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Report]:
 @pytest.mark.parametrize("seed", DOZEN)
 def test_spark_finds_the_same_rows_after_icectl(dozen: dict[int, Report], seed: int) -> None:
     report = dozen[seed]
-    assert not report.failures + report.refused, told_of(report)
+    assert not report.failures, told_of(report)
+    assert not report.refused or seed == MAY_BE_REFUSED, told_of(report)
     assert not report.upstream
 
 
