@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections import defaultdict
@@ -82,6 +83,10 @@ def icectl(*arguments: str) -> Run:
     return Run(code, document, errors.getvalue())
 
 
+MOVED = ("v2_equality", "v2_merge_on_read", "v3_merge_on_read", "v4_merge_on_read")
+"""Tables of which a copy is relocated: position deletes, vectors and deletes by value."""
+
+
 @dataclass(frozen=True)
 class SparkTables:
     """Everything that was recorded on the peer's tables, in the order it happened."""
@@ -102,13 +107,14 @@ class SparkTables:
     compactions: Mapping[str, Run]
     second_compactions: Mapping[str, Run]
     validations_after: Mapping[str, Run]
+    relocations: Mapping[str, Run]
     after: Rows
 
 
 @pytest.fixture(scope="session")
 def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
     """Write, read, inspect, validate, expire and rewrite twice, migrate, remove orphans, compact
-    twice, validate, read again.
+    twice, validate, read again; copies that were made first have been relocated then.
     """
     if SKIPPED:
         pytest.skip(SKIPPED)
@@ -117,6 +123,9 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
     (told,) = (json.loads(line) for line in lines if line.startswith("{"))
     tables = sorted((warehouse / "db").iterdir())
     before = read_rows(tables)
+    copies = {name: warehouse / "moved" / f"{name}_moved" for name in MOVED}
+    for name, copy in copies.items():
+        shutil.copytree(warehouse / "db" / name, copy)
 
     def each(*arguments: str) -> dict[str, Run]:
         command, *options = arguments
@@ -142,5 +151,6 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
         compactions=each(*compact),
         second_compactions=each(*compact),
         validations_after=each(*validate),
-        after=read_rows(tables),
+        relocations={name: icectl("relocate", str(copy)) for name, copy in copies.items()},
+        after=read_rows([*tables, *copies.values()]),
     )

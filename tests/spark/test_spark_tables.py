@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
-from tests.spark.conftest import STRAYS, SparkTables, icectl
+from tests.spark.conftest import MOVED, STRAYS, SparkTables, icectl
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -87,6 +87,14 @@ def test_spark_reads_the_same_rows_after_all_maintenance(
     assert set(added) <= written.keys()
     if name != "v2_empty":
         assert KEPT_REFS.get(name, {"main"}) <= set(after)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_spark_reads_what_was_relocated(spark_tables: SparkTables, name: str) -> None:
+    """Also once the original has lost the files of its old snapshots."""
+    run = spark_tables.relocations[name]
+    assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
+    assert spark_tables.after[f"{name}_moved"] == spark_tables.before[name]
 
 
 @pytest.mark.parametrize("name", TABLES)
