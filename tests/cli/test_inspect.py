@@ -62,7 +62,7 @@ def test_text_of_the_summary_names_what_json_holds(inspect: Inspect, table: Tabl
     lines = inspect(table.location).out.splitlines()
     assert "records       9 before deletes" in lines
     assert any(line.startswith("data files    6, ") for line in lines)
-    assert "refs                 main, quarter (tag)" in lines
+    assert "refs            main, quarter (tag)" in lines
 
 
 @pytest.mark.parametrize("view", VIEWS)

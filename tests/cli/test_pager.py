@@ -165,11 +165,14 @@ class Session:
             os.execve(sys.executable, command, environment)
         self.pid = pid
 
-    def see(self, text: bytes) -> None:
-        ends = time.monotonic() + 30
+    def see(self, text: bytes, *, keys: bytes = b"") -> None:
+        """Wait for a text; `keys` are typed each second until it comes."""
+        ends = time.monotonic() + 60
         while text not in self.screen:
-            ready = select.select([self.terminal], [], [], max(ends - time.monotonic(), 0))[0]
-            assert ready, self.screen
+            assert time.monotonic() < ends, self.screen
+            if not select.select([self.terminal], [], [], 1)[0]:
+                self.type(keys)
+                continue
             try:
                 self.screen += os.read(self.terminal, 65536)
             except OSError:  # the process has ended
@@ -203,11 +206,8 @@ def test_less_shows_it_and_the_exit_code_stays(table: str, tmp_path: Path) -> No
         pytest.skip("less is not installed")
     session = Session(tmp_path, ["expire-snapshots", table, "--check", "--retain-last", "1"])
     session.see(b"\r\n:")  # the prompt of less, below what fits on the screen
-    session.screen = b""
-    session.type(b"\x03")  # Ctrl-C is for less, which draws the page again
-    session.see(b"\r\n:")
-    session.type(b"G")
-    session.see(b"(END)")
+    session.type(b"\x03")  # Ctrl-C is for less, which may drop keys while it looks at it
+    session.see(b"(END)", keys=b"G")
     session.type(b"q")
     assert session.end() == 4
     assert b"interrupted" not in session.screen
