@@ -12,6 +12,9 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
                                                  runs it on one table of WAREHOUSE/db
     spark_peer.py JAR follow WAREHOUSE           appends, deletes, compacts below WAREHOUSE/follow
     spark_peer.py JAR orphans WAREHOUSE          asks `remove_orphan_files` what it would remove
+    spark_peer.py JAR serve                      does what the lines that it reads say, each a list
+                                                 like the above in JSON, in a session of its own in
+                                                 one JVM, and prints null after each
 
 `write` prints {"raced"}, the ids of rows after a rewrite of its own beside deletes. `age` prints
 {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table decides);
@@ -530,6 +533,11 @@ def read_tables(spark: SparkSession, tables: list[Path]) -> None:
 def main(arguments: list[str]) -> None:
     """Dispatch on the second argument."""
     jar, verb, *rest = arguments
+    if verb == "serve":
+        for line in sys.stdin:
+            main([jar, *json.loads(line)])
+            print("null", flush=True)
+        return
     spark = session(jar, "/nonexistent" if verb == "read" else rest[0])
     verbs = {
         "write": write_tables,

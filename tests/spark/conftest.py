@@ -4,14 +4,15 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -28,13 +29,55 @@ Rows = Mapping[str, Mapping[str, tuple[int, str]]]
 """table name -> ref or snapshot id -> (rows, checksum)"""
 
 
+SERVED = ("read", "age", "expire")
+
+
 def peer(*arguments: str, script: str = "spark_peer.py") -> str:
-    """Run a script of the peer to its end; what it printed."""
+    """Run a script of the peer to its end; what it printed.
+
+    One JVM does what is SERVED in a run of the tests.
+    """
     python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
     command = [python, str(PEERS / script), jar]
+    if script == "spark_peer.py" and arguments[0] in SERVED:
+        return _asked([*command, "serve"], arguments)
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
+
+
+_SERVING: list[tuple[subprocess.Popen[str], IO[str]]] = []
+"""The peer that answers, once there is one, and what it says beside."""
+
+
+def _asked(command: list[str], arguments: Sequence[str]) -> str:
+    """What the peer prints for some arguments."""
+    if not _SERVING:
+        log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the peer
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True)
+        _SERVING.append((process, log))
+    ((process, log),) = _SERVING
+    assert process.stdin
+    assert process.stdout
+    print(json.dumps(arguments), file=process.stdin, flush=True)
+    lines = []
+    for line in process.stdout:
+        if line == "null\n":
+            return "".join(lines)
+        lines.append(line)
+    log.seek(0)
+    told = log.read()[-4000:]
+    pytest_sessionfinish()
+    raise AssertionError(told)
+
+
+def pytest_sessionfinish() -> None:
+    """End the peer."""
+    while _SERVING:
+        process, log = _SERVING.pop()
+        process.communicate(timeout=60)  # closes both pipes
+        log.close()
 
 
 def read_rows(tables: list[Path]) -> Rows:
