@@ -27,7 +27,7 @@ from tests.fault.changing import run
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("value", pa.int64())])
 FILES, ROWS = 24, 20
-PAUSE_SECONDS = 1.0  # between changes
+PAUSE_SECONDS = 1.0  # between changes; longer where a change takes long, as on slow machines
 PROPERTIES = {"format-version": "2", "commit.retry.num-retries": "10"}
 MOST_TRIES = 2
 
@@ -92,7 +92,7 @@ class Writer:
                     chosen = chance.sample(sorted(self.rows), 2)
                     start = time.monotonic()
                     self._change(catalog, chosen, is_deletion=chance.random() < 0.5)
-                    pause = max(PAUSE_SECONDS, time.monotonic() - start)
+                    pause = max(PAUSE_SECONDS, 3 * (time.monotonic() - start))
         except Exception as error:  # noqa: BLE001 - raised where the thread is waited for
             self._failure = error
 
