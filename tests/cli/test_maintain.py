@@ -302,7 +302,7 @@ def test_a_budget_that_is_smaller_than_any_group_is_named(
         assert (step["status"], step["exit"]) == ("nothing-to-do", 0)
         assert step["figures"]["left_alone_left to another run by `budget.rewrite-bytes`"] > 0
         [warning] = [one for one in ended.document["warnings"] if "budget" in one]
-        assert "`budget.rewrite-bytes`, 1.0 KiB, is less than the smallest group" in warning
+        assert "`budget.rewrite-bytes`, 1KiB, is less than the smallest group" in warning
 
 
 def test_an_interrupted_run_says_what_it_has_done(
