@@ -61,7 +61,11 @@ _REAL = frozenset({"float", "double"})
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """A data file as a manifest records it; `partition` pairs spec fields with their values."""
+    """A data file as a manifest records it; `partition` pairs spec fields with their values.
+
+    `deleted_count` is how many of its rows are deleted by position at most, None where that is not
+    known: deleted rows may have the ids of those that took their places.
+    """
 
     location: str
     file_format: FileFormat
@@ -73,6 +77,7 @@ class RecordedFile:
     lower_bounds: Mapping[int, bytes] = field(default_factory=dict)
     upper_bounds: Mapping[int, bytes] = field(default_factory=dict)
     partition: Sequence[tuple[PartitionField, Value]] = ()
+    deleted_count: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +446,8 @@ class _RowIds:
         if not self.seen:
             return
         ids = pa.chunked_array(self.seen)
-        if len(ids.unique()) != len(ids):  # R-100
+        allowed = self.recorded.deleted_count
+        if allowed is not None and len(ids) - len(ids.unique()) > allowed:  # R-100
             yield finding("R-100", location, "it stores a row id more than once")
         ends = pc.min_max(ids).as_py()
         limit = self.table.next_row_id

@@ -101,9 +101,10 @@ def serve(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     asked = socket.socket(fileno=descriptor)
     while True:
-        request, (line, telling), _, _ = socket.recv_fds(asked, _REQUEST_BYTES, 2)
+        request, descriptors, _, _ = socket.recv_fds(asked, _REQUEST_BYTES, 2)
         if not request:
             return
+        line, telling = descriptors
         if os.fork() == 0:
             asked.close()
             _wait_for_worker(json.loads(request), line, telling)

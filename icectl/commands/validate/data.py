@@ -12,7 +12,15 @@ from icectl.checks.finding import READ_AGAIN, finding
 from icectl.checks.rule import Finding
 from icectl.entries.inherit import inherit
 from icectl.entries.partition.key import decode_key
-from icectl.entries.rows import Entries, by_row, data_files, live, sample, with_manifest_number
+from icectl.entries.rows import (
+    Entries,
+    by_row,
+    data_files,
+    delete_files,
+    live,
+    sample,
+    with_manifest_number,
+)
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -144,7 +152,8 @@ def check_data(
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
         spark: Spark | None = None
-        for tasks in _bundles(_tasks(reader, manifests, how.part), how.bundle_count):
+        deleted = _deleted_counts(entries)
+        for tasks in _bundles(_tasks(reader, manifests, deleted, how.part), how.bundle_count):
             found: Iterator[FileChecked]
             if how.elsewhere is None:
                 found = _checked_here(reader, checks, tasks)
@@ -229,7 +238,10 @@ def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[
 
 
 def _tasks(
-    reader: Reader, manifests: Sequence[ManifestFile], part: float | None
+    reader: Reader,
+    manifests: Sequence[ManifestFile],
+    deleted: "_DeletedCounts",
+    part: float | None,
 ) -> Iterator[Sequence[_Task]]:
     """Yield the files of each manifest, as far as none before it said the same of them."""
     metadata = reader.metadata
@@ -247,10 +259,12 @@ def _tasks(
             chosen = live(entries)
             if part is not None:
                 chosen = sample(chosen, part, seed + one.index)
-            yield list(_of_manifest(chosen, metadata, seen))
+            yield list(_of_manifest(chosen, metadata, deleted, seen))
 
 
-def _of_manifest(entries: Entries, metadata: TableMetadata, seen: set[int]) -> Iterator[_Task]:
+def _of_manifest(
+    entries: Entries, metadata: TableMetadata, deleted: "_DeletedCounts", seen: set[int]
+) -> Iterator[_Task]:
     vectors: dict[str, list[RecordedDeletes]] = {}
     sizes: dict[str, int] = {}
     for row in _rows(entries):
@@ -270,6 +284,8 @@ def _of_manifest(entries: Entries, metadata: TableMetadata, seen: set[int]) -> I
         )
         size = row["file_size_in_bytes"]
         if row["content"] == Content.DATA:
+            count = deleted.get(loosest_key(recorded.location), deleted[""])
+            recorded = replace(recorded, deleted_count=count)
             yield _Task(recorded.location, size, "data_file", recorded)
         elif recorded.file_format is FileFormat.PUFFIN:
             vectors.setdefault(recorded.location, []).append(deletes)
@@ -289,7 +305,7 @@ def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
 
 def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> RecordedFile:
     spec = metadata.spec(row["spec_id"])  # a leaf of version 4 has rows of several
-    metrics = {name: dict(row[name] or ()) for name in _MAPS}
+    metrics: dict[str, Any] = {name: dict(row[name] or ()) for name in _MAPS}
     partition: list[tuple[Any, Any]] = []
     if spec is not None:
         types = result_types(spec, metadata.schemas)
@@ -341,6 +357,21 @@ def _data_files(entries: Entries) -> _DataFiles:
         known = by_key[key][0] if key in by_key else ()
         by_key[key] = (known if location in known else (*known, location)), count
     return by_key
+
+
+_DeletedCounts = Mapping[str, int | None]
+"""How many rows of data files are deleted at most, by loosest key; "" is any other file."""
+
+
+def _deleted_counts(entries: Entries) -> _DeletedCounts:
+    """Return how many rows deletes leave out; None where these do not name their data file."""
+    counts: dict[str, int | None] = {"": 0}
+    for name, count in by_row(delete_files(entries), "referenced_data_file", "record_count"):
+        if name is None:
+            return {"": None}
+        key = loosest_key(name)
+        counts[key] = max(counts.get(key) or 0, count)
+    return counts
 
 
 class _Checks:

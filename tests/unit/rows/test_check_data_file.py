@@ -144,12 +144,16 @@ def test_row_ids_are_unique_and_inside_of_the_table():
     )
     facts = TableFacts(SCHEMA, (), 3, 7)
 
-    def with_ids(ids, updated):
+    def with_ids(ids, updated, deleted_count=0):
         rows = {**ROWS, "_row_id": ids, "_last_updated_sequence_number": updated}
-        return found(parquet(rows, schema), recorded(), facts)
+        stated = replace(recorded(), deleted_count=deleted_count)
+        return found(parquet(rows, schema), stated, facts)
 
     assert with_ids([0, 6, None], [1, None, 1]) == []
     assert with_ids([0, 0, 1], [1, 1, 1]) == [("R-100", "it stores a row id more than once")]
+    assert with_ids([0, 0, 1], [1, 1, 1], deleted_count=1) == []
+    assert with_ids([0, 0, 1], [1, 1, 1], deleted_count=None) == []
+    assert [rule for rule, _ in with_ids([0, 0, 0], [1, 1, 1], deleted_count=1)] == ["R-100"]
     assert with_ids([0, 1, 7], [1, 1, 1]) == [
         ("R-100", "it stores row ids from 0 to 7, outside of the table's")
     ]
