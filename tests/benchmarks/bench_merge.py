@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.files.parquet.merge import MergedFile, check_alike
+from icectl.files.parquet.merge import CopyRange, MergedFile, check_alike
 from icectl.files.parquet.merge_source import read_source
 from tests.benchmarks.bench_compact import Table, told
 from tests.benchmarks.bench_stores import delaying
@@ -75,7 +75,7 @@ def recode(path: Path) -> None:
     with path.open("rb") as file:
         source = read_source(file)
         merged = MergedFile(io.BytesIO(), check_alike([source]))
-        merged.add(source, file, lambda *_: None)
+        merged.add(source, file, CopyRange(lambda *_: None))
         merged.finish()
 
 
