@@ -208,6 +208,11 @@ def _parts(value: bytes, start: int, end: int) -> Parts | None:
     return Parts(keys, [first + offset for offset in offsets], first + last)
 
 
+def is_object(value: bytes) -> bool:
+    """Return whether a value is an object, by its first byte."""
+    return bool(value) and value[0] & 3 == _OBJECT
+
+
 def fields_of(names: Names, value: bytes) -> dict[str, bytes] | None:
     """Return the fields of an object, as values, by name; None of another value.
 

@@ -181,6 +181,9 @@ def _objects(typed: pa.Array, values: _Values, names: Sequence[Names | None]) ->
     for place, value in enumerate(values):
         own = names[place]
         if not present[place] or own is None:
+            # Readers of columns take it for no object, others for one or for damage.
+            if value is not None and variant.is_object(value):
+                raise ValueError("it is an object in its value, and its columns are null")
             found.append(value)
             continue
         shredded = {name: one for name, all_ in fields.items() if (one := all_[place]) is not None}

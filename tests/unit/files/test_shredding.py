@@ -145,6 +145,26 @@ def test_r099_values_and_columns_that_contradict_one_another(value, typed, why) 
         whole_variants(column)
 
 
+@pytest.mark.parametrize("value", [b"\x02\x01\x00\x00\x02\x0c\x01", b"\x02\x00\x00"])
+def test_r099_an_object_in_a_value_whose_columns_are_null_is_damage(value: bytes) -> None:
+    """The two rows that the specification calls invalid, and the same inside of an object."""
+    columns = pa.struct([pa.field("a", group(pa.int64()), nullable=False)])
+    field = pa.field("a", group(columns), nullable=False)
+    metadata = b"\x01\x01\x00\x01a"
+    outer = variants(columns, [None, (None, {"a": {"typed_value": 1}}), (value, None)], metadata)
+    inner = variants(pa.struct([field]), [(None, {"a": {"value": value}})], metadata)
+    for column in (outer, inner):
+        with pytest.raises(CorruptTable, match="an object in its value, and its columns are null"):
+            whole_variants(column)
+    assert shown(outer.slice(0, 2)) == [None, '{"a": 1}']
+
+
+def test_an_array_in_a_value_is_one_for_every_reader() -> None:
+    kind = pa.list_(pa.field("element", group(pa.int8()), nullable=False))
+    column = variants(kind, [(b"\x03\x01\x00\x02\x0c\x05", None), (None, [{"typed_value": 3}])])
+    assert shown(column) == ["[5]", "[3]"]
+
+
 def test_r099_a_value_beside_a_typed_value_is_damage() -> None:
     with pytest.raises(CorruptTable, match="not an object"):
         whole_variants(variants(pa.int64(), [(b"\x0c\x01", 1)]))

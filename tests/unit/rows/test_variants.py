@@ -149,12 +149,49 @@ def test_duckdb_shreds_variants_and_reads_what_is_made_of_them(
     assert [one is None for one in values[4:]] == [True, False]
 
 
-def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_names_the_file() -> None:
+INVALID = {
+    "not an object": ({**typed(1), "value": b"\x05x"}, "and is not an object"),
+    "a field twice": ({**typed(1), **whole(a=b"\x0c\x02")}, "`a` is in a column and in its value"),
+    "a field beside no column": (
+        {**typed(None), **whole(a=b"\x0c\x02")},
+        "`a` is in a column and in its value",
+    ),
+    "no columns": (
+        {"typed_value": None, **whole(b=b"\x0c\x02")},
+        "an object in its value, and its columns are null",
+    ),
+    "no field": (
+        {"typed_value": None, **whole()},
+        "an object in its value, and its columns are null",
+    ),
+}
+"""What the specification of shredding calls invalid, of variants whose field `a` has a column."""
+
+
+@pytest.mark.parametrize(("invalid", "why"), INVALID.values(), ids=INVALID)
+def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_is_a_finding(
+    invalid: dict[str, object], why: str
+) -> None:
     group = Group(COLUMNS)
-    group.add([(1, {**typed(1), "value": b"\x05x"})], fields=(ID, NUMBERS))
+    group.add([(1, invalid)], fields=(ID, NUMBERS))
     group.add([(2, None)], fields=(ID, WHOLE))
-    with pytest.raises(CorruptTable, match=r"f0.*a variant is damaged: .* and is not an object"):
+    with pytest.raises(CorruptTable, match=f"f0.*a variant is damaged: .*{why}"):
         group.run()
+    told = RecordedFile("f0", FileFormat.PARQUET, 1, 1)
+    facts = TableFacts(COLUMNS, (), 3, None)
+    (found,) = check_data_file(group.store.open("f0"), told, facts)
+    assert (found.rule, found.severity) == ("R-099", "error")
+    assert why in found.message
+
+
+@pytest.mark.parametrize("invalid", [row for row, _ in INVALID.values()], ids=INVALID)
+def test_files_that_are_shredded_alike_keep_what_readers_differ_about(invalid) -> None:
+    """No part of it is lost: each reader finds what it found before."""
+    group = Group(COLUMNS)
+    for row in (invalid, typed(2)):
+        group.add([(1, row)], fields=(ID, NUMBERS))
+    stored = pa.array([invalid, typed(2)], NUMBERS.type).to_pylist()
+    assert [row["v"] for row in group.rows_after()] == stored
 
 
 def test_r099_flipped_bits_in_variants_are_found_or_leave_a_variant() -> None:
