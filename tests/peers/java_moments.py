@@ -4,18 +4,19 @@
                                            below FOLDER; prints {"table", "rows"} of each
     java_moments.py JAR read TABLE...      prints that of tables
 
-Rows are text as Java shows them, with their ids in version 3. It needs no session of Spark, only
-the gateway to Java that comes with PySpark. Never imports icectl.
+Rows are text as Java shows them, with their ids in version 3. Of the session of Spark it needs only
+the way to Java. Never imports icectl.
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf
-from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from tests.peers.spark_peer import session
 
 FORMATS = ("parquet", "orc", "avro")
 SECOND = 10**9
@@ -39,10 +40,8 @@ MOMENTS = (
 class Java:
     """Iceberg's classes, and values made for them."""
 
-    def __init__(self, jar: str) -> None:
-        conf = SparkConf(loadDefaults=False)
-        conf.set("spark.jars", jar).set("spark.driver.extraClassPath", jar)
-        self.jvm = launch_gateway(conf).jvm
+    def __init__(self, spark: SparkSession) -> None:
+        self.jvm: Any = spark._jvm
         self.iceberg = self.jvm.org.apache.iceberg
         self.tables = self.iceberg.hadoop.HadoopTables(
             self.jvm.org.apache.hadoop.conf.Configuration()
@@ -148,13 +147,16 @@ def write(java: Java, folder: Path) -> list[Path]:
     return made
 
 
-def main(jar: str, verb: str, *places: str) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Write or read, and print rows."""
-    java = Java(jar)
+    jar, verb, *places = arguments
+    spark = session(jar, places[0])
+    java = Java(spark)
     tables = write(java, Path(places[0])) if verb == "write" else [Path(one) for one in places]
     for table in tables:
         print(json.dumps({"table": table.name, "rows": java.rows(table)}), flush=True)
+    spark.stop()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -286,13 +286,6 @@ def main(jar: str, warehouse: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Java prints is no answer
     peer = Peer(session(jar, warehouse), Path(warehouse))
-    for key, chosen in {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-    }.items():
-        peer.spark.conf.set(key, chosen)  # compiling costs more than these few rows
     for line in sys.stdin:
         command = json.loads(line)
         try:

@@ -90,7 +90,7 @@ def main(jar: str, folder: Path, writer: str, seconds: float) -> None:
     """Feed one table."""
     daemon = "spark.python.daemon.module=icectl.rows.spark_daemon"
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--conf {daemon} pyspark-shell"
-    spark = session(jar, str(folder))
+    spark = session(jar, str(folder), is_timed=True)
     table = folder / "db" / ("v3" if writer == "iceberg" else "sfc1")
     if writer == "iceberg":
         create(spark)

@@ -13,16 +13,10 @@ from collections import Counter
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from spark_peer import session
+
+from tests.peers.spark_peer import session
 
 AT_ONCE = 100
-SETTINGS = {
-    "spark.sql.iceberg.aggregate-push-down.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-"""Compiling a query takes longer than a table of a hundred rows."""
 
 
 def pushed_down(spark: SparkSession, conditions: list[str]) -> dict[str, int]:
@@ -51,8 +45,7 @@ def main(arguments: list[str]) -> None:
     """Compare both for every table."""
     jar, asked = arguments
     spark = session(jar, "/nonexistent")
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
+    spark.conf.set("spark.sql.iceberg.aggregate-push-down.enabled", "false")
     try:
         for table, conditions in json.loads(Path(asked).read_text()).items():
             spark.read.format("iceberg").load(table).createOrReplaceTempView("asked")

@@ -11,7 +11,8 @@ import sys
 from typing import Any
 
 from pyspark.sql import SparkSession
-from spark_peer import session
+
+from tests.peers.spark_peer import session
 
 MICROS = (
     0, 1, -1, 500_000, -500_000, 999_999, -999_999, -999, -1000, -999_000, -999_001, -999_500,

@@ -2,19 +2,18 @@
 
 Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 
-    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db, those to go
-                                                 on with below WAREHOUSE/follow, and those that are
-                                                 rewritten beside deletes below WAREHOUSE/race
+    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db, and those
+                                                 that are rewritten beside deletes below
+                                                 WAREHOUSE/race
     spark_peer.py JAR read TABLE_DIRECTORY...    prints one JSON line a table and snapshot
     spark_peer.py JAR age WAREHOUSE              writes tables with old snapshots below WAREHOUSE/db
     spark_peer.py JAR expire WAREHOUSE           runs `expire_snapshots` on each of those
     spark_peer.py JAR time-expiry WAREHOUSE TABLE OLDER_THAN
                                                  runs it on one table of WAREHOUSE/db
-    spark_peer.py JAR follow WAREHOUSE           appends, deletes, compacts below WAREHOUSE/follow
+    spark_peer.py JAR begin WAREHOUSE NAME...    writes tables of FOLLOWED, and one to be kept away
+                                                 from, below WAREHOUSE/follow
+    spark_peer.py JAR follow WAREHOUSE NAME...   appends, deletes, compacts there
     spark_peer.py JAR orphans WAREHOUSE          asks `remove_orphan_files` what it would remove
-    spark_peer.py JAR serve                      does what the lines that it reads say, each a list
-                                                 like the above in JSON, in a session of its own in
-                                                 one JVM, and prints null after each
 
 `write` prints {"raced"}, the ids of rows after a rewrite of its own beside deletes. `age` prints
 {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table decides);
@@ -32,6 +31,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+UNCOMPILED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Compiling a query takes longer than a table of some rows."""
 
-def session(jar: str, warehouse: str) -> SparkSession:
-    """One local session with a Hadoop catalog `peer` over the warehouse."""
+
+def session(jar: str, warehouse: str, *, is_timed: bool = False) -> SparkSession:
+    """One local session with a Hadoop catalog `peer` over the warehouse.
+
+    Where it `is_timed` it is as fast with large tables as Spark can be.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         "spark.jars": jar,
@@ -64,6 +75,7 @@ def session(jar: str, warehouse: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.ansi.enabled": "false",
+        **({} if is_timed else UNCOMPILED),
     }
     builder = SparkSession.builder.master("local[2]").appName("icectl-peer")
     for key, value in settings.items():
@@ -256,7 +268,6 @@ def write_tables(spark: SparkSession) -> None:
     for version in (2, 3, 4):
         name = f"v{version}_fixed"
         fixed_and_decimal(spark, f"{catalog_of(name)}.db.{name}", version)
-    write_followed(spark)
     write_raced(spark)
 
 
@@ -331,11 +342,12 @@ KEPT_AWAY = "v3_lazily_to_sfc_1"
 """A table without partitions that Spark must not go on with."""
 
 
-def write_followed(spark: SparkSession) -> None:
-    """Ids 0 to 59 but those that end in 3, in two appends and a delete."""
+def write_followed(spark: SparkSession, names: Sequence[str]) -> None:
+    """Ids 0 to 59 but those that end in 3, in two appends and two deletes."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.follow")
     spec = "PARTITIONED BY (category)"
-    for name, version in FOLLOWED.items():
+    for name in names:
+        version = FOLLOWED[name]
         table = create(spark, name, version, namespace="follow", spec=spec, mor=version > 1)
         insert(spark, table, 0, 40)
         insert(spark, table, 40, 20)
@@ -344,9 +356,9 @@ def write_followed(spark: SparkSession) -> None:
     insert(spark, create(spark, KEPT_AWAY, 3, namespace="follow"), 0, 10)
 
 
-def follow_tables(spark: SparkSession) -> None:
+def follow_tables(spark: SparkSession, names: Sequence[str]) -> None:
     """Append, delete rows (of what was version 1 by merge-on-read now), compact everything."""
-    for name in FOLLOWED:
+    for name in names:
         catalog = catalog_of(name)
         table = f"{catalog}.follow.{name}"
         print_step(spark, name, "maintained")
@@ -533,17 +545,12 @@ def read_tables(spark: SparkSession, tables: list[Path]) -> None:
 def main(arguments: list[str]) -> None:
     """Dispatch on the second argument."""
     jar, verb, *rest = arguments
-    if verb == "serve":
-        for line in sys.stdin:
-            main([jar, *json.loads(line)])
-            print("null", flush=True)
-        return
-    spark = session(jar, "/nonexistent" if verb == "read" else rest[0])
+    warehouse = "/nonexistent" if verb == "read" else rest[0]
+    spark = session(jar, warehouse, is_timed=verb == "time-expiry")
     verbs = {
         "write": write_tables,
         "age": age_tables,
         "expire": expire_tables,
-        "follow": follow_tables,
         "orphans": find_orphans,
     }
     try:
@@ -551,6 +558,10 @@ def main(arguments: list[str]) -> None:
             read_tables(spark, [Path(table) for table in rest])
         elif verb == "time-expiry":
             time_expiry(spark, *rest[1:])
+        elif verb == "begin":
+            write_followed(spark, rest[1:])
+        elif verb == "follow":
+            follow_tables(spark, rest[1:])
         else:
             verbs[verb](spark)
     finally:

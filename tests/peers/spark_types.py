@@ -9,6 +9,7 @@ the exit code of each run of icectl.
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -38,14 +39,6 @@ TABLES: dict[str, tuple[bool, tuple[str, str], tuple[tuple[str, ...], ...]]] = {
     "fourth": (False, (NUMBERS, TYPED), (UPGRADE, REWRITE)),
 }
 """Whether variants are shredded, the variants of both files, and the runs; none is one on Spark."""
-SETTINGS = {
-    "spark.sql.geospatial.enabled": "true",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
-"""The shapes of Spark 4.1 are an option; to compile takes longer than these few rows."""
 SHOWN = (
     "id", "v", "schema_of_variant(v)", "s.v", "s.n", "hex(st_asbinary(g))", "hex(st_asbinary(e))",
     "_row_id",
@@ -96,11 +89,11 @@ def maintain(spark: SparkSession, name: str, table: Path) -> list[int]:
         return [app.main([command, str(table), *words, "--yes"]) for command, *words in runs]
 
 
-def main(jar: str, warehouse: str) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Write, read, compact and read each table."""
+    jar, warehouse = arguments
     spark = session(jar, warehouse)
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
+    spark.conf.set("spark.sql.geospatial.enabled", "true")  # shapes are an option of Spark 4.1
     spark.sql("CREATE NAMESPACE peer4.db")
     for name in TABLES:
         write(spark, name)
@@ -113,4 +106,4 @@ def main(jar: str, warehouse: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -13,7 +13,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +27,6 @@ from tests.peers.spark_peer import session
 FILES, ROWS = 8, 20
 PAUSE_SECONDS = 1.0  # between changes; longer where a change takes long, as on slow machines
 CONFLICTS = ("ValidationException", "CommitFailedException")
-SETTINGS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
 
 
 class Writer:
@@ -154,11 +148,10 @@ def compacted(writer: Writer, location: str, method: str) -> dict[str, Any]:
     return {"code": code, "carried": result.get("carried_deletes")}
 
 
-def main(jar: str, warehouse: str, runs: str, *names: str) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Write, and compact beside the writer, one table after the other."""
+    jar, warehouse, runs, *names = arguments
     spark = session(jar, warehouse)
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
     spark.sql("CREATE NAMESPACE peer.db")
     for name in names:
         version, method = name[1], name[3:]
@@ -187,4 +180,4 @@ def main(jar: str, warehouse: str, runs: str, *names: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
@@ -18,6 +18,7 @@ import pytest
 
 from icectl.env import SystemEnv
 from tests.fault.changing import run
+from tests.spark.engine import command, environment
 
 PEERS = Path(__file__).parents[1] / "peers"
 SKIPPED = os.environ.get("ICECTL_TEST_NO_SPARK") or (
@@ -29,38 +30,27 @@ Rows = Mapping[str, Mapping[str, tuple[int, str]]]
 """table name -> ref or snapshot id -> (rows, checksum)"""
 
 
-SERVED = ("read", "age", "expire")
+_SERVING: list[tuple[subprocess.Popen[str], IO[str]]] = []
+"""The process that runs scripts of the peer, once there is one, and what it says beside."""
 
 
-def peer(*arguments: str, script: str = "spark_peer.py") -> str:
+def peer(*arguments: str, script: str = "spark_peer") -> str:
     """Run a script of the peer to its end; what it printed.
 
-    One JVM does what is SERVED in a run of the tests.
+    One JVM is enough for all that a run of the tests asks.
     """
-    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
-    command = [python, str(PEERS / script), jar]
-    if script == "spark_peer.py" and arguments[0] in SERVED:
-        return _asked([*command, "serve"], arguments)
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
-_SERVING: list[tuple[subprocess.Popen[str], IO[str]]] = []
-"""The peer that answers, once there is one, and what it says beside."""
-
-
-def _asked(command: list[str], arguments: Sequence[str]) -> str:
-    """What the peer prints for some arguments."""
     if not _SERVING:
         log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the peer
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True)
+        line = command(str(PEERS / "serve.py"), os.environ["ICECTL_TEST_SPARK_JAR"])
+        process = subprocess.Popen(
+            line, stdin=pipe, stdout=pipe, stderr=log, text=True, env=environment()
+        )
         _SERVING.append((process, log))
     ((process, log),) = _SERVING
     assert process.stdin
     assert process.stdout
-    print(json.dumps(arguments), file=process.stdin, flush=True)
+    print(json.dumps([script, *arguments]), file=process.stdin, flush=True)
     lines = []
     for line in process.stdout:
         if line == "null\n":

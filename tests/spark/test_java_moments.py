@@ -1,17 +1,14 @@
 """Times and nanoseconds, which Spark can't read: Java finds the rows that it found before."""
 
 import json
-import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from icectl.cli import app
-from tests.conftest import ROOT
-from tests.spark.engine import why_skipped
+from tests.spark.conftest import SKIPPED, peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -26,12 +23,8 @@ Rows = dict[str, list[str]]
 
 def java(verb: str, *places: Path) -> Rows:
     """What Java reads of tables, which it writes first or not."""
-    script = str(ROOT / "tests/peers/java_moments.py")
-    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
-    command = [python, script, jar, verb, *map(str, places)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    told = peer(verb, *map(str, places), script="java_moments").splitlines()
+    lines = (json.loads(line) for line in told if line.startswith("{"))
     return {line["table"]: line["rows"] for line in lines}
 
 
@@ -46,9 +39,8 @@ class Moments:
 
 @pytest.fixture(scope="module")
 def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    if SKIPPED:
+        pytest.skip(SKIPPED)
     folder, saved = (tmp_path_factory.mktemp(name) for name in ("moments", "saved"))
     before = java("write", folder)
     shutil.copytree(folder, saved, dirs_exist_ok=True)

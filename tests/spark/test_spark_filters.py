@@ -38,7 +38,7 @@ def differing(folder: Path, asked: Mapping[Path, list[str]]) -> dict[str, dict[s
     """What Spark counts another number of rows of, with the numbers, by table."""
     path = folder / "asked.json"
     path.write_text(json.dumps({str(table): found for table, found in asked.items()}))
-    lines = peer(str(path), script="spark_filters.py").splitlines()
+    lines = peer(str(path), script="spark_filters").splitlines()
     told = [json.loads(line) for line in lines if line.startswith("{")]
     assert [one["asked"] for one in told] == [len(found) for found in asked.values()]
     return {Path(one["table"]).name: one["differing"] for one in told}

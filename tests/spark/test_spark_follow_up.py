@@ -4,13 +4,14 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.rows import read_rows as rows_of
-from tests.spark.conftest import Rows, Run, SparkTables, icectl, peer, read_rows
+from tests.spark.conftest import SKIPPED, Rows, Run, icectl, peer, read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -45,6 +46,12 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"],
     ],
 }
+QUICK = {
+    "v1_migrated_rewritten", "v2_rewritten", "v2_deletes_merged", "v2_sorted", "v3_vectors_merged",
+    "v3_z_ordered", "v4_compacted", "v4_rewritten", "v1_to_v4", "v2_to_v4", "v3_to_v4",
+    "v3_sfc_1_to_v4",
+}  # fmt: skip
+"""Each command on files and deletes of each kind, and each way to another version."""
 TWO_LAYOUTS = "v3_sfc_1_to_v4"
 THERE_AND_BACK = [
     ["upgrade-to-v4", "--layout=sfc-1", "--yes"],
@@ -61,10 +68,16 @@ LEFT = APPENDED - {5, 14, 105}
 IDS = {"maintained": WRITTEN, "appended": APPENDED, "deleted": LEFT, "compacted": LEFT}
 
 
+def tables(*names: str) -> list[Any]:
+    """Tables by their names, most of them in the full tier alone."""
+    return [pytest.param(one, marks=() if one in QUICK else pytest.mark.full) for one in names]
+
+
 @dataclass(frozen=True)
 class Followed:
     """What icectl did, what Spark then saw after each of its steps, and what icectl says of it."""
 
+    folder: Path
     maintained: Mapping[str, list[Run]]
     steps: Mapping[tuple[str, str], Any]
     there_and_back: list[Run]
@@ -74,41 +87,52 @@ class Followed:
 
 
 @pytest.fixture(scope="module")
-def followed(spark_tables: SparkTables) -> Followed:
-    """Maintain the tables, let Spark go on with them, validate them, rewrite manifests again."""
-    directory = spark_tables.directory.parent / "follow"
+def followed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Followed:
+    """Let Spark write the tables that are asked for, maintain them, let Spark go on with them,
+    validate them, rewrite manifests again.
+    """
+    if SKIPPED:
+        pytest.skip(SKIPPED)
+    asked = [getattr(item, "callspec", None) for item in request.session.items]
+    wanted = {TWO_LAYOUTS, *(one.params.get("name") for one in asked if one is not None)}
+    names = [name for name in COMMANDS if name in wanted]
+    warehouse = tmp_path_factory.mktemp("follow")
+    directory = warehouse / "follow"
+    peer("begin", str(warehouse), *names)
     before = directory / f"{TWO_LAYOUTS}_before"  # its metadata names the files of the table itself
     shutil.copytree(directory / TWO_LAYOUTS / "metadata", before / "metadata")
     maintained = {
         name: [icectl(words[0], str(directory / name), *words[1:]) for words in lines]
         for name, lines in COMMANDS.items()
+        if name in names
     }
     lazy = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory / KEPT_AWAY), "--lazy", "--yes")
     assert lazy.exit_code == 0, lazy.errors
-    lines = peer("follow", str(directory.parent)).splitlines()
+    lines = peer("follow", str(warehouse), *names).splitlines()
     steps = [json.loads(line) for line in lines if line.startswith("{")]
     there_and_back = [
         icectl(words[0], str(directory / TWO_LAYOUTS), *words[1:]) for words in THERE_AND_BACK
     ]
     validate = ("--level", "data", "--all-snapshots")
     return Followed(
+        directory,
         maintained,
         {(step["table"], step["step"]): step for step in steps},
         there_and_back,
         read_rows([before, directory / TWO_LAYOUTS]),
-        {name: icectl("validate", str(directory / name), *validate) for name in COMMANDS},
-        {name: icectl("rewrite-manifests", str(directory / name)) for name in COMMANDS},
+        {name: icectl("validate", str(directory / name), *validate) for name in names},
+        {name: icectl("rewrite-manifests", str(directory / name)) for name in names},
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", tables(*COMMANDS))
 def test_icectl_had_work(followed: Followed, name: str) -> None:
     for run in followed.maintained[name]:
         assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
 
 
 @pytest.mark.parametrize("step", IDS)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", tables(*COMMANDS))
 def test_spark_appends_deletes_and_compacts(followed: Followed, name: str, step: str) -> None:
     rows = [[id_, None if id_ % 7 == 0 else f"note {id_}"] for id_ in sorted(IDS[step])]
     assert followed.steps[name, step]["rows"] == rows
@@ -135,59 +159,56 @@ def test_spark_finds_every_row_and_its_id_in_a_table_that_went_through_both_layo
     assert after["main"][0] == len(LEFT)
 
 
-@pytest.mark.parametrize("name", ["v1_migrated", "v1_migrated_rewritten"])
+@pytest.mark.parametrize("name", tables("v1_migrated", "v1_migrated_rewritten"))
 def test_a_migrated_table_accepts_row_level_deletes(followed: Followed, name: str) -> None:
     """Version 1 had none; the three rows are position deletes, no file was rewritten for them."""
     assert followed.steps[name, "appended"]["deletes"] == {}
     assert followed.steps[name, "deleted"]["deletes"] == {"PARQUET": 3}
 
 
-@pytest.mark.parametrize(
-    ("name", "format_"),
-    [("v2_rewritten", "PARQUET"), ("v3_rewritten", "PUFFIN"), ("v4_rewritten", "PUFFIN")],
-)
-def test_rewritten_manifests_of_deletes_take_more_deletes(
-    followed: Followed, name: str, format_: str
-) -> None:
+def format_of(name: str) -> str:
+    """The format of files of deletes by position."""
+    return "PARQUET" if name.startswith("v2") else "PUFFIN"
+
+
+@pytest.mark.parametrize("name", tables("v2_rewritten", "v3_rewritten", "v4_rewritten"))
+def test_rewritten_manifests_of_deletes_take_more_deletes(followed: Followed, name: str) -> None:
     """Six rows were deleted before, three more are now: vectors of the same files are merged."""
+    format_ = format_of(name)
     assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}
     assert followed.steps[name, "deleted"]["deletes"] == {format_: 9}
 
 
-@pytest.mark.parametrize("name", ["v2_compacted", "v2_sorted", "v3_compacted", "v3_z_ordered"])
+@pytest.mark.parametrize(
+    "name", tables("v2_compacted", "v2_sorted", "v3_compacted", "v3_z_ordered")
+)
 def test_compacted_files_take_deletes(followed: Followed, name: str) -> None:
     """Those of before have gone with the files; three rows more are deleted now."""
     assert followed.steps[name, "maintained"]["deletes"] == {}
-    assert followed.steps[name, "deleted"]["deletes"] == {
-        "PARQUET" if name.startswith("v2") else "PUFFIN": 3
-    }
+    assert followed.steps[name, "deleted"]["deletes"] == {format_of(name): 3}
 
 
 @pytest.mark.parametrize(
-    ("name", "format_"),
-    [
-        ("v2_deletes_merged", "PARQUET"),
-        ("v3_vectors_merged", "PUFFIN"),
-        ("v4_vectors_merged", "PUFFIN"),
-    ],
+    "name", tables("v2_deletes_merged", "v3_vectors_merged", "v4_vectors_merged")
 )
-def test_merged_deletes_take_more_deletes(followed: Followed, name: str, format_: str) -> None:
+def test_merged_deletes_take_more_deletes(followed: Followed, name: str) -> None:
+    format_ = format_of(name)
     assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}
     assert followed.steps[name, "deleted"]["deletes"] == {format_: 9}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", tables(*COMMANDS))
 def test_validate_finds_no_error_afterwards(followed: Followed, name: str) -> None:
     run = followed.validated[name]
     findings = [one for one in run.document["result"]["findings"] if one["severity"] == "error"]
     assert (run.exit_code, findings) == (0, [])
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", tables(*COMMANDS))
 def test_an_independent_reader_sees_the_rows_in_what_icectl_rewrote_again(
-    followed: Followed, spark_tables: SparkTables, name: str
+    followed: Followed, name: str
 ) -> None:
     assert followed.rewritten[name].exit_code == 0
-    metadata = read_metadata(current_metadata(spark_tables.directory.parent / "follow" / name))
+    metadata = read_metadata(current_metadata(followed.folder / name))
     assert metadata["format-version"] == VERSIONS[name]
     assert sorted(dict(row)["id"] for row in rows_of(metadata)) == sorted(LEFT)

@@ -1,8 +1,6 @@
 """ORC and Avro tables of Iceberg's Spark runtime, whose rows are the same to Spark afterwards."""
 
 import json
-import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.rows import head, live_entries
-from tests.conftest import ROOT
-from tests.spark.conftest import SKIPPED, Run, icectl
+from tests.spark.conftest import SKIPPED, Run, icectl, peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -62,11 +59,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 def rows(verb: str, warehouse: Path) -> Rows:
     """The rows of the tables, by the peer."""
-    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
-    command = [python, str(ROOT / "tests/peers/spark_orc.py"), jar, verb, str(warehouse)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    told = peer(verb, str(warehouse), script="spark_orc").splitlines()
+    lines = [json.loads(line) for line in told if line.startswith("{")]
     return {line["table"]: line["rows"] for line in lines}
 
 

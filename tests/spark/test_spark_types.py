@@ -1,7 +1,6 @@
 """Variants, geometry and geography that Iceberg's Spark wrote, which it reads after compactions."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.rows import head, live_entries
-from tests.conftest import ROOT
-from tests.spark.conftest import icectl
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.conftest import icectl, peer
+from tests.spark.engine import why_skipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -36,10 +34,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     if skipped:
         pytest.skip(skipped)
     folder = tmp_path_factory.mktemp("types")
-    script = str(ROOT / "tests/peers/spark_types.py")
-    done = on_spark(script, os.environ["ICECTL_TEST_SPARK_JAR"], str(folder))
-    assert done.returncode == 0, done.stderr[-4000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    printed = peer(str(folder), script="spark_types").splitlines()
+    lines = [json.loads(line) for line in printed if line.startswith("{")]
     return Told(folder / "db", {line["table"]: line for line in lines})
 
 

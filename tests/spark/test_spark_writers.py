@@ -1,14 +1,12 @@
 """compact beside Iceberg's Spark, which deletes, updates and merges rows of the table meanwhile."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.spark.conftest import icectl
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.conftest import icectl, peer
+from tests.spark.engine import why_skipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -25,11 +23,8 @@ def test_every_compaction_lands_and_spark_reads_all_rows_with_their_ids(
 ) -> None:
     if skipped := why_skipped():
         pytest.skip(skipped)
-    script = str(ROOT / "tests/peers/spark_writer.py")
-    jar = os.environ["ICECTL_TEST_SPARK_JAR"]
-    done = on_spark(script, jar, str(tmp_path), str(runs), *tables)
-    assert done.returncode == 0, done.stderr[-4000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    printed = peer(str(tmp_path), str(runs), *tables, script="spark_writer").splitlines()
+    lines = [json.loads(line) for line in printed if line.startswith("{")]
     assert [line["table"] for line in lines] == list(tables)
     for told in lines:
         assert {run["code"] for run in told["ended"]} == {0}
