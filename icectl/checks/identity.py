@@ -11,8 +11,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from icectl.checks.columns import Columns
+from icectl.checks.manifests import MANIFEST_RULES
+from icectl.checks.numbering import NUMBER_RULES
 from icectl.checks.objects import StoredManifest, put_back_id
-from icectl.checks.rules import RULES
+from icectl.checks.partitions import PARTITION_RULES
+from icectl.checks.rule import RuleSet
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
@@ -22,8 +25,13 @@ from icectl.format.snapshot import Snapshot
 SCREENED = frozenset({"snapshot_id", "record_count"})
 """What `doubtful_manifests` looks at, beside columns that are always read."""
 
-_EVIDENCE = ("R-061", "R-051", "R-053", "R-044", "R-047", "R-050")
-"""Rules whose breach may tell of another manifest, the most telling first."""
+_MOST_TELLING = ("R-061", "R-051", "R-053", "R-044", "R-047", "R-050")
+"""Ids of the rules whose breach may tell of another manifest, the most telling first."""
+
+EVIDENCE = RuleSet(
+    one for one in (*MANIFEST_RULES, *NUMBER_RULES, *PARTITION_RULES) if one.id in _MOST_TELLING
+)
+"""The rules of these ids."""
 
 _STATUSES = tuple(Status)
 
@@ -152,14 +160,14 @@ def check_own_manifest(
         return  # R-052: what it should be is not known
     columns = Columns(rows)
     stored = StoredManifest(metadata, [row], header, size_bytes, columns)
-    breaches = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
+    breaches = [(one.rule, one.message) for one in EVIDENCE.findings(stored)]
     if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
         breaches.append(("R-061", "its entries have another content than the list says"))
     of_other = _of_another_snapshot(columns, row)
     # A header and the entries tell of the content each for itself; several ranges tell the same.
     by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in breaches}
     if of_other is not None or len(by_rule) > 1:
-        ordered = sorted(by_rule.values(), key=lambda one: _EVIDENCE.index(one[0]))
+        ordered = sorted(by_rule.values(), key=lambda one: _MOST_TELLING.index(one[0]))
         reasons = [] if of_other is None else [of_other]
         reasons += [message for _, message in ordered]
         message = f"it is not the manifest that the list describes: {'; '.join(reasons)}"

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.errors import MissingFile
+from icectl.files.manifest.header import PARQUET_MAGIC
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.parquet import MAGIC
 from icectl.files.parquet.schema import field_id
 from icectl.format import single_value
 from icectl.format.locations import with_scheme
@@ -70,7 +70,7 @@ def _is_parquet(store: Store, location: str) -> bool:
     if location.endswith(".avro"):
         return False
     try:
-        return store.read_range(location, 0, len(MAGIC)) == MAGIC
+        return store.read_range(location, 0, len(PARQUET_MAGIC)) == PARQUET_MAGIC
     except FileNotFoundError as error:
         raise MissingFile(location) from error
 

@@ -34,9 +34,9 @@ from icectl.format.schema import POSITION_FIELD
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.table.context import TableContext
+from icectl.table.file_columns import every_column
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries, scan_entries
-from icectl.table.reader import every_column
 from icectl.table.rewritable_files import LiveFiles, files_of_snapshot
 from icectl.table.rewrite_task import Task
 from icectl.table.rewrite_tasks import LOADED_COLUMNS

@@ -7,10 +7,8 @@ of any layout is entries of the same columns.
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from icectl.checks.rule import Finding
-from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.rows import Entries, RawEntries
 from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import (
@@ -25,6 +23,10 @@ from icectl.format.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.reading import Problem, read_in_threads
+
+if TYPE_CHECKING:  # which signatures name: a reader with neither starts without them
+    from icectl.checks.rule import Finding
+    from icectl.entries.conditions.predicates import Predicate
 
 _READERS: Mapping[Layout, str] = {
     Layout.MANIFEST_LISTS: "icectl.table.list_reader",
@@ -76,7 +78,7 @@ class SnapshotReader(Protocol):
         """
 
     def manifests_of(
-        self, store: Store, snapshot: Snapshot, within: Predicate
+        self, store: Store, snapshot: Snapshot, within: "Predicate"
     ) -> tuple[tuple[ManifestFile, ...], bool]:
         """Read the same, but for manifests that can matter to no row a condition may be true of.
 
@@ -134,7 +136,7 @@ class SnapshotReader(Protocol):
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
-    ) -> Iterator[Finding]:
+    ) -> Iterator["Finding"]:
         """Find what makes it unsure which entries of a snapshot live, or what their rows are."""
 
 

@@ -1,11 +1,10 @@
-"""A loaded table, the means to read its files, and the schema that these are read by."""
+"""A loaded table, and the means to read what its snapshots and manifests list."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.schemas import mapping_problem
 from icectl.entries.rows import (
     EMPTY,
     Entries,
@@ -15,15 +14,10 @@ from icectl.entries.rows import (
 from icectl.entries.schemes import listed_with_scheme
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.metadata_file import read_version_hint
-from icectl.files.parquet.schema import NameMapping
-from icectl.format.json_members import parse_json
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.names import VERSION_HINT
-from icectl.format.properties import NAME_MAPPING
-from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
-from icectl.format.types import NestedField, StructType
 from icectl.storage.location import join
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
@@ -138,38 +132,3 @@ class Reader:
         first = self.load(manifests[:half], columns, to_match=to_match)
         second = self.load(manifests[half:], columns, to_match=to_match)
         return concat([part for part in (first, with_manifests_moved(second, half)) if len(part)])
-
-
-def every_column(metadata: TableMetadata) -> Schema:
-    """The current schema, with the fields that only older schemas have, those of structs too."""
-    current = metadata.current_schema
-    fields = current.fields
-    for schema in reversed(metadata.schemas):
-        fields = _with_dropped(fields, schema.fields)
-    return Schema(current.schema_id, fields)
-
-
-def _with_dropped(
-    fields: Sequence[NestedField], older: Sequence[NestedField]
-) -> tuple[NestedField, ...]:
-    left = {item.id: item for item in older}
-    dropped = []
-    for item in fields:
-        before = left.pop(item.id, item)
-        if isinstance(item.type, StructType) and isinstance(before.type, StructType):
-            inner = _with_dropped(item.type.fields, before.type.fields)
-            dropped.append(replace(item, type=StructType(inner)))
-        else:
-            dropped.append(item)
-    return (*dropped, *left.values())
-
-
-def name_mapping(metadata: TableMetadata) -> NameMapping:
-    """Return the table's mapping of names to ids; empty without a valid one (R-181)."""
-    text = metadata.properties.get(NAME_MAPPING.name)
-    try:
-        parsed: NameMapping = parse_json(text) if text else ()
-        is_valid = not text or mapping_problem(parsed) is None
-    except (ValueError, RecursionError):
-        return ()  # level metadata reports it
-    return parsed if is_valid else ()

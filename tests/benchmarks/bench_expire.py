@@ -29,8 +29,8 @@ import numpy as np
 from icectl.cli import app, session
 from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
-from icectl.files.manifest.manifest import write_manifest
 from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import read_metadata, write_metadata
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef

@@ -26,9 +26,9 @@ import fastavro
 
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
-from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import in_file_format
-from icectl.files.manifest.write import ManifestForm
+from icectl.files.manifest.write import ManifestForm, write_manifest
 from icectl.format.manifest import FileFormat, ManifestContent
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
 from tests.benchmarks.measure import Run, call, cpu_ratio, in_turn, median, process, ratio, verdict

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.files.manifest.manifest import write_manifest
 from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import write_metadata
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import schema_from_arrow

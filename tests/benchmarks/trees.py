@@ -16,8 +16,9 @@ import pyarrow as pa
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.files.manifest.write import write_manifest
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec

@@ -9,7 +9,8 @@ from icectl.checks.objects import CHECKED_COLUMNS
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest import read_manifest
+from icectl.files.manifest.write import write_manifest
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 from icectl.format.types import PrimitiveType
 from tests.builders.checked import (

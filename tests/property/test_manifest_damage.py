@@ -19,8 +19,9 @@ from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files import compiled
-from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.files.manifest.write import write_manifest
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

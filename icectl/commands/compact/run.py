@@ -76,9 +76,9 @@ from icectl.rows.sort_rows import Sorting, sort_keys
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
+from icectl.table.file_columns import every_column, name_mapping
 from icectl.table.live_files import load_live_files, load_stated, with_stated
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
-from icectl.table.reader import every_column, name_mapping
 from icectl.table.reading import in_threads, naming
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task

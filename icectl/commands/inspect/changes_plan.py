@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from icectl.commands.inspect.metadata_rows import id_text
 from icectl.commands.inspect.partitions import Partitions, partitions_of
-from icectl.commands.inspect.views import Row
+from icectl.commands.inspect.views import Row, id_text
 from icectl.entries import rows
 from icectl.entries.rows import Entries
 from icectl.entries.summary import summarise

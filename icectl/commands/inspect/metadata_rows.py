@@ -6,7 +6,7 @@ exists; columns of ours stand after them.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from icectl.commands.inspect.views import Row, RowSet
+from icectl.commands.inspect.views import Row, RowSet, id_text
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -26,11 +26,6 @@ def metadata_rows(view: str, metadata: TableMetadata, metadata_location: str) ->
     if view == "metadata-log":
         return RowSet(_COLUMNS[view], _metadata_log_rows(metadata, metadata_location))
     return RowSet(_COLUMNS[view], _ROWS[view](metadata))
-
-
-def id_text(snapshot_id: int | None) -> str | None:
-    """Return a snapshot id for JSON: a string, since readers round large numbers."""
-    return None if snapshot_id is None else str(snapshot_id)
 
 
 def names_by_snapshot(metadata: TableMetadata) -> Mapping[int, list[str]]:

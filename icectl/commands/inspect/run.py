@@ -24,13 +24,10 @@ from icectl.cli.settings import (
     parse_option,
 )
 from icectl.cli.targets import is_many as is_many_tables
-from icectl.commands.inspect import read
-from icectl.commands.inspect import rows_report as row_output
 from icectl.commands.inspect.options import ViewRequest
-from icectl.commands.inspect.read import RowRequest, is_incomplete, oddities_of
-from icectl.commands.inspect.summary import print_changes, print_summary
+from icectl.commands.inspect.read import is_incomplete, oddities_of, summary
+from icectl.commands.inspect.summary import print_summary
 from icectl.commands.inspect.views import VIEWS, Row, RowSet, View
-from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
 from icectl.errors import (
     NO_TABLE,
     Incomplete,
@@ -116,7 +113,7 @@ def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -
     """Whether the health of tables is asked for that may be several, or as tables are listed."""
     if _is_of_snapshot(options) or (len(tables) == 1 and tables[0] in VIEWS):
         return False
-    asks_for_rows = options.limit or options.columns or _format(common, options) in _ROW_PRINTERS
+    asks_for_rows = options.limit or options.columns or _format(common, options) in _ROW_FORMATS
     is_many = is_many_tables(common, tables) or _is_namespace(common, tables[0])
     return is_many or bool(asks_for_rows or options.html)
 
@@ -133,6 +130,8 @@ def _is_of_snapshot(options: ViewRequest) -> bool:
 def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> Outcome:
     """Return the health of many tables."""
     from icectl.commands.inspect import warehouse
+    from icectl.commands.inspect.rows_report import print_chosen
+    from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
     from icectl.rows.choice import choose_engine
 
     wanted = _format(common, options)
@@ -144,12 +143,12 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
             f"the health of tables has no column `{min(unknown)}`",
             hint=f"columns: {', '.join(WAREHOUSE_COLUMNS)}",
         )
-    chosen = row_output.print_chosen if columns else None
+    chosen = print_chosen if columns else None
     request = warehouse.WarehouseRequest(
         limits=_health_limits(_limits(settings)),
         failing=_failing(options),
         engine=choose_engine(settings.read(COMPACT_ENGINE)),
-        printer=_ROW_PRINTERS.get(wanted, chosen),
+        printer=_row_printer(wanted) or chosen,
         columns=columns,
         limit=read_options(options)["limit"],
         html=options.html,
@@ -244,7 +243,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
 
 
 def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
-    result = read.summary(reader, request.choice)
+    result = summary(reader, request.choice)
     return _Shown(result, lambda console: print_summary(console, result))
 
 
@@ -263,9 +262,10 @@ def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.changes import changes
     from icectl.commands.inspect.changes_plan import CHANGED_FILE_COLUMNS
+    from icectl.commands.inspect.changes_report import print_changes
 
     result = changes(reader, request.from_id, request.to_id, request.limit)
-    printer = _ROW_PRINTERS.get(request.format)
+    printer = _row_printer(request.format)
     if printer is not None:
         files = RowSet(CHANGED_FILE_COLUMNS, result["files"])
         return _Shown(result, lambda console: printer(console, files))
@@ -274,10 +274,11 @@ def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect.read_tree import tree
     from icectl.commands.inspect.tree_plan import tree_json
     from icectl.commands.inspect.tree_report import mermaid, print_tree, tree_page
 
-    root = read.tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
+    root = tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
     base = reader.metadata.location
     result = {"tree": tree_json(root), "html": request.html}
     if request.html is not None:
@@ -290,12 +291,15 @@ def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect import read_rows
+    from icectl.commands.inspect.rows_report import text_members
+
     columns, view = request.columns, request.view.name
     if columns is None and request.format == "text" and view in _LAZY_TEXT:
-        columns = row_output.text_members(view)
-    rows = read.rows(
+        columns = text_members(view)
+    rows = read_rows.rows(
         reader,
-        RowRequest(
+        read_rows.RowRequest(
             view=request.view,
             choice=request.choice,
             all_snapshots=request.all_snapshots,
@@ -338,13 +342,15 @@ def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
 
 
 def _print_rows(console: Console, rows: RowSet, request: _ParsedRequest, reader: Reader) -> None:
-    printer = _ROW_PRINTERS.get(request.format)
+    from icectl.commands.inspect.rows_report import print_chosen, print_rows
+
+    printer = _row_printer(request.format)
     if printer is not None:
         printer(console, rows)
     elif request.columns is not None:
-        row_output.print_chosen(console, rows)
+        print_chosen(console, rows)
     else:
-        row_output.print_rows(console, request.view.name, rows, reader.metadata.location)
+        print_rows(console, request.view.name, rows, reader.metadata.location)
 
 
 def _snapshot_id(reader: Reader, request: _ParsedRequest) -> str | None:
@@ -372,10 +378,14 @@ _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
     "changes": _show_changes,
     "tree": _show_tree,
 }
-_ROW_PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {
-    "jsonl": row_output.print_json_lines,
-    "csv": row_output.print_csv,
-}
+_ROW_FORMATS = ("jsonl", "csv")
+"""Formats of rows that are written while they are read."""
+
+
+def _row_printer(wanted: str) -> Callable[[Console, RowSet], None] | None:
+    from icectl.commands.inspect.rows_report import print_csv, print_json_lines
+
+    return {"jsonl": print_json_lines, "csv": print_csv}.get(wanted)
 
 
 def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) -> _ParsedRequest:
@@ -403,7 +413,7 @@ def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) ->
         content=options.content,
         from_id=parse_snapshot_id("--from", options.from_),
         to_id=parse_snapshot_id("--to", options.to),
-        columns=row_output.named_columns(view.name, _names(options.columns)),
+        columns=_columns(view, options.columns),
         limit=read_options(options)["limit"],
         format=wanted,
         html=options.html,
@@ -486,6 +496,16 @@ def _check_options(view: View, options: ViewRequest, wanted: str, *, several: bo
     if wanted not in formats:
         message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
         raise UsageError(message)
+
+
+def _columns(view: View, text: str | None) -> tuple[str, ...] | None:
+    """Return the columns that are asked for; headings of the text form are names too."""
+    names = _names(text)
+    if names is None:
+        return None
+    from icectl.commands.inspect.rows_report import named_columns
+
+    return named_columns(view.name, names)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

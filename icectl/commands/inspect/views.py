@@ -54,3 +54,8 @@ class RowSet:
 
     columns: tuple[str, ...]
     rows: Iterable[Row]
+
+
+def id_text(snapshot_id: int | None) -> str | None:
+    """Return a snapshot id for JSON: a string, since readers round large numbers."""
+    return None if snapshot_id is None else str(snapshot_id)

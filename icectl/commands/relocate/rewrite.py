@@ -18,8 +18,8 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.avro.container import Change, Record, rewrite_records
 from icectl.files.avro.schema import AvroType, fields_by_id
 from icectl.files.data_file import open_data_file
+from icectl.files.manifest.header import PARQUET_MAGIC
 from icectl.files.manifest.manifest_list import LOCATION_IDS
-from icectl.files.manifest.parquet import MAGIC as PARQUET
 from icectl.files.manifest.schema import (
     CONTENT,
     DATA_FILE,
@@ -92,7 +92,7 @@ def manifest(content: bytes, names: Names) -> bytes:
 
 def is_parquet(content: bytes) -> bool:
     """Return whether a manifest is in Parquet."""
-    return content[: len(PARQUET)] == PARQUET
+    return content.startswith(PARQUET_MAGIC)
 
 
 def listed_in_root(content: bytes, contents: Collection[Content]) -> list[tuple[str, int]]:

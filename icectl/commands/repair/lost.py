@@ -54,13 +54,14 @@ from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.compact_job import carried_metrics
 from icectl.storage.location import loosest_key, loosest_keys, name, parent
+from icectl.table.file_columns import name_mapping
 from icectl.table.manifest_lists import (
     distinct_manifests,
     read_snapshot_manifests,
     try_manifest_lists,
 )
 from icectl.table.manifests import load_entries, try_manifests
-from icectl.table.reader import Reader, name_mapping
+from icectl.table.reader import Reader
 from icectl.table.reading import read_or_none
 
 

@@ -15,7 +15,8 @@ from icectl.format.partition import result_types
 from icectl.format.schema import Schema
 from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField
-from icectl.table.reader import Reader, name_mapping
+from icectl.table.file_columns import name_mapping
+from icectl.table.reader import Reader
 from icectl.table.reading import read_or_none
 
 COUNTS = ("value_counts", "null_value_counts")

@@ -19,8 +19,8 @@ from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.spark_frames import LoadJob, OutgoingRows
 from icectl.rows.write_data import write_options
 from icectl.table.context import TableContext, open_table
+from icectl.table.file_columns import every_column, name_mapping
 from icectl.table.output_sizes import pack, sizes_of
-from icectl.table.reader import every_column, name_mapping
 from icectl.table.rewritable_files import LiveFiles
 from icectl.table.rewrite_task import RewriteTask
 from icectl.table.rewrite_tasks import Bin, TaskMaker, split_bins

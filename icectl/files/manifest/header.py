@@ -8,6 +8,9 @@ from icectl.format.json_members import parse_json
 from icectl.format.manifest import ManifestContent, ManifestHeader
 from icectl.format.partition import PartitionSpec
 
+PARQUET_MAGIC = b"PAR1"
+"""The first bytes of a manifest in Parquet."""
+
 
 def header_of(
     metadata: Mapping[str, str],

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +27,15 @@ from icectl.files.avro.container import (
     read_header,
     stored_blocks,
 )
-from icectl.files.manifest.header import header_of, spec_field_ids
+from icectl.files.manifest.header import PARQUET_MAGIC, header_of, spec_field_ids
 from icectl.files.manifest.layout import ManifestLayout, has_lengths, partition_order, stored_layout
-from icectl.files.manifest.parquet import MAGIC, ParquetManifest
 from icectl.files.manifest.records import Order, decode_columns
 from icectl.files.manifest.scan import UnusualSchemaError, scan_columns
-from icectl.files.manifest.write import write_manifest
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestHeader, Status
 from icectl.format.partition import PartitionSpec
 
-__all__ = ["read_manifest", "read_manifests", "write_manifest"]
+if TYPE_CHECKING:  # a kind of manifest that few tables have: imported where one is met
+    from icectl.files.manifest.parquet import ParquetManifest
 
 _SCHEMA = pa.schema([*PLANNING, *CARRIED])
 _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
@@ -99,8 +99,8 @@ class _Opened:
     `form` is what manifests that are decoded as one have in common.
     """
 
-    file: AvroFile | ParquetManifest
-    form: tuple[ManifestLayout | ParquetManifest, Order, ManifestContent]
+    file: "AvroFile | ParquetManifest"
+    form: "tuple[ManifestLayout | ParquetManifest, Order, ManifestContent]"
     header: ManifestHeader
     manifest: int
     spec_id: int
@@ -109,7 +109,9 @@ class _Opened:
 def _open(
     content: bytes, manifest: int, spec: PartitionSpec | None, like: _Opened | None
 ) -> _Opened:
-    if content[: len(MAGIC)] == MAGIC:
+    if content.startswith(PARQUET_MAGIC):
+        from icectl.files.manifest.parquet import ParquetManifest
+
         file = ParquetManifest(content)
         return _opened(file, file, file.header(), file.partition_field_ids, manifest, spec)
     before = like.file if like is not None and isinstance(like.file, AvroFile) else None
@@ -123,8 +125,8 @@ def _open(
 
 
 def _opened(
-    file: AvroFile | ParquetManifest,
-    layout: ManifestLayout | ParquetManifest,
+    file: "AvroFile | ParquetManifest",
+    layout: "ManifestLayout | ParquetManifest",
     header: ManifestHeader,
     stored_ids: Sequence[int | None],
     manifest: int,
@@ -140,14 +142,14 @@ def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Ta
     layout, order, _ = alike[0].form
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
     decoded: Mapping[str, pa.Array | pa.ChunkedArray]
-    if isinstance(layout, ParquetManifest):  # of a form of its own
-        counts = [layout.row_count]
-        decoded = layout.decode(stored, order)
-    else:
+    if isinstance(layout, ManifestLayout):
         files = [one.file for one in alike if isinstance(one.file, AvroFile)]
         stored_as = [(file, list(stored_blocks(file))) for file in files]
         counts = [sum(count for count, _, _ in found) for _, found in stored_as]
         decoded = _decode_avro(layout, stored_as, stored, order, threads)
+    else:  # Parquet: of a form of its own
+        counts = [layout.row_count]
+        decoded = layout.decode(stored, order)
     starts = np.cumsum(counts) - counts
     columns = {
         "spec_id": np.repeat([one.spec_id for one in alike], counts),

@@ -29,10 +29,10 @@ from icectl.files.avro.container import (
     write_header,
 )
 from icectl.files.avro.schema import SCHEMAS, AvroType
-from icectl.files.manifest.header import check_known
+from icectl.files.manifest.header import PARQUET_MAGIC, check_known
 from icectl.files.manifest.layout import ManifestLayout, stored_layout
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.parquet import MAGIC, write_parquet
+from icectl.files.manifest.parquet import write_parquet
 from icectl.files.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
 from icectl.files.manifest.write import BLOCK_BYTES, ManifestForm, encode_entries, format_names
 from icectl.files.parquet.schema import arrow_values
@@ -132,7 +132,7 @@ def move_entries(
     get; `pieces` numbers the piece that each goes to. Entries of a piece keep their order.
     Raises: Unsupported for stored fields that would be lost; CorruptTable.
     """
-    if content[: len(MAGIC)] == MAGIC:
+    if content.startswith(PARQUET_MAGIC):
         yield from _encoded(content, entries, pieces, form)
         return
     file = read_header(content)

@@ -35,9 +35,6 @@ from icectl.format.manifest import FileFormat, ManifestHeader
 from icectl.format.schema import Schema, schema_json
 from icectl.format.types import ListType, MapType, NestedField, PrimitiveType, StructType, Type
 
-MAGIC = b"PAR1"
-"""The first bytes of a Parquet file."""
-
 _GZIP_LEVEL = 6
 """That of zlib and of Iceberg; Arrow takes 9, eight times slower for a fiftieth of the bytes."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from icectl.files.arrow_failures import damaged_data_file
+from icectl.files.varint import read_varint
 
 _FOOTER_OF_TAIL = 2
 _STRIPES, _STATISTICS = 3, 7
@@ -115,14 +116,14 @@ def _members(content: bytes) -> Members:
 def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
     at = 0
     while at < len(content):
-        key, at = varint(content, at, "ORC")
+        key, at = read_varint(content, at, "ORC")
         wire = key & 7
         if wire == 0:
-            value, at = varint(content, at, "ORC")
+            value, at = read_varint(content, at, "ORC")
             yield key >> 3, value
             continue
         if wire == 2:
-            size, at = varint(content, at, "ORC")
+            size, at = read_varint(content, at, "ORC")
         elif wire in _WIRE_SIZES:
             size = _WIRE_SIZES[wire]
         else:
@@ -131,18 +132,3 @@ def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise damaged_data_file("ORC", "its footer ends early")
         yield key >> 3, content[at : at + size]
         at += size
-
-
-def varint(content: bytes, at: int, file_format: str) -> tuple[int, int]:
-    """Read one number of seven bits a byte, the lowest first; returns it and where it ends.
-
-    Raises: CorruptTable R-095, naming the format, where it has no end.
-    """
-    value = shift = 0
-    while at < len(content) and shift < 64:
-        byte = content[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise damaged_data_file(file_format, "its footer has a number without an end")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from icectl.files.arrow_failures import damaged_data_file
-from icectl.files.orc.tail import varint
 from icectl.files.parquet import thrift
+from icectl.files.varint import read_varint
 from icectl.format.bounding_box import BoundingBox
 
 _INTEGER, _DOUBLE, _BINARY, _LIST, _STRUCT = 5, 7, 8, 9, 12
@@ -232,4 +232,4 @@ def _list_header(content: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    return varint(content, at, "Parquet")
+    return read_varint(content, at, "Parquet")

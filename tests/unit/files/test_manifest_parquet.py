@@ -13,9 +13,9 @@ from icectl.entries.inherit import inherit
 from icectl.entries.rows import numbers
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import in_file_format, move_entries
-from icectl.files.manifest.write import ManifestForm
+from icectl.files.manifest.write import ManifestForm, write_manifest
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

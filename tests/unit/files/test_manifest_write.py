@@ -17,8 +17,9 @@ from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.errors import CorruptTable
 from icectl.files import compiled
-from icectl.files.manifest.manifest import read_manifest, write_manifest
+from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.schema import avro_type
+from icectl.files.manifest.write import write_manifest
 from icectl.format.manifest import Content, ManifestContent, Status
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
