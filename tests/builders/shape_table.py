@@ -1,12 +1,14 @@
 """A table with columns of shapes: PyIceberg writes bytes, and the metadata says what they are."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.builders.broken import Broken, Record
 from tests.builders.shapes import LINE, MULTI_POINT, XYZ, line, point, wkb
 
 TYPES = {
@@ -62,6 +64,21 @@ def shape_table(directory: Path, bounds: str = "none") -> Path:
         table.append(pa.Table.from_pylist(some, schema))
     catalog.engine.dispose()
     return _as_shapes(Path(table.metadata_location.removeprefix("file://")))
+
+
+def rewritten(table: Path, change: Callable[[Path], None]) -> None:
+    """Have each live data file of a table written anew by others, with the same rows."""
+    broken = Broken(table)
+    files = {one["data_file"]["file_path"].removeprefix("file://") for one in broken.entries()}
+    for file in map(Path, sorted(files)):
+        change(file)
+        broken.edit_manifest(_with_sizes, holding=lambda one, name=file.name: name in str(one))
+
+
+def _with_sizes(entries: list[Record]) -> None:
+    for entry in entries:
+        file = entry["data_file"]
+        file["file_size_in_bytes"] = Path(file["file_path"].removeprefix("file://")).stat().st_size
 
 
 def _as_shapes(current: Path) -> Path:

@@ -12,7 +12,7 @@ import pytest
 from icectl.env import Env
 from tests.builders.broken import Broken, in_first
 from tests.builders.expiry import NOW_MS
-from tests.builders.shape_table import ROWS, TYPES, shape_table
+from tests.builders.shape_table import ROWS, TYPES, rewritten, shape_table
 from tests.builders.shapes import point
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
@@ -106,6 +106,69 @@ def test_duckdb_reads_what_was_compacted(table: Path, icectl: Run) -> None:
         ("GEOMETRY", None, None, None, None),
         ("GEOMETRY", "POINT (-1 9)", "POINT (-170 5)", None, ROWS[3]["other"]),
     ]  # fmt: skip
+
+
+AS_GEOMETRY = """* REPLACE (
+    place::geometry AS place, held::struct(place geometry) AS held, many::geometry[] AS many,
+    named::map(varchar, geometry) AS named,
+    nullif(area, ''::blob) AS area, nullif(other, ''::blob) AS other)"""
+"""The last two may be null: of what can't be, DuckDB makes required columns, which do not merge."""
+FIELD_IDS = """{id: 1, place: 2, area: 3, other: 4, held: {__duckdb_field_id: 5, place: 8},
+    many: {__duckdb_field_id: 6, element: 9}, named: {__duckdb_field_id: 7, key: 10, value: 11}}"""
+
+
+def by_duckdb(file: Path) -> None:
+    """Write a file anew as DuckDB does, all but geography, which it lacks, as GEOMETRY."""
+    made = file.with_suffix(".made")
+    options = f"FORMAT parquet, FIELD_IDS {FIELD_IDS}, GEOPARQUET_VERSION 'NONE'"
+    duckdb.sql(f"COPY (SELECT {AS_GEOMETRY} FROM '{file}') TO '{made}' ({options})")
+    made.rename(file)
+
+
+MERGED_BOXES = {name: box for name, box in BOXES.items() if name != "area"}
+"""Footers have no boxes of geography."""
+
+
+@pytest.mark.parametrize(
+    ("way", "boxes"),
+    [
+        (["--rewrite-all"], BOXES),
+        (["--method", "merge", "--min-input-files", "2"], MERGED_BOXES),
+    ],
+    ids=["rewrite", "merge"],
+)
+def test_geometry_that_duckdb_wrote_is_compacted(
+    table: Path, icectl: Run, way: list[str], boxes: dict[str, Any]
+) -> None:
+    assert icectl(table, "--yes", command="rewrite-manifests").code == 0  # gives rows their ids
+    rewritten(table, by_duckdb)
+    assert [geometries(file) for file in stored(icectl, table)] == [4, 4]
+    values = {row["id"]: row for file in stored(icectl, table) for row in shown(file)}
+    assert data_findings(icectl, table) == []
+    done = result(icectl(table, *way, "--yes", "--json", command="compact"))
+    assert done["added_data_files"] == 1
+    (file,) = stored(icectl, table)
+    assert geometries(file) == 4
+    assert {row["id"]: row for row in shown(file)} == values
+    assert bounds(icectl, table) == [boxes]
+    assert data_findings(icectl, table) == []
+
+
+def geometries(file: Path) -> int:
+    return str(pq.ParquetFile(file).schema).count("(Geometry(crs=")
+
+
+def shown(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file as DuckDB reads them, and what it takes their columns for."""
+    kinds = "typeof(place) AS kind, typeof(held) AS of_held, typeof(many) AS of_many"
+    columns = f"id, {', '.join(TYPES)}, held, many, named, {kinds}"
+    return duckdb.sql(f"SELECT {columns} FROM '{file}'").to_arrow_table().to_pylist()
+
+
+def data_findings(icectl: Run, table: Path) -> list[Any]:
+    """What is found but for the sizes of files, which a summary has of before."""
+    found = icectl(table, "--level", "data", "--json").document["result"]["findings"]
+    return [one for one in found if one["rule"] != "R-031"]
 
 
 def test_layout_sfc_1_carries_shapes_without_bounds(table: Path, icectl: Run) -> None:

@@ -116,7 +116,8 @@ class Report:
     steps: list[str] = field(default_factory=list)
     ways: list[str] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """What is said of each way that is refused."""
     failures: list[Failure] = field(default_factory=list)
     unreadable: int = 0
     filters: int = 0
@@ -236,7 +237,7 @@ class Matrix:
         if is_unchanged:
             report.idle.append(way)
             if REFUSALS.match(error):
-                report.refused.append(way)
+                report.refused[way] = error
             if not error or REFUSALS.match(error):
                 return
         if error:
