@@ -223,7 +223,9 @@ def test_no_pager_prints_it_at_once(table: str, tmp_path: Path) -> None:
 
 def test_sigterm_ends_the_pager_too(table: str, tmp_path: Path) -> None:
     words = ["inspect", table, "snapshots", "--limit", "30"]
-    pager = "sh -c 'trap \"echo ended; exit\" TERM; cat > /dev/null; echo shown; sleep 60 & wait'"
+    # Of a signal that comes right before `wait` some shells hear when it is over.
+    waits = "for _ in $(seq 600); do sleep 0.1; done"
+    pager = f"sh -c 'trap \"echo ended; exit\" TERM; cat > /dev/null; echo shown; {waits}'"
     session = Session(tmp_path, words, ICECTL_PAGER=pager)
     session.see(b"shown")
     os.kill(session.pid, signal.SIGTERM)

@@ -33,18 +33,32 @@ HOUSE_WORDS = {
 """What may stand in no message, help, manual or page, and what is said for it."""
 
 
+Texts = list[tuple[str, str]]
+
+
 @cache
-def messages() -> list[tuple[str, str]]:
-    return list(_messages())
+def messages() -> Texts:
+    return _searchable(_messages())
+
+
+@cache
+def pages() -> Texts:
+    return _searchable(_pages())
+
+
+def _searchable(texts: Iterable[tuple[str, str]]) -> Texts:
+    """Texts without what looks like a question and is none."""
+    return [(place, re.sub(r"[Tt]here (?:is|are) no\b", "", text)) for place, text in texts]
 
 
 def _messages() -> Iterator[tuple[str, str]]:
     """The texts of the package but for docstrings of what is no command; names are not texts."""
     for path in sorted((ROOT / "icectl").rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
+        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+        name = path.relative_to(ROOT)
         options = path.name == "options.py" and path.parent.parent.name == "commands"
         left_out = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
                 left_out |= {id(part) for part in node.values}
             is_help = options and isinstance(node, ast.FunctionDef)
@@ -52,8 +66,8 @@ def _messages() -> Iterator[tuple[str, str]]:
             for statement in body if isinstance(body, list) and not is_help else ():
                 if isinstance(statement, ast.Expr):
                     left_out.add(id(statement.value))
-        for node in ast.walk(tree):
-            place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        for node in nodes:
+            place = f"{name}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.JoinedStr):
                 parts = [part.value if isinstance(part, ast.Constant) else "x"
                          for part in node.values]  # fmt: skip
@@ -67,7 +81,7 @@ def _messages() -> Iterator[tuple[str, str]]:
                 yield place, node.value
 
 
-def pages() -> Iterator[tuple[str, str]]:
+def _pages() -> Iterator[tuple[str, str]]:
     """README, docs and manual, but for the list of changes, which quotes old words."""
     for path in [
         ROOT / "README.md",
@@ -79,11 +93,11 @@ def pages() -> Iterator[tuple[str, str]]:
             yield path.name, " ".join(path.read_text("utf-8").split())
 
 
-def occurrences(pattern: str, texts: Iterable[tuple[str, str]]) -> list[str]:
+def occurrences(pattern: str, texts: Texts) -> list[str]:
     return [
         f"{place}: {text[max(0, match.start() - 30) : match.end() + 30]}"
         for place, text in texts
-        for match in re.finditer(pattern, re.sub(r"[Tt]here (?:is|are) no\b", "", text))
+        for match in re.finditer(pattern, text)
     ]
 
 
