@@ -40,7 +40,8 @@ from tests.builders.tree_table import data_files, remove_data_files, upgrade
 class Changing:
     """A command line that changes a table, but for the table's name, which is `{table}` in it.
 
-    A table that `is_broken` has findings, in old snapshots afterwards too.
+    A table that `is_broken` has findings, in old snapshots afterwards too. What is `only_full`
+    takes long, or goes the same steps as another: it is for the full tier.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Changing:
     build: Callable[[Path], object]
     deletes_old_files: bool = False
     commits: bool = True
-    takes_long: bool = False
+    only_full: bool = False
     reads_manifests: bool = True
     is_broken: bool = False
 
@@ -185,7 +186,7 @@ CHANGING = {
     changing.name: changing
     for changing in [
         Changing("expire-v2", EXPIRE, lambda path: aged_table(path.parent), deletes_old_files=True),
-        Changing("expire-v3", EXPIRE, _of_version_3, deletes_old_files=True),
+        Changing("expire-v3", EXPIRE, _of_version_3, deletes_old_files=True, only_full=True),
         Changing(
             "remove-orphans", ("remove-orphans",), _littered, deletes_old_files=True, commits=False
         ),
@@ -197,11 +198,11 @@ CHANGING = {
             commits=False,
         ),
         Changing("rewrite-manifests", ("rewrite-manifests",), _of_version_2),
-        Changing("repair", ("repair",), _of_wrong_counts, takes_long=True, is_broken=True),
-        Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2)),
+        Changing("repair", ("repair",), _of_wrong_counts, only_full=True, is_broken=True),
+        Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2), only_full=True),
         Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
         Changing("merge-files", (*COMPACT, *MERGE), _of_appended_files),
-        Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, takes_long=True),
+        Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, only_full=True),
         Changing("tag", ("refs", "tag", "kept"), _of_version_2, reads_manifests=False),
         Changing(
             "set-properties",
@@ -209,7 +210,7 @@ CHANGING = {
             _of_version_3,
             reads_manifests=False,
         ),
-        Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
+        Changing("migrate", ("migrate-v1-v2",), _of_first_writers, only_full=True),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
         ),
@@ -219,9 +220,9 @@ CHANGING = {
             "leave-sfc-1",
             ("upgrade-to-v4", "--layout", "iceberg-1.12"),
             _of_version_4,
-            takes_long=True,
+            only_full=True,
         ),
-        Changing("enter-sfc-1", ("upgrade-to-v4", "--layout=sfc-1"), _of_iceberg, takes_long=True),
+        Changing("enter-sfc-1", ("upgrade-to-v4", "--layout=sfc-1"), _of_iceberg, only_full=True),
         Changing("expire-v4", EXPIRE, _of_version_4, deletes_old_files=True),
         Changing("rewrite-v4", ("rewrite-manifests",), _of_version_4),
         Changing("compact-v4", COMPACT, _of_version_4),
@@ -230,7 +231,7 @@ CHANGING = {
 
 
 NAMES = [
-    pytest.param(name, marks=pytest.mark.full) if changing.takes_long else name
+    pytest.param(name, marks=pytest.mark.full) if changing.only_full else name
     for name, changing in CHANGING.items()
 ]
 """Of the commands, for tests with a parameter."""

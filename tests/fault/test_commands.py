@@ -34,16 +34,28 @@ def left(subject: Subject) -> set[str]:
     return lasting(subject)[1]
 
 
-def calls_of_a_run(subject: Subject) -> list[str]:
+Calls = list[tuple[str, str]]
+"""Methods and locations, in order."""
+
+
+def calls_of_a_run(subject: Subject) -> Calls:
     subject.restore()
     store = CountingStore(LocalStore())
     assert subject.run(store)[0] == 0
-    return [method for method, _ in store.calls]
+    return store.calls
 
 
-def chosen(calls: list[str], stride: int) -> list[int]:
-    """Numbers, from 1 on, of the calls that change something, and of every so many of all."""
-    return [nth for nth, call in enumerate(calls, 1) if call in CHANGES or nth % stride == 0]
+def chosen(calls: Calls, turn: int, stride: int) -> list[int]:
+    """Numbers, from 1 on: commits, of the other calls that change something every second, from the
+    `turn`th on, and of the rest every so many. With a stride of 1, all."""
+    if stride == 1:
+        return list(range(1, len(calls) + 1))
+    changes, rest, commits = [], [], []
+    for nth, (method, location) in enumerate(calls, 1):
+        (changes if method in CHANGES else rest).append(nth)
+        if method == "create" and location.endswith(".metadata.json"):
+            commits.append(nth)
+    return sorted({*commits, *changes[turn::2], *rest[stride - 1 :: stride]})
 
 
 def check_code(subject: Subject, code: int, document: dict[str, Any], before: str) -> None:
@@ -63,18 +75,18 @@ def check_finished(subject: Subject, left: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "stride"),
+    ("failure", "turn", "stride"),
     [
-        ("before", 6),
-        ("lost", 8),
-        *(pytest.param(failure, 1, marks=FULL) for failure in ("before", "lost", "after")),
+        ("before", 0, 9),
+        ("lost", 1, 20),
+        *(pytest.param(failure, 0, 1, marks=FULL) for failure in ("before", "lost", "after")),
     ],
 )
 def test_any_store_call_may_fail(
-    subject: Subject, left: set[str], failure: Any, stride: int
+    subject: Subject, left: set[str], failure: Any, turn: int, stride: int
 ) -> None:
     calls = calls_of_a_run(subject)
-    for nth in chosen(calls, stride):
+    for nth in chosen(calls, turn, stride):
         subject.restore()
         before = subject.current()
         store = FaultyStore(LocalStore(), nth, failure)
@@ -113,20 +125,20 @@ class InterruptedStore(WrappedStore):
 
 @pytest.mark.usefixtures("signals_as_on_a_terminal")
 @pytest.mark.parametrize(
-    ("moment", "times", "stride"),
+    ("moment", "times", "turn", "stride"),
     [
-        ("after", 1, 5),
-        ("after", 2, 7),
-        *(pytest.param("after", times, 1, marks=FULL) for times in (1, 2)),
-        *(pytest.param("before", times, 1, marks=FULL) for times in (1, 2)),
+        ("after", 1, 1, 11),
+        ("after", 2, 0, 13),
+        *(pytest.param("after", times, 0, 1, marks=FULL) for times in (1, 2)),
+        *(pytest.param("before", times, 0, 1, marks=FULL) for times in (1, 2)),
     ],
 )
 def test_any_store_call_may_be_interrupted(
-    subject: Subject, left: set[str], moment: str, times: int, stride: int
+    subject: Subject, left: set[str], moment: str, times: int, turn: int, stride: int
 ) -> None:
     """The first Ctrl-C lets the step finish, the second ends it at once; neither harms."""
     calls = calls_of_a_run(subject)
-    for nth in chosen(calls, stride):
+    for nth in chosen(calls, turn, stride):
         subject.restore()
         code, _ = subject.run(InterruptedStore(nth, moment, times))
         assert code == 130
@@ -204,16 +216,18 @@ def code_of(subject: Subject, damage: str) -> int:
     return 13 if damage == "a directory" else 15
 
 
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=FULL)])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_manifest_that_cannot_be_read_ends_the_run_before_anything_changes(
-    subject: Subject, left: set[str], damage: str
+    subject: Subject, left: set[str], damage: str, stride: int
 ) -> None:
+    """In the quick tier each file is damaged in some of the ways."""
     if subject.changing.is_broken:
         pytest.skip("a repair goes on with what can be read: tests/cli/test_repair.py")
     if not subject.changing.reads_manifests:
         pytest.skip("it changes the metadata file alone, and may lead away from a broken snapshot")
     subject.restore()
-    for path in needed_metadata(subject):
+    for path in needed_metadata(subject)[list(DAMAGES).index(damage) % stride :: stride]:
         content = path.read_bytes()
         DAMAGES[damage](path)
         before = subject.contents()
