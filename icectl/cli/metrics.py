@@ -36,7 +36,10 @@ def metrics_text(
     for row in rows:
         of_table = {**labels, "table": row["table"]}
         samples += _table_samples(row, of_table)
-        for check, verdict in _verdicts(row.get("result") or {}):
+        judged = row.get("result") or {}
+        if "verdict" in row and not judged:
+            judged = {"view": "health", "verdict": "unknown"}  # the table could not be read
+        for check, verdict in _verdicts(judged):
             samples.append(("icectl_health_verdict", {**of_table, "check": check}, verdict))
     for check, verdict in _verdicts(built["result"] or {}):
         samples.append(("icectl_health_verdict", {**labels, "check": check}, verdict))

@@ -118,6 +118,13 @@ def test_a_check_tells_ci_of_each_table_and_prometheus_its_verdict(
     labels = f'{{command="inspect",table="{PREFIX}large",check="all"}}'
     assert f"icectl_health_verdict{labels} 1" in text
     assert 'icectl_health_verdict{command="inspect",table="main",check="all"} 1' in text
+    lost = f'{{command="inspect",table="{PREFIX}lost",check="all"}}'
+    assert f"icectl_health_verdict{lost} 3" in text
+
+
+def test_tables_that_no_one_can_read_are_not_ok(server: SqlServer, inspect: Run) -> None:
+    document = checked_document(inspect(PREFIX + "lost", PREFIX + "lost", "health", "--json"))
+    assert (document["exit"], document["result"]["verdict"]) == (3, "unknown")
 
 
 def test_folders_stand_for_the_tables_in_them(

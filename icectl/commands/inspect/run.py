@@ -228,8 +228,11 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
 
     def render(console: Console) -> None:
         shown.render(console)
-        if incomplete or (not is_read and _lacks(reader, request)):  # read while it was printed
-            raise Incomplete("part of the view is missing: see the warnings above")
+        missing = Incomplete("part of the view is missing: see the warnings above")
+        if incomplete:
+            console.error(missing)
+        elif not is_read and _lacks(reader, request):  # read while it was printed
+            raise missing
 
     fails = shown.result.get("verdict") in request.failing
     return Outcome(

@@ -141,7 +141,7 @@ def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, An
         for entry, row in zip(many_result(ordered)["tables"], rows, strict=True)
     ]
     verdicts = [row["verdict"] for row in rows if row["verdict"] is not None]
-    worst = max(verdicts, key=VERDICTS.index, default="ok")
+    worst = max(verdicts, key=VERDICTS.index, default="unknown" if rows else "ok")
     return {"view": "health", "verdict": worst, "tables": tables, "totals": totals(rows)}
 
 
