@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from threading import Thread
 
-from icectl.catalog.metadata_files import METADATA_FOLDER
+from icectl.catalog.metadata_files import METADATA_FOLDER, moved_from, relocation_hint
 from icectl.catalog.versions import is_file_system_table, list_versions, newest
 from icectl.checks.rule import Finding
 from icectl.checks.rules import ALL_RULES
@@ -18,6 +18,7 @@ from icectl.format.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_
 from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile
 from icectl.progress import SilentProgress
 from icectl.storage import location as locations
+from icectl.storage.path_map import PathMapStore
 from icectl.table.context import TableContext
 from icectl.table.losses import dropping, going_back
 from icectl.table.whole import WholeLevel, WholeSnapshots, newest_whole_metadata
@@ -30,6 +31,9 @@ _GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS
 """Next steps that name neither file nor snapshot, or do not lead out of a file that is broken."""
 
 _UNREADABLE = "it cannot be read"
+_GONE = frozenset({"R-024", "R-034"})
+"""Rules that files break which are not where the metadata name them."""
+
 _NO_WAY_OUT = "no snapshot of branch main is whole"
 _NAMED_FILE = re.compile("`([^`]+)`")
 """The location that the message of an error begins with."""
@@ -37,10 +41,14 @@ _NAMED_FILE = re.compile("`([^`]+)`")
 
 @dataclass(frozen=True, slots=True)
 class _Recovery:
-    """The ways out of a broken table: a repair of its head, and others by the broken location."""
+    """The ways out of a broken table: a repair of its head, and others by the broken location.
+
+    `is_moved` where the metadata name another place than their own: `repair` relocates them.
+    """
 
     repair: str | None
     others: Mapping[str, str] = field(default_factory=dict)
+    is_moved: bool = False
 
     def of(self, location: str | None) -> str | None:
         """Return the way out where the object at a location is broken."""
@@ -77,6 +85,11 @@ class BrokenTable:
             one.subject for one, is_general in zip(findings, general, strict=True) if is_general
         )
         recovery = self._recovery(level, broken) if broken else None
+        if recovery is not None and recovery.is_moved:
+            return tuple(
+                replace(one, hint=recovery.repair or one.hint) if one.rule in _GONE else one
+                for one in findings
+            )
         return tuple(
             replace(one, hint=(recovery.of(one.subject) if recovery and lost else None) or one.hint)
             for one, lost in zip(findings, general, strict=True)
@@ -101,9 +114,13 @@ class BrokenTable:
 
     def _look(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery:
         try:
-            metadata = self.context.catalog.load().metadata
+            loaded = self.context.catalog.load()
         except CorruptTable as error:
             return _Recovery(self._older_metadata(is_cut_off=error.rule in ("R-005", "R-006")))
+        if moved_from(loaded) is not None and not isinstance(self.context.store, PathMapStore):
+            place = locations.parent(locations.parent(loaded.metadata_location))
+            return _Recovery(relocation_hint(place, loaded), is_moved=True)
+        metadata = loaded.metadata
         head = metadata.current_snapshot
         if head is None:
             return _Recovery(None)

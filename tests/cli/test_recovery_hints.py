@@ -120,6 +120,18 @@ def test_validate_names_the_repair_that_loses_least_at_its_level(
     assert found["hint"] == dropping(table)
 
 
+def test_what_reads_a_moved_table_names_relocate(table: TableBuilder, run: Run) -> None:
+    moved = Path(table.location).with_name("moved")
+    Path(table.location).rename(moved)
+    way_out = (
+        f"`icectl relocate {moved}` writes metadata for the files that lie there, with "
+        "`--new-uuid` for a copy beside the original"
+    )
+    assert run(str(moved), "files", command="inspect").err.endswith(f"hint: {way_out}\n")
+    found = checked_document(run(str(moved), "--json", command="validate"))["result"]["findings"]
+    assert {one["rule"]: one["hint"] for one in found} == {"R-024": way_out, "R-034": way_out}
+
+
 @pytest.mark.parametrize("level", ["footers", "data"])
 def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(
     table: TableBuilder, run: Run, level: str

@@ -12,9 +12,6 @@ from icectl.cli.console import Console, Style
 from icectl.format.rule import Severity
 from icectl.units import print_size
 
-_HEADLINE = 80
-"""Characters of a message that stands beside the rule."""
-
 LISTED_WITHOUT_VERBOSE = 20
 """Findings of one rule that are printed when not all were asked for."""
 
@@ -87,10 +84,15 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, whole: bool) -> None:
     first = findings[0]
-    severity = console.style(first.severity, "bold", _STYLES[first.severity])
-    label = f"{severity} {console.style(first.rule, 'bold')}"
     said = _common_message(findings)
-    console.print(f"{label}: {said or _plural(len(findings), 'finding')}")
+    label = f"{first.severity} {first.rule}"
+    head, *further = _wrapped(
+        console, f"{label}: {said or f'{len(findings):,} findings'}", "", "    "
+    )
+    severity = console.style(first.severity, "bold", _STYLES[first.severity])
+    console.print(f"{severity} {console.style(first.rule, 'bold')}{head.removeprefix(label)}")
+    for line in further:
+        console.print(line)
     shown = findings if whole else findings[:LISTED_WITHOUT_VERBOSE]
     for finding in shown:
         subject = finding.subject.removeprefix(f"{base.rstrip('/')}/")
@@ -105,24 +107,28 @@ def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, who
 
 
 def _common_message(findings: Sequence[Finding]) -> str | None:
-    """Return the message of all findings of a rule, where it is one and fits on a line."""
+    """Return the message of all findings of a rule, where it is one."""
     messages = {finding.message for finding in findings}
-    return messages.pop() if len(messages) == 1 and len(findings[0].message) <= _HEADLINE else None
+    return messages.pop() if len(messages) == 1 else None
 
 
 def print_wrapped(
     console: Console, text: str, indent: str, further: str, *, dim: bool = False
 ) -> None:
     """Print a sentence; locations are never cut, so that they can be copied."""
-    for line in wrap(
+    for line in _wrapped(console, text, indent, further):
+        console.print(console.style(line, "dim") if dim else line)
+
+
+def _wrapped(console: Console, text: str, indent: str, further: str) -> list[str]:
+    return wrap(
         text,
         console.prose_width,
         initial_indent=indent,
         subsequent_indent=further,
         break_long_words=False,
         break_on_hyphens=False,
-    ):
-        console.print(console.style(line, "dim") if dim else line)
+    )
 
 
 def _verdict(checked: CheckedTable) -> str:
