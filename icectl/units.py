@@ -25,7 +25,7 @@ DURATION_UNITS_MS = {
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"(?:[0-9]{1,18}\s*[a-z]+\s*)+")
 _DURATION_PART = re.compile(r"([0-9]+)\s*([a-z]+)")
-_EVERYWHERE = 8
+_EVERYWHERE = 12
 """Characters from which on a secret is hidden within words too: no word has it by chance."""
 
 _LONG, _SHOWN = 64, 40
@@ -99,7 +99,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
         if len(secret) >= _EVERYWHERE:
             text = text.replace(secret, "***")
         elif secret and secret in text:
-            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+            text = re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", "***", text)
     return text
 
 

@@ -354,6 +354,9 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     try:
         if console.options.json:
             _print_document(console, built)
+        elif run.invocation is not None and run.invocation.value("json_lines"):
+            last = {name: built[name] for name in ("exit", "status", "error")}
+            console.write(json_text(last, indent=None) + "\n")
         elif _for_ci(run):
             _print_for_ci(run, built)
         console.flush()

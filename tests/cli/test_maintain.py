@@ -180,6 +180,9 @@ def test_json_lines_come_as_tables_end(server: SqlServer, maintain: Run) -> None
         "main.db.inner.calm": "nothing-to-do", "main.db.inner.off": "skipped",
     }  # fmt: skip
     assert (last["exit"], last["status"], last["totals"]["table_count"]) == (0, "nothing-to-do", 2)
+    ended = maintain("main.nowhere", "--json-lines")
+    (last,) = [json.loads(line) for line in ended.out.splitlines()]
+    assert (last["exit"], last["status"], last["error"]["exit"]) == (10, "failed", 10)
 
 
 def test_metrics_tell_of_each_table(server: SqlServer, maintain: Run, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What people mistype or leave out, and the message that leads out of it."""
 
+import errno
 import json
 import sys
 from pathlib import Path
@@ -118,6 +119,23 @@ def test_a_page_that_cannot_be_written_is_told(run: Run, table: str, tmp_path: P
         f"error: `--html`: cannot write `{place}`: no such file or directory\n"
         "hint: name a file in an existing folder that can be written to\n"
     )
+
+
+def test_a_page_that_ends_half_way_leaves_the_old_one(
+    run: Run, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "page.html"
+    place.write_text("the old one")
+
+    def fill(path: Path, _text: str, _encoding: str) -> None:
+        """Fill the disk with the first bytes."""
+        path.write_bytes(b"<")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill)
+    assert run("inspect", table, "tree", "--html", str(place)).code == 13
+    assert [one.name for one in tmp_path.glob("*page*")] == ["page.html"]
+    assert place.read_text() == "the old one"
 
 
 def test_a_folder_of_tables_is_listed(run: Run, table: str) -> None:

@@ -243,5 +243,9 @@ def test_long_texts_are_printed_without_quotes():
 
 def test_secrets_are_redacted_as_wholes() -> None:
     assert redact("no answer at a, key=a", ["a"]) == "no answer at ***, key=***"
-    assert redact("xlongsecretx longsecret", ["longsecret", "long"]) == "x***x ***"
+    assert redact("xlongestsecretx longestsecret", ["longestsecret", "long"]) == "x***x ***"
     assert redact("nothing", [""]) == "nothing"
+    given = "postgresql://postgres:postgres@localhost, s3://minio-bucket/minio"
+    assert redact(given, ["postgres", "minio"]) == (
+        "postgresql://***:***@localhost, s3://minio-bucket/***"
+    )

@@ -15,6 +15,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import Outcome
 from icectl.cli.naming import may_be_short, name_in_catalog, name_in_hints
 from icectl.cli.options import Common, read_options
+from icectl.cli.output_files import put_in_place
 from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import (
@@ -28,6 +29,7 @@ from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.read import is_incomplete, oddities_of, summary
 from icectl.commands.inspect.summary import print_summary
 from icectl.commands.inspect.views import VIEWS, Row, RowSet, View
+from icectl.env import Env
 from icectl.errors import (
     NO_TABLE,
     Incomplete,
@@ -152,7 +154,7 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
         columns=columns,
         limit=read_options(options)["limit"],
         html=options.html,
-        write=_write,
+        write=lambda path, text: _write(path, text, common.shell.env),
     )
     return warehouse.run(common, tables, request)
 
@@ -286,7 +288,7 @@ def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
     result = {"tree": tree_json(root), "html": request.html}
     if request.html is not None:
         written = request.html
-        _write(written, tree_page(root, base))
+        _write(written, tree_page(root, base), reader.context.env)
         return _Shown(result, lambda console: console.say(f"wrote {written}"))
     if request.format == "mermaid":
         return _Shown(result, lambda console: console.write(mermaid(root, base)))
@@ -364,9 +366,9 @@ def _snapshot_id(reader: Reader, request: _ParsedRequest) -> str | None:
     return None if snapshot is None else str(snapshot.snapshot_id)
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, text: str, env: Env) -> None:
     try:
-        Path(path).write_text(text, "utf-8")
+        put_in_place(Path(path), text, env)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(

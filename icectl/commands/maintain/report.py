@@ -94,9 +94,6 @@ def print_maintained(console: Console, run: Maintained) -> None:
     ]
     if rows:
         print_lines(console, rows)
-    if run.planning:  # then the lines have it all
-        _print_end(console, run)
-        return
     troubles = [
         (one.name, reason_of(one), worst.hint)
         for one in run.tables

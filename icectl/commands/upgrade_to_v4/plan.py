@@ -379,7 +379,10 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
     yield from _equality_deletes(metadata, head)
     count = _position_delete_files(head)
     if count:  # sfc-1 U-09
-        message = f"{count:,} position delete files stay in manifests of their version"
+        stay = "stays" if count == 1 else "stay"
+        message = (
+            f"{print_count(count, 'position delete file')} {stay} in manifests of their version"
+        )
         yield _finding("U-09", subject, message, "info")
     if head.unmovable is not None:  # sfc-1 U-15
         message = "it is in Parquet, and lists position delete files, which no leaf can have"
