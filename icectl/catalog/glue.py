@@ -20,13 +20,12 @@ from icectl.catalog.identifier import (
     no_namespace,
     no_table,
 )
-from icectl.catalog.pointer import PointerState, SwapUncertain, entry_locations
+from icectl.catalog.pointer import PointerState, SwapUncertain, behind_pointer, entry_locations
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.warehouse import (
     CatalogAccess,
     TableInCatalog,
     TablePlace,
-    behind_pointer,
     places,
 )
 from icectl.env import Deadline, Env

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from icectl.catalog.file_io import with_file_io
 from icectl.catalog.metadata_files import (
     check_original,
     next_metadata,
@@ -28,6 +29,7 @@ from icectl.catalog.protocol import (
     check_same_table,
 )
 from icectl.catalog.versions import metadata_version
+from icectl.catalog.warehouse import CatalogAccess, TableInCatalog
 from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError
 from icectl.files.metadata_file import is_gzip, write_metadata
@@ -37,7 +39,7 @@ from icectl.format.properties import METADATA_PATH, read
 from icectl.format.requirements import Requirement
 from icectl.format.updates import Update
 from icectl.storage import location as locations
-from icectl.storage.open import set_home
+from icectl.storage.open import home_of, set_home, store_of_table
 from icectl.storage.store import Store, check_creatable
 
 _LOGGER = logging.getLogger(__name__)
@@ -257,3 +259,16 @@ def entry_locations(location: str | None, parameters: Mapping[str, str]) -> list
     metadata = parameters.get("metadata_location", "").rpartition("/metadata/")[0]
     by_key = {locations.loosest_key(each): each for each in (metadata, location) if each}
     return list(by_key.values())
+
+
+def behind_pointer(
+    access: CatalogAccess, store: Store, pointer: Pointer, name: str
+) -> TableInCatalog:
+    """Return a table by its pointer; `store` is that of all tables of the catalog."""
+    own = store_of_table(store)
+    storage = with_file_io(access.storage, access.settings.properties)
+    return TableInCatalog(
+        PointerCatalog(pointer, own, access.env, name),
+        own,
+        lambda: replace(storage, home=home_of(own)),
+    )

@@ -13,14 +13,13 @@ from typing import Any
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName, dotted_name, no_namespace, no_table
 from icectl.catalog.metadata_files import read_file
-from icectl.catalog.pointer import PointerState, SwapUncertain
+from icectl.catalog.pointer import PointerState, SwapUncertain, behind_pointer
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.sql_drivers import Database, database_of, reason_of
 from icectl.catalog.warehouse import (
     CatalogAccess,
     TableInCatalog,
     TablePlace,
-    behind_pointer,
     places,
 )
 from icectl.errors import CorruptTable, TableNotFound, Unsupported

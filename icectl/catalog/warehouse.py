@@ -1,17 +1,15 @@
 """What one configured catalog offers: its namespaces, its tables, and each table's own catalog."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from icectl.catalog.configured import CatalogSettings
-from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName
-from icectl.catalog.pointer import Pointer, PointerCatalog
 from icectl.catalog.protocol import Catalog
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.format.data_paths import named_folders
-from icectl.storage.open import StorageOptions, home_of, store_of_table
+from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
 
 
@@ -43,19 +41,6 @@ class TableInCatalog:
     catalog: Catalog
     store: Store
     storage: Callable[[], StorageOptions]
-
-
-def behind_pointer(
-    access: CatalogAccess, store: Store, pointer: Pointer, name: str
-) -> TableInCatalog:
-    """Return a table by its pointer; `store` is that of all tables of the catalog."""
-    own = store_of_table(store)
-    storage = with_file_io(access.storage, access.settings.properties)
-    return TableInCatalog(
-        PointerCatalog(pointer, own, access.env, name),
-        own,
-        lambda: replace(storage, home=home_of(own)),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,47 @@
-"""Whether a manifest list or a manifest is the file that was written under its name.
+"""Whether a manifest list is the file that was written under its name; manifests in doubt.
 
 Another file of the table under that name is whole in itself, and lists other rows. The name of
 another snapshot proves that alone. Of lengths, counts, ranges and summaries one may be a mistake
 of a writer, and two tell of another file.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
 
-from icectl.checks.columns import Columns
-from icectl.checks.manifests import MANIFEST_RULES
-from icectl.checks.numbering import NUMBER_RULES
-from icectl.checks.objects import StoredManifest, put_back_id
-from icectl.checks.partitions import PARTITION_RULES
-from icectl.checks.rule import RuleSet
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
-from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import Snapshot
+from icectl.format.snapshot import PUT_BACK, Snapshot
+from icectl.units import read_count
 
 SCREENED = frozenset({"snapshot_id", "record_count"})
 """What `doubtful_manifests` looks at, beside columns that are always read."""
 
-_MOST_TELLING = ("R-061", "R-051", "R-053", "R-044", "R-047", "R-050")
-"""Ids of the rules whose breach may tell of another manifest, the most telling first."""
-
-EVIDENCE = RuleSet(
-    one for one in (*MANIFEST_RULES, *NUMBER_RULES, *PARTITION_RULES) if one.id in _MOST_TELLING
-)
-"""The rules of these ids."""
-
 _STATUSES = tuple(Status)
+
+
+def put_back_id(
+    metadata: TableMetadata, snapshot: Snapshot, properties: Mapping[str, str] | None
+) -> str | None:
+    """Return the id that a snapshot had before icectl put it back; None if it did not.
+
+    `properties` are the header of its manifest list. Where older icectl did it, the summary has no
+    mark. Then the list is named after the id in its header, which has a lower sequence number.
+    """
+    marked = (snapshot.summary or {}).get(PUT_BACK)
+    if marked is not None or properties is None or snapshot.parent_snapshot_id is not None:
+        return marked
+    old_id, number = properties.get("snapshot-id", ""), properties.get("sequence-number")
+    others = {str(each) for each in metadata.snapshots_by_id} - {str(snapshot.snapshot_id)}
+    _, _, file_name = (snapshot.manifest_list or "").rpartition("/")
+    is_named = old_id in re.findall(r"\d+", file_name) and old_id not in others
+    written_at = read_count(number)
+    is_older = written_at is not None and written_at < snapshot.sequence_number
+    return old_id if is_named and is_older else None
 
 
 def check_own_list(
@@ -142,44 +150,3 @@ def _counts_others(row: ManifestFile, files: Sequence[int], rows: Sequence[float
         for counts, *pair in zip(listed, files, rows, strict=True)
         for stated, counted in zip(counts, pair, strict=True)
     )
-
-
-def check_own_manifest(
-    metadata: TableMetadata,
-    row: ManifestFile,
-    header: ManifestHeader,
-    size_bytes: int,
-    rows: RawEntries,
-) -> None:
-    """Do nothing where a manifest may be the one that a row of a manifest list describes.
-
-    `rows` have the planning columns.
-    Raises: OtherFile, by the rule that tells most.
-    """
-    if metadata.spec(row.partition_spec_id) is None:
-        return  # R-052: what it should be is not known
-    columns = Columns(rows)
-    stored = StoredManifest(metadata, [row], header, size_bytes, columns)
-    breaches = [(one.rule, one.message) for one in EVIDENCE.findings(stored)]
-    if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
-        breaches.append(("R-061", "its entries have another content than the list says"))
-    of_other = _of_another_snapshot(columns, row)
-    # A header and the entries tell of the content each for itself; several ranges tell the same.
-    by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in breaches}
-    if of_other is not None or len(by_rule) > 1:
-        ordered = sorted(by_rule.values(), key=lambda one: _MOST_TELLING.index(one[0]))
-        reasons = [] if of_other is None else [of_other]
-        reasons += [message for _, message in ordered]
-        message = f"it is not the manifest that the list describes: {'; '.join(reasons)}"
-        raise OtherFile(message, rule="R-064" if of_other is not None else ordered[0][0])
-
-
-def _of_another_snapshot(columns: Columns, row: ManifestFile) -> str | None:
-    """Tell that all which a manifest says to be added or removed was so by another snapshot."""
-    if row.added_snapshot_id is None:
-        return None
-    changed = columns.of("status", Status.ADDED, Status.DELETED) & columns.present("snapshot_id")
-    ids = columns.numbers("snapshot_id")[changed]
-    if not len(ids) or (ids == row.added_snapshot_id).any():
-        return None
-    return f"its entries were added or removed by snapshot {ids[0]}, not {row.added_snapshot_id}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from icectl.checks.identity import put_back_id
 from icectl.checks.objects import (
     CommitBase,
     LiveSnapshot,
@@ -14,7 +15,6 @@ from icectl.checks.objects import (
     StoredManifest,
     in_entries,
     in_live,
-    put_back_id,
 )
 from icectl.checks.row_risks import LiveRows, late, with_row_ids_above_next
 from icectl.checks.rule import Breach, Check, Rule

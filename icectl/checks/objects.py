@@ -1,6 +1,5 @@
 """The objects of a table that rules are checked on."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,8 +16,7 @@ from icectl.entries.schema import ALL_COLUMNS
 from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import Fault, Severity
-from icectl.format.snapshot import PUT_BACK, Snapshot
-from icectl.units import read_count
+from icectl.format.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -64,26 +62,6 @@ class ManifestList:
     def subject(self) -> str:
         """The list, or the snapshot that embeds its manifests."""
         return self.snapshot.manifest_list or f"snapshot {self.snapshot.snapshot_id}"
-
-
-def put_back_id(
-    metadata: TableMetadata, snapshot: Snapshot, properties: Mapping[str, str] | None
-) -> str | None:
-    """Return the id that a snapshot had before icectl put it back; None if it did not.
-
-    `properties` are the header of its manifest list. Where older icectl did it, the summary has no
-    mark. Then the list is named after the id in its header, which has a lower sequence number.
-    """
-    marked = (snapshot.summary or {}).get(PUT_BACK)
-    if marked is not None or properties is None or snapshot.parent_snapshot_id is not None:
-        return marked
-    old_id, number = properties.get("snapshot-id", ""), properties.get("sequence-number")
-    others = {str(each) for each in metadata.snapshots_by_id} - {str(snapshot.snapshot_id)}
-    _, _, file_name = (snapshot.manifest_list or "").rpartition("/")
-    is_named = old_id in re.findall(r"\d+", file_name) and old_id not in others
-    written_at = read_count(number)
-    is_older = written_at is not None and written_at < snapshot.sequence_number
-    return old_id if is_named and is_older else None
 
 
 class ManifestEntries(Columns):

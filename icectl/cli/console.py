@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from secrets import token_hex
 from textwrap import wrap
 from threading import RLock
 from typing import TYPE_CHECKING, Literal, TextIO, get_args
@@ -73,7 +72,7 @@ class Console:
         self._paged: PagedText | None = None
         self._lock = RLock()
         self._hidden: set[str] = set()
-        self._mark = f"\x1b{token_hex(8)}"  # begins a colour of ours: no name can have it
+        self._mark = f"\x1b{os.urandom(8).hex()}"  # begins a colour of ours: no name can have it
         self._painted = re.compile(rf"{self._mark}([0-9;]+)m")
         self._warnings: list[str] = []
         self.out_is_terminal = _is_terminal(out)

@@ -5,11 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from icectl.checks.deletes import DELETE_RULES
 from icectl.checks.identity import check_own_list
-from icectl.checks.numbering import NUMBER_RULES
-from icectl.checks.row_risks import LiveRows
-from icectl.checks.rule import Finding, RuleSet
 from icectl.entries.rows import Entries, RawEntries
 from icectl.entries.schemes import listed_with_scheme, with_schemes
 from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
@@ -26,14 +22,12 @@ from icectl.storage.store import Store
 from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader
 from icectl.table.reading import Problem, decode_file, of_one_file, read_file, try_file
 
-if TYPE_CHECKING:  # which a signature names
+if TYPE_CHECKING:  # which signatures name
+    from icectl.checks.rule import Finding
     from icectl.entries.conditions.predicates import Predicate
 
 _MANY_LISTS = 16
 """From so many on it pays to load the compiled scan for manifest lists."""
-
-ROW_RISKS = RuleSet((*NUMBER_RULES, *DELETE_RULES))
-"""The rules that check live rows, beside others of theirs."""
 
 
 def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:
@@ -137,10 +131,13 @@ class ListReader:
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
-    ) -> Iterator[Finding]:
+    ) -> Iterator["Finding"]:
         """Find what would change the meaning of rows."""
+        from icectl.checks.row_risks import LiveRows
+        from icectl.checks.rules import RULES
+
         del manifests
-        return ROW_RISKS.findings(LiveRows(entries, self.metadata, snapshot))
+        return RULES.findings(LiveRows(entries, self.metadata, snapshot))
 
     def _try_embedded(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         manifests: list[ManifestFile] = []

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from icectl.checks.identity import SCREENED, check_own_manifest, doubtful_manifests
+from icectl.checks.identity import SCREENED, doubtful_manifests
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import E, Entries, RawEntries, concat, with_manifests_moved
 from icectl.entries.schema import PLANNING_COLUMNS
@@ -352,6 +352,8 @@ class _Decoder(Generic[_Done]):
         for place in doubtful_manifests(
             part.manifests, part.headers, part.sizes, part.rows, part.first
         ):
+            from icectl.checks.own_manifest import check_own_manifest
+
             whole = self._decoded([part.first + place], [contents[place]], PLANNING_COLUMNS)
             check_own_manifest(
                 self.metadata, part.manifests[place], whole.headers[0], whole.sizes[0], whole.rows

@@ -67,6 +67,14 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
+def from_integers(values: Integers) -> pa.Array:
+    """Return integers as a column, which shares their memory.
+
+    `pa.array` first asks numpy.ma whether it is a masked array: that module is slow to import.
+    """
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
 def mask_of(flags: pa.ChunkedArray | pa.Array) -> Mask:
     """Return a column of flags as numpy sees it; null is False."""
     known = pc.fill_null(flags, fill_value=False) if flags.null_count else flags

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns.values import from_integers
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import CorruptTable
@@ -215,7 +216,7 @@ def _finish(
     for name in names:
         field = _SCHEMA.field(name)
         if name in made:
-            column = pa.array(made[name], pa.int32())
+            column = from_integers(made[name]).cast(pa.int32())
         elif name == "content" and name not in decoded:
             column = _implied_content(header, row_count)
         elif name not in decoded:

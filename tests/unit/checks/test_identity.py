@@ -5,13 +5,11 @@ from typing import Any
 import pytest
 
 from icectl.checks.identity import (
-    EVIDENCE,
     check_own_list,
-    check_own_manifest,
     doubtful_manifests,
     put_back_id,
 )
-from icectl.checks.rules import RULES
+from icectl.checks.own_manifest import check_own_manifest
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, ManifestHeader
@@ -263,9 +261,3 @@ def test_each_of_several_manifests_is_looked_at_by_itself() -> None:
     assert list(doubtful_manifests(listed, [header()] * 4, [1234] * 4, rows, 0)) == [1, 3]
     later = stored(FILE | {"manifest": 5}, FILE | {"manifest": 6})
     assert list(doubtful_manifests([right, right], [header()] * 2, [1234, 9], later, 5)) == [1]
-
-
-def test_evidence_is_of_six_rules_as_validate_has_them() -> None:
-    ids = ["R-044", "R-047", "R-050", "R-051", "R-053", "R-061"]
-    assert sorted(EVIDENCE.by_id) == ids
-    assert all(EVIDENCE.by_id[id_] is RULES.by_id[id_] for id_ in ids)

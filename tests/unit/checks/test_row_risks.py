@@ -7,14 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.checks.row_risks import LiveRows, live_twice
-from icectl.checks.rule import Finding, RuleSet
+from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
 from icectl.entries.rows import Entries
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.sfc1.checks.live import PlannedTree
 from icectl.sfc1.rules import SFC1_RULES
-from icectl.table.list_reader import ROW_RISKS
 from tests.builders.checked import snapshot, table
 
 SNAPSHOT = snapshot(sequence_number=7)
@@ -150,14 +149,3 @@ def test_r120_version_1_has_no_deletes_and_several_are_one_finding():
     message = "`p.puffin` is a delete file in a table of version 1, whose readers know none"
     assert row_risks(rows, table(1)) == [("R-120", f"{message}, and 1 more")]
     assert row_risks(entries(data("a")), table(1)) == []
-
-
-def test_readers_ask_every_rule_that_has_a_check_of_live_rows() -> None:
-    def of_rows(rules: RuleSet) -> list[str]:
-        return [
-            rule.id
-            for rule in rules.by_id.values()
-            if any(check.kind is LiveRows for check in rule.checks)
-        ]
-
-    assert of_rows(ROW_RISKS) == of_rows(RULES) != []
