@@ -120,11 +120,10 @@ def test_a_bucket_without_list_right_is_read_and_its_listing_is_denied(place: Pl
 
 
 def test_more_files_than_a_page_are_listed_each_once(place: Place) -> None:
-    for number in range(2100):
-        place.server.put(place.bucket, f"t/p={number % 7}/{number:04}", b"")
+    names = [f"t/p={number % 7}/{number:04}" for number in range(1100)]
+    for name in names:
+        place.server.put(place.bucket, name, b"")
     found = [
         row["location"] for batch in place.store().list(place.at("t")) for row in batch.to_pylist()
     ]
-    assert sorted(found) == sorted(
-        place.at(f"t/p={number % 7}/{number:04}") for number in range(2100)
-    )
+    assert sorted(found) == sorted(map(place.at, names))

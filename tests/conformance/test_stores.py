@@ -299,14 +299,14 @@ def test_list_directory_gives_files_in_order_of_their_names(place):
 
 
 def test_many_directories_are_listed_completely(place):
-    paths = [f"data/p={n % 20}/{n % 3}/f{n}" for n in range(120)]
+    paths = [f"data/p={n % 8}/{n % 3}/f{n}" for n in range(48)]
     place.put_all(paths)
     assert rows(place.store, place.base) == sorted(place.at(path) for path in paths)
 
 
 @pytest.mark.parametrize("count", [1, 10, 1000])
 def test_a_split_and_its_parts_together_are_a_listing(place, count):
-    paths = [f"data/p={n % 20}/{n % 3}/f{n}" for n in range(120)] + ["a", "data/b"]
+    paths = [f"data/p={n % 8}/{n % 3}/f{n}" for n in range(48)] + ["a", "data/b"]
     place.put_all(paths)
     begun = place.store.split(place.base, count)
     parts = pickle.loads(pickle.dumps(begun.parts))

@@ -170,29 +170,30 @@ def read_text(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_a_plan_whose_run_was_killed_is_finished_by_another(name: str, tmp_path: Path) -> None:
+def test_a_plan_whose_run_was_killed_is_finished_by_another(
+    name: str, tmp_path: Path, processes: Processes
+) -> None:
     subject = subject_of(name, tmp_path)
     place = saved(subject)
     assert subject.run()[0] == 0
     left = kept(subject)
     line = ["apply", str(place), "--json", "--concurrency", "1"]
-    with Processes() as processes:
+    subject.restore()
+    (whole,) = processes.run([line], directory=subject.directory)
+    assert (whole.code, whole.document["status"]) == (0, "done")
+    for nth in sorted({1, whole.steps // 3, whole.steps // 2, whole.steps}):
         subject.restore()
-        (whole,) = processes.run([line], directory=subject.directory)
-        assert (whole.code, whole.document["status"]) == (0, "done")
-        for nth in sorted({1, whole.steps // 3, whole.steps // 2, whole.steps}):
-            subject.restore()
-            before = subject.current()
-            (ended,) = processes.run([line], directory=subject.directory, end="kill", nth=nth)
-            assert ended.code == -9
-            subject.check_whole()
-            (again,) = processes.run([line], directory=subject.directory)
-            if again.code == 11:  # it had committed, or some of its files were gone
-                assert subject.current() != before or name == "remove-orphans"
-                (again,) = processes.run([[*line, "--allow-newer"]], directory=subject.directory)
-            assert again.code == 0, again.document
-            subject.check_whole()
-            assert kept(subject) == left
+        before = subject.current()
+        (ended,) = processes.run([line], directory=subject.directory, end="kill", nth=nth)
+        assert ended.code == -9
+        subject.check_whole()
+        (again,) = processes.run([line], directory=subject.directory)
+        if again.code == 11:  # it had committed, or some of its files were gone
+            assert subject.current() != before or name == "remove-orphans"
+            (again,) = processes.run([[*line, "--allow-newer"]], directory=subject.directory)
+        assert again.code == 0, again.document
+        subject.check_whole()
+        assert kept(subject) == left
 
 
 def planned(table: TableBuilder, *words: str) -> Path:

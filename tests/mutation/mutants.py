@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -31,31 +32,28 @@ def mutants(source: str) -> list[Mutant]:
     Order: that of the lines.
     """
     tree = ast.parse(source)
+    encoded = source.encode()
+    starts = [0, *accumulate(map(len, encoded.splitlines(keepends=True)))]
     found: dict[str, Mutant] = {}
     counts: dict[str, int] = {}
     for function, node, changed in _changes(tree, ""):
-        before, after = _one_line(ast.get_source_segment(source, node) or ""), changed
-        name = f"{function}: {before} -> {_one_line(after)}"
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        before = _one_line(encoded[start:end].decode())
+        name = f"{function}: {before} -> {_one_line(changed)}"
         counts[name] = counts.get(name, 0) + 1
         if counts[name] > 1:
             name = f"{name} #{counts[name]}"
-        found[name] = Mutant(name, node.lineno, _replaced(source, node, after))
+        found[name] = Mutant(
+            name, node.lineno, (encoded[:start] + changed.encode() + encoded[end:]).decode()
+        )
     return sorted(found.values(), key=lambda one: one.line)
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _replaced(source: str, node: ast.expr | ast.stmt, after: str) -> str:
-    """The source with other text in the place of a node."""
-    assert node.end_lineno is not None
-    assert node.end_col_offset is not None
-    lines = source.encode().splitlines(keepends=True)
-    start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
-    end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
-    encoded = source.encode()
-    return (encoded[:start] + after.encode() + encoded[end:]).decode()
 
 
 def _changes(node: ast.AST, function: str) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:

@@ -143,7 +143,9 @@ def compact_on_spark(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark-runs")
-@pytest.mark.parametrize("make", [of_a_property, of_a_missing_file])
+@pytest.mark.parametrize(
+    "make", [pytest.param(of_a_property, marks=pytest.mark.full), of_a_missing_file]
+)
 def test_spark_runs_no_code_of_a_table(
     tmp_path: Path, canary: Path, make: Callable[[Path, str], Path]
 ) -> None:
@@ -159,7 +161,7 @@ def test_spark_runs_no_code_of_a_table(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark-runs")
-@pytest.mark.parametrize("attack", ["modules", "programs"])
+@pytest.mark.parametrize("attack", [pytest.param("modules", marks=pytest.mark.full), "programs"])
 def test_spark_runs_nothing_of_the_working_directory(
     folder: Path, canary: Path, attack: str
 ) -> None:

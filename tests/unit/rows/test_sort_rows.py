@@ -44,10 +44,10 @@ def in_order(given, memory_bytes):
     return [row for batch in sorted_batches(given, keys, memory_bytes) for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("memory_bytes", [2**30, 80_000, 20_000, 1])
+@pytest.mark.parametrize("memory_bytes", [2**30, 32_000, 8_000, 1])
 @pytest.mark.parametrize("distinct", [1, 3, 50, 10**9])
 def test_rows_come_in_order_and_equal_ones_as_they_were(memory_bytes, distinct) -> None:
-    given = list(batches(2000, distinct=distinct))
+    given = list(batches(800, distinct=distinct))
     rows = [row for batch in given for row in batch.to_pylist()]
     expected = sorted(rows, key=lambda row: (row["number"] is None, row["number"] or 0))
     assert in_order(given, memory_bytes) == expected
@@ -94,7 +94,7 @@ def test_no_rows_are_no_batches() -> None:
 @pytest.mark.parametrize("most", [2, 3])
 def test_runs_become_one_where_there_are_many(disk, monkeypatch, most) -> None:
     monkeypatch.setattr(sort_rows, "_MOST_RUNS", most)
-    given = list(batches(2000, distinct=3))
+    given = list(batches(800, distinct=3))
     rows = [row for batch in given for row in batch.to_pylist()]
     expected = sorted(rows, key=lambda row: (row["number"] is None, row["number"] or 0))
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
