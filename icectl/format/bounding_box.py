@@ -52,6 +52,14 @@ class BoundingBox:
             other.lower[at] < self.lower[at] or other.upper[at] > self.upper[at] for at in (1, 2, 3)
         )
 
+    def may_bound(self, *, is_geography: bool) -> bool:
+        """Whether the corners are in order; those of geography lie on the globe (R-092, R-093)."""
+        places = range(1 if is_geography else 0, len(self.lower))
+        if any(self.lower[at] > self.upper[at] for at in places):
+            return False
+        corners = (self.lower, self.upper)
+        return not is_geography or all(abs(x) <= EAST and abs(y) <= NORTH for x, y, *_ in corners)
+
     @property
     def longitudes(self) -> _Longitudes:
         return self.lower[0], self.upper[0]

@@ -474,6 +474,8 @@ def _joined_box(
             box = decode_box(one.lower_bounds.get(id_, b""), one.upper_bounds.get(id_, b""))
         except ValueError:
             return None  # level metadata reports those that there are
+        if not box.may_bound(is_geography=is_geography):
+            return None
         joined = box if joined is None else joined.joined(box, is_geography=is_geography)
     return joined
 

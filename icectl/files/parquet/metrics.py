@@ -207,6 +207,8 @@ def _box(chunks: Sequence[Any], *, is_geography: bool) -> BoundingBox | None:
             (told.xmin, told.ymin, *_depth(told.zmin, told.mmin)),
             (told.xmax, told.ymax, *_depth(told.zmax, told.mmax)),
         )
+        if not box.may_bound(is_geography=is_geography):
+            return None  # Parquet has boxes of geometry across the line at 180 degrees too
         whole = box if whole is None else whole.joined(box, is_geography=is_geography)
     return whole
 

@@ -13,7 +13,7 @@ from icectl.files.data_file import open_data_file
 from icectl.files.parquet.schema import arrow_schema
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.wkb import Shapes
-from icectl.format.bounding_box import decode_box
+from icectl.format.bounding_box import decode_box, decode_corner
 from icectl.format.schema import Schema, schema_from_json
 from icectl.rows.read_data import SourceFile, open_source
 from tests.builders.shapes import LINE, XYZ, point, wkb
@@ -107,6 +107,33 @@ def test_shapes_have_their_types_and_boxes_and_no_bounds_by_bytes() -> None:
     }  # fmt: skip
     assert [one.geo_statistics for one in (*first[1:], *second)] == [None] * 5
     assert metadata.row_group(0).column(0).has_column_index
+
+
+@pytest.mark.parametrize(
+    ("boxes", "expected"),
+    [
+        ([((0, 1), (2, 3)), ((-1, 0), (2, 5))], ((-1, 0), (2, 5))),
+        # Across the line at 180 degrees: Parquet has that of geometry, bounds of tables have not.
+        ([((170, 0), (-170, 1))], None),
+        ([((170, 0), (-170, 1)), ((0, 0), (1, 1))], None),
+        ([((0, 3), (1, 2))], None),
+    ],
+)
+def test_r093_boxes_of_geometry_that_are_no_bounds_are_not_made_some(boxes, expected) -> None:
+    schema = Schema(0, SHAPES.fields[1:2])
+    arrow = arrow_schema(schema)
+    file = io.BytesIO()
+    writer = ParquetWriter(file, arrow, ParquetOptions(), {})
+    for ends in boxes:
+        shapes = Shapes(is_geography=False, types={1})
+        shapes.lower[:2], shapes.upper[:2] = ends
+        batch = pa.record_batch([pa.array([point(1, 1)])], schema=arrow)
+        writer.write_row_group([batch], shapes={2: shapes})
+    writer.close()
+    found = open_data_file(file.getvalue(), "parquet").metrics(schema)
+    bounds = found.lower_bounds.get(2), found.upper_bounds.get(2)
+    corners = [None if one is None else decode_corner(one)[:2] for one in bounds]
+    assert corners == list(expected or (None, None))
 
 
 def test_pyarrow_reads_shapes_as_geoarrow_and_its_own_are_read(geoarrow) -> None:

@@ -64,6 +64,18 @@ JOINED = [
     (((-180, 180), (0, 1)), ((5, 6), (0, 1)), ((-180, 180), (0, 1)), None),
     (((0, 1), (0, 1), (5, 6)), ((0, 1), (0, 1)), ((0, 1), (0, 1), (5, 6)), None),
     (((0, 1), (0, 1), (5, 6)), ((0, 1), (0, 1), (1, 9)), ((0, 1), (0, 1), (1, 9)), None),
+    (
+        ((0, 1), (0, 1), (NAN, NAN), (5, 6)),
+        ((0, 1), (0, 1), (1, 2), (8, 9)),
+        ((0, 1), (0, 1), (1, 2), (5, 9)),
+        None,
+    ),
+    (
+        ((170, 175), (0, 1), (5, 6), (7, 7)),
+        ((-175, -170), (0, 1), (4, 5), (8, 9)),
+        ((-175, 175), (0, 1), (4, 6), (7, 9)),
+        ((170, -170), (0, 1), (4, 6), (7, 9)),
+    ),
 ]
 
 
@@ -117,3 +129,28 @@ def test_every_dimension_that_both_have_counts() -> None:
     assert outer.contains(box((0, 9), (0, 9), (NAN, NAN), (5, 5)))
     assert not outer.contains(box((0, 9), (-1, 9)))
     assert not outer.contains(box((0, 9), (0, 9), (0, 10)))
+    of_m = box((170, -170), (0, 9), (NAN, NAN), (5, 6))
+    assert of_m.contains(box((175, -175), (0, 9), (1, 2), (5, 6)))
+    assert not of_m.contains(box((175, -175), (0, 9), (NAN, NAN), (5, 7)))
+
+
+@pytest.mark.parametrize(
+    ("ends", "of_geometry", "of_geography"),
+    [
+        (((0, 1), (2, 3), (4, 5), (6, 7)), True, True),
+        (((1, 1), (2, 2), (NAN, NAN), (7, 7)), True, True),
+        (((170, -170), (0, 1)), False, True),
+        (((180, -180), (-90, 90)), False, True),
+        (((0, 1), (3, 2)), False, False),
+        (((0, 1), (2, 3), (5, 4)), False, False),
+        (((0, 1), (2, 3), (NAN, NAN), (7, 6)), False, False),
+        (((0, 181), (2, 3)), True, False),
+        (((190, -170), (2, 3)), False, False),
+        (((0, 1), (-91, 3)), True, False),
+    ],
+)
+def test_r093_boxes_of_geography_alone_go_across_the_line_and_lie_on_the_globe(
+    ends, of_geometry, of_geography
+) -> None:
+    found = [box(*ends).may_bound(is_geography=is_one) for is_one in (False, True)]
+    assert found == [of_geometry, of_geography]

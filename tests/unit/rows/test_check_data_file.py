@@ -1,4 +1,6 @@
 import io
+import math
+import struct
 from dataclasses import replace
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from icectl.format.types import (
 )
 from icectl.rows.check_data_file import RecordedFile, TableFacts, check_data_file
 from tests.builders.data_files import stored
-from tests.builders.shapes import line, point
+from tests.builders.shapes import POINT, XYZM, line, point, wkb
 
 SCHEMA = Schema(
     0,
@@ -294,6 +296,31 @@ def test_orc_files_are_not_blamed_for_the_second_that_orc_loses(transform, value
     told = recorded(record_count=1, partition=[(field, value)])
     is_wrong = value not in (0, 999_999)
     assert bool(found(parquet({"at": [999_999]}, plain), told, facts)) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "is_excluded"),
+    [
+        ((170, 0), (-170, 9), False),
+        ((170, 0, 1, 5), (-170, 9, 2, 6), False),
+        ((175, 0), (-170, 9), True),
+        ((-170, 0), (170, 9), True),
+        ((170, 0, 1.5), (-170, 9, 2), True),
+        ((170, 0, math.nan, 5), (-170, 9, math.nan, 5.5), True),
+    ],
+)
+def test_r093_shapes_lie_in_their_bounds_across_the_line_and_in_each_dimension(
+    lower, upper, is_excluded
+):
+    schema = Schema(0, (NestedField(2, "area", GeographyType(), required=False),))
+    points = [wkb(POINT, one, XYZM) for one in ((170, 1, 1, 5), (-170, 2, 2, 6))]
+    bounds = [{2: struct.pack(f"<{len(one)}d", *one)} for one in (lower, upper)]
+    told = recorded(lower_bounds=bounds[0], upper_bounds=bounds[1])
+    file = parquet({"area": [*points, None]}, arrow_schema(schema))
+    box = "POINT ZM (170 1 1 5) to POINT ZM (-170 2 2 6)"
+    message = f"its bounds exclude rows: `area` has shapes in {box}"
+    facts = TableFacts(schema, (), 3, None)
+    assert found(file, told, facts) == ([("R-093", message)] if is_excluded else [])
 
 
 def test_r095_shapes_inside_of_lists_and_maps_are_looked_at():

@@ -432,9 +432,15 @@ EAST, WEST = (corners(170, 1), corners(175, 2)), (corners(-175, 0), corners(-170
         ([stated(*EAST), stated(None, None)], None),
         ([stated(*EAST), stated(EAST[0], None)], None),
         ([stated(*EAST), stated(b"x", b"y")], None),
+        ([stated(*EAST), stated(corners(175, 0), corners(-175, 1))],
+         (corners(170, 0), corners(-175, 2))),
+        ([stated(*EAST), stated(corners(170, 1), corners(190, 2))], None),
+        ([stated(*EAST), stated(corners(170, 2), corners(175, 1))], None),
+        ([stated(corners(170, 0, 5), corners(175, 1, 6)), stated(*WEST)],
+         (corners(170, 0, 5), corners(-170, 1, 6))),
         ([], None),
     ],
-)
+)  # fmt: skip
 def test_boxes_that_a_file_does_not_tell_are_joined_of_those_of_its_inputs(
     sources, expected
 ) -> None:
