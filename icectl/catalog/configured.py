@@ -140,10 +140,9 @@ class Configuration:
             hint = f"configured are {listed}"
         else:
             hint = (
-                "none is configured: `[catalog.NAME]` in ~/.config/icectl/icectl.toml, or in the "
-                "file that `--config` names, does it, or PyIceberg's "
-                f"{PYICEBERG_FILE} in your home or in {PYICEBERG_HOME}; a location of a table "
-                "holds a `/`"
+                "none is configured: put `[catalog.NAME]` into ~/.config/icectl/icectl.toml or the "
+                f"file of `--config`, or use PyIceberg's {PYICEBERG_FILE} in your home or in "
+                f"{PYICEBERG_HOME}; a location of a table has a `/` in it"
             )
         return TableNotFound(f"there is no catalog `{name}`", hint=hint, id="catalog-not-found")
 

@@ -157,8 +157,8 @@ class Glue:
         if error.code == "AccessDeniedException" and "lake formation" in error.message.lower():
             return StorageError(
                 f"AWS Lake Formation does not let icectl {doing}: {error.message}",
-                hint="grant the role or user of these credentials SELECT and DESCRIBE on the table "
-                "for reading, ALTER for commits, and its data location",
+                hint="grant these credentials SELECT and DESCRIBE on the table for reading, ALTER "
+                "for commits, and its data location",
             )
         if error.code == "AccessDeniedException":
             return StorageError(

@@ -136,8 +136,8 @@ def check_metadata_folder(store: Store, loaded: LoadedTable) -> None:
                 links = [*links, path]
     if links:
         raise Refused(
-            f"{links[0]} is a link, a pipe or a device, and is not taken for metadata of a table "
-            "that is changed",
+            f"{links[0]} is a link, a pipe or a device: icectl does not change a table with such "
+            "metadata",
             hint="put the file or the folder itself in its place; what only reads follows links",
             id="metadata-link",
         )

@@ -56,7 +56,7 @@ def _reason(interrupts: Interrupts) -> IcectlError:
     if interrupts.is_shielded:
         return CommitUnknown(
             "stopped long after the time limit: a step that must not be cut in two did not end, "
-            "and whether it was carried out is not known",
+            "and may have been carried out",
             hint="run the command again: it finds what has landed, and removes what was left over",
         )
     return Incomplete(

@@ -78,7 +78,7 @@ def joined(
     if named and not is_served and not all(map(_is_clouds_address, named)):
         raise Refused(
             f"the catalog's server names {named[0].rpartition('@')[2]} for the storage, "
-            "and the credentials for it are not the server's but yours or this machine's",
+            "but the credentials for it are yours or this machine's",
             hint="if that address is right, name it yourself: `--storage-option "
             "endpoint_url=...`, or the catalog property `s3.endpoint`, `gcs.service.host` or "
             "`adls.account-host`",

@@ -37,18 +37,17 @@ _THRESHOLDS = frozenset(
 """Keys that call for a step, from their value on."""
 
 _ORDER = """\
-A value comes from the first of these that has one: an option, an environment variable, the
-settings file, a property of the table, icectl itself. `--verbose` prints where each came from."""
+The first of these that has a value counts: an option, an environment variable, the settings file,
+a property of the table, icectl itself. `--verbose` prints where each value came from."""
 
 _UNITS = """\
-Durations are written `90s`, `15m`, `24h`, `7d` or `2w`; instants in ISO 8601, UTC where they say
-nothing else, or as a duration meaning that long ago; sizes `64MB` (millions of bytes) or `64MiB`
-(2^20)."""
+Durations are written `90s`, `15m`, `24h`, `7d` or `2w`. Instants are in ISO 8601, in UTC without a
+zone; a duration means that long ago. Sizes are `64MB` (millions of bytes) or `64MiB` (2^20)."""
 
 
 _CREDENTIALS = """\
-Credentials come from where the storage's own library looks for them (for S3 `AWS_PROFILE`,
-`AWS_ACCESS_KEY_ID` and the like), or from `--storage-option`."""
+Credentials come from `--storage-option`, or from where the storage's own library looks for them.
+For S3 that is `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` and the like."""
 
 
 def pages() -> Mapping[str, str]:
@@ -107,9 +106,9 @@ def root_page() -> str:
     lines.append(
         roff(
             "TABLE is a table directory (path or URI), one of its metadata files, or a name such as"
-            " CATALOG.NAMESPACE.TABLE in a catalog that icectl.toml(5) or PyIceberg's configuration"
-            " names. What holds a `/` is a location; parts of a name that hold a dot stand in"
-            " quotes or backticks."
+            " CATALOG.NAMESPACE.TABLE. Catalogs are named in icectl.toml(5) or PyIceberg's"
+            " configuration. A TABLE with a `/` in it is a location. Parts of a name with a dot in"
+            " them stand in quotes or backticks."
         )
     )
     lines += [".PP", roff(_UNITS)]
@@ -248,21 +247,21 @@ def _about_key(key: Key) -> str:
 
 
 _POLICY = """\
-The file that `icectl maintain --policy` names says which steps are run on which tables, from which
-values on, and how. Keys at the top are for all tables. Each `[[rule]]` is for the tables whose
-name, or location, one of its `tables` stands for: in `prod.sales.*` and `/wh/*/*` a `*` stands for
-a part of one name, and `**` for any number of names."""
+`icectl maintain --policy` names this file. It says which steps are run on which tables, from which
+values on, and how. Keys at the top are for all tables. Each `[[rule]]` is for the tables that one
+of its `tables` matches, by name or location. In `prod.sales.*` and `/wh/*/*` a `*` matches a part
+of one name, and `**` any number of names."""
 
 _POLICY_RULES = """\
-Of one key the last rule counts that is for the table, the others not; keys that no rule has are
-those at the top, then those of the environment and icectl.toml(5), then icectl's own. A threshold
-has the name of its limit in `[health]` of icectl.toml(5), and that value without one here. An
-unknown key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the
-origin of each value. `master`, `remote` and `spark-conf` can start programs: they count only in a
-file that the caller or root owns and no one else may write, and never with `--untrusted-policy`."""
+If several rules for a table have a key, only the last one counts. If no rule has it, the key at the
+top counts, then the environment and icectl.toml(5), then icectl's own value. A threshold has the
+name of its limit in `[health]` of icectl.toml(5), which counts if this file has none. An unknown
+key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the origin of
+each value. `master`, `remote` and `spark-conf` can start programs. They count only in a file that
+the caller or root owns and nobody else may write. With `--untrusted-policy` they never count."""
 
 _POLICY_BOUNDS = """\
-A table's own word counts where it says that less may go: `icectl.maintain.enabled=false`,
+A table can only restrict what the policy does. It does so by `icectl.maintain.enabled=false`,
 `gc.enabled=false`, `history.expire.max-snapshot-age-ms`, `history.expire.min-snapshots-to-keep` and
 the retention of each branch and tag."""
 
@@ -289,8 +288,8 @@ Unknown keys are errors. Keep secrets out of the file and the process list:
     credential = "env:CATALOG_CREDENTIAL"
 
 A key with a command in front (`compact.engine`) applies to that command, other keys to all.
-Functions of [`icectl.spark`](spark-python.md) that change or read rows use `concurrency`,
-`time-limit`, `temp-dir`, the storage options and the table's properties, and no other key.
+Functions of [`icectl.spark`](spark-python.md) that change or read rows use only `concurrency`,
+`time-limit`, `temp-dir`, the storage options and the table's properties.
 
 Catalogs are configured in `[catalog.NAME]`, or in PyIceberg's configuration: see
 [catalogs](catalogs.md). Storage options are in `[storage-options]`.
@@ -358,23 +357,23 @@ _RULES_COLUMNS = "| rule | what holds | breach |\n| --- | --- | --- |"
 _RULES_HEAD = """\
 # The rules of the format
 
-`icectl validate` names these ids, and so does the code where it follows one. A rule with `R-` is
-of format versions 1 to 3, in sections of the format's specification; one with `V4-` is of layout
-`sfc-1` of the version 4 proposal. An id never changes its meaning. A breach is an error where rows
-would be wrong, unreadable or unsafe to maintain, a warning where it is harmless, an info where it
-is worth knowing; behind it stands the next step."""
+`icectl validate` names these ids, and so does the code that follows a rule. A rule with `R-` is of
+format versions 1 to 3, in sections of the format's specification. A rule with `V4-` is of layout
+`sfc-1` of the version 4 proposal. An id never changes its meaning. A breach is an error if rows
+would be wrong, unreadable or unsafe to maintain. It is a warning if it is harmless, and an info if
+it is worth knowing. The next step stands behind it."""
 
 
 _CATALOGS = """\
-A catalog, by the properties that PyIceberg has for it: `type` (`rest`, `sql`, `hive` or `glue`;
-without it the `uri` decides), `uri`, `warehouse`, `s3.endpoint` and the like. Catalogs in
-PyIceberg's `.pyiceberg.yaml` (in the folder that `PYICEBERG_HOME` names, or the home directory; not
-in the working directory) and in `PYICEBERG_CATALOG__NAME__KEY` are known too. Of one key the first
-of these counts: `--catalog-option`, the environment, this file. PyIceberg's file adds nothing to a
-catalog that this file has."""
+A catalog, by PyIceberg's properties for it: `type` (`rest`, `sql`, `hive` or `glue`; without it the
+`uri` decides), `uri`, `warehouse`, `s3.endpoint` and the like. icectl also reads catalogs from
+`PYICEBERG_CATALOG__NAME__KEY` and from PyIceberg's `.pyiceberg.yaml`. That file lies in
+the folder that `PYICEBERG_HOME` names or in the home directory; the working directory does not
+count. The first of these that has a key counts: `--catalog-option`, the environment, this file.
+PyIceberg's file adds nothing to a catalog that this file has."""
 
 _CATALOG_SECRETS = """\
-Tokens, secrets and passwords, those of a `uri` too, may not stand in this file: `key = "env:NAME"`
+Tokens, secrets and passwords may not stand in this file, nor in a `uri` of it: `key = "env:NAME"`
 takes the value from the environment variable NAME."""
 
 _EXAMPLE = """\

@@ -181,8 +181,8 @@ class Connection:
                 f"what answers at {self.server} is not a Hive metastore, or not by the protocol it "
                 f"was asked in: {error}",
                 hint="check the port in the catalog's `uri`; metastores that want SASL, HTTP or "
-                "Thrift's compact protocol answer like that, and those with TLS where "
-                "`hive.metastore.use.SSL` is not `true`",
+                "Thrift's compact protocol answer like that; so do those with TLS unless "
+                "`hive.metastore.use.SSL` is `true`",
             ) from error
 
     def _frame(self) -> IO[bytes]:

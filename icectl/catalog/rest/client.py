@@ -362,8 +362,8 @@ class RestClient:
         if now_uri != uri and (_origin(now_uri) != _origin(uri) or not _is_plain(now_uri)):
             raise Refused(
                 f"the server of catalog `{self.name}` sends its clients to "
-                f"{redacted_url(now_uri)}, and what was given for {redacted_url(uri)} goes to no "
-                "other address",
+                f"{redacted_url(now_uri)}, but the credentials for {redacted_url(uri)} go nowhere "
+                "else",
                 hint="if that address is right, set it as the catalog's property `uri`",
             )
         return Config(

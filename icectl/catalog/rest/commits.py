@@ -252,9 +252,8 @@ class RestAttempt:
         return Unknown(
             self.base.metadata_location,
             reason,
-            message=f"the commit to {self.table.shown} has landed, but whether it has taken along "
-            "a branch or tag that another writer set at that moment is not known "
-            f"({reason}); no file was deleted",
+            message=f"the commit to {self.table.shown} has landed, but may have dropped a branch "
+            f"or tag that another writer just set ({reason}); no file was deleted",
             hint="look whether every branch and tag is still there before the command runs again: "
             "then it deletes the files",
         )

@@ -126,7 +126,7 @@ class Vended:
         if signs and not own:
             raise Unsupported(
                 f"the server of catalog `{self.client.name}` signs each request to the storage "
-                "itself and hands out no credentials, and icectl cannot work so",
+                "itself and hands out no credentials, which icectl needs",
                 hint="let the server vend credentials, or give your own with `--storage-option` "
                 "key=KEY and secret=env:NAME",
             )

@@ -62,9 +62,9 @@ def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: Spar
     as with `--allow-newer`. If a table changed, or a step fails, the remaining steps of that table
     are skipped; other tables are not affected.
 
-    A plan contains only options of its command. Options for reaching the table (`--storage-option`,
-    `--catalog-option`, `--config`), for the run, and for Spark (`--master`, `--remote`,
-    `--spark-conf`) are given to `apply`; a file with one of them is refused with 5. `--json` prints
-    the document of the planned command.
+    A plan contains only options of its command. Give other options to `apply`: for reaching the
+    table (`--storage-option`, `--catalog-option`, `--config`), for the run, and for Spark
+    (`--master`, `--remote`, `--spark-conf`). A file with one of them is refused with 5. `--json`
+    prints the document of the planned command.
     """
     return run_of("apply")(common, file, request, spark)

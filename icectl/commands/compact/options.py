@@ -231,11 +231,10 @@ def compact(
     """Rewrite data files that are small, too large or have many deleted rows.
 
     Files are grouped by partition, as Spark's rewrite_data_files does, and combined to the target
-    size. Deletes are applied, files of older partition specs move to the current one, and delete
-    files and deletion vectors that no longer apply are removed in the same commit. Files already at
-    the target size, and files written by an earlier run with the same settings, are skipped, so
-    running it twice does nothing. Old files stay until their snapshots expire. New data files are
-    Parquet.
+    size. Deletes are applied, and files of older partition specs move to the current one. The same
+    commit removes delete files and deletion vectors that no longer apply. Files already at the
+    target size, and files written by an earlier run with the same settings, are skipped. So running
+    it twice does nothing. Old files stay until their snapshots expire. New data files are Parquet.
 
     No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
@@ -252,38 +251,36 @@ def compact(
     with other characters in backticks.
 
     Files whose row groups are large (half of them `--merge-row-group` or more) are merged if
-    possible: their row groups are copied behind one another, and not decoded, which takes
-    about as long as copying the files. Rows keep their order; pages, statistics, page indexes and
-    Bloom filters stay as they are. Deletes by position go on as deletes of the new file, and so do
-    rows that equality deletes delete. Row groups without a live row are left out. Files are merged
-    whose writer and partition spec are the same, and whose columns are stored in the same way, with
-    fewer deletes than `--min-delete-ratio` and `--min-delete-files`; columns that some of them lack
-    are null there. `--method merge` skips all others, `--method rewrite` merges none. Every
-    page is looked at on the way, with its checksum where it has one, and the bytes of the new file
-    are compared with those that were read; with `--verify rows` all rows are decoded and compared
-    too.
+    possible: their row groups are copied behind one another, and not decoded. That takes about as
+    long as copying the files. Rows keep their order; pages, statistics, page indexes and Bloom
+    filters stay as they are. Deletes by position go on as deletes of the new file, and so do rows
+    that equality deletes delete. Row groups without a live row are left out. Merged files need the
+    same writer and partition spec, columns stored in the same way, and few deletes
+    (`--min-delete-ratio`, `--min-delete-files`). Columns that some of them lack are null there.
+    `--method merge` skips all others, `--method rewrite` merges none. A merge checks every page,
+    with its checksum if it has one. It compares the bytes of the new file with those that were
+    read. With `--verify rows` all rows are decoded and compared too.
 
     With `--deletes-only` only position deletes are rewritten; data files do not change. Up to
-    version 2, position deletes spread over several files (`--min-delete-files`, default 2) are
-    merged into one delete file per data file. From version 3 on, position deletes become deletion
-    vectors, and small Puffin files are merged from `--min-input-files` on. Sizes apply to delete
-    files (default write.delete.target-file-size-bytes). This runs in one local process unless Spark
-    is asked for.
+    version 2, `--min-delete-files` (default 2) or more position delete files of a data file are
+    merged into one. From version 3 on, position deletes become deletion vectors, and small Puffin
+    files are merged from `--min-input-files` on. Sizes apply to delete files (default
+    write.delete.target-file-size-bytes). This runs in one local process unless Spark is asked for.
 
     Before the commit the rows of each new file are compared with those that were read. New files
     keep the sequence number that the run started from, so that rows which are deleted meanwhile
-    stay deleted. Rows that others delete by position meanwhile, and those of files that others
-    remove, are deleted in the new files by the same commit. This works in versions 2 and 3 if rows
-    keep their order and a rewrite applied no equality deletes. Otherwise groups that another writer
-    touched are dropped, as are groups that lost half of their rows (exit 3, or 11 if no group is
-    left).
+    stay deleted. Others may delete rows by position meanwhile, or remove files: the same commit
+    deletes these rows in the new files. This works from version 2 on, for sorted rows from version
+    3 on. It does not work if a rewrite applied equality deletes, moved rows to another partition or
+    split a file. Then groups that another writer touched are dropped. So are groups that lost half
+    of their rows (exit 3, or 11 if no group is left).
 
     With `--engine auto` 1 GiB and more is rewritten on Spark, if PySpark (`icectl[spark]`) and Java
-    17 or newer are installed, on the cores of this machine without `--master`. Less is rewritten in
-    processes of icectl's own; a line says so before work begins. The workers of a cluster need
-    icectl in their Python, by an image or an archive (`--spark-conf
-    spark.archives=icectl.tar.gz#env`, and `PYSPARK_PYTHON=env/bin/python`), and the storage in
-    reach. With `--remote`, icectl uploads itself to the Spark Connect server. `--engine local`
-    needs none of this.
+    17 or newer are installed. Without `--master` Spark runs on the cores of this machine. Less is
+    rewritten in processes of icectl's own; a line says so before work begins. The workers of a
+    cluster need a way to the storage, and icectl in their Python: by an image or an archive
+    (`--spark-conf spark.archives=icectl.tar.gz#env`, and `PYSPARK_PYTHON=env/bin/python`). With
+    `--remote`, icectl uploads itself to the Spark Connect server. `--engine local` needs none of
+    this.
     """
     return run_on_each_table("compact")(common, tables, request, change)

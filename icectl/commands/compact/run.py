@@ -301,8 +301,8 @@ def _check_placed(metadata: TableMetadata) -> None:
         raise Unsupported(
             f"the table has `{provider}` place its data files (`{LOCATION_PROVIDER.name}`), and "
             "icectl runs no Java class",
-            hint="remove the property if files may lie where the other properties say, or compact "
-            "with an engine that has the class",
+            hint="remove the property if files may lie where the other properties say; else "
+            "compact with an engine that has the class",
         )
 
 

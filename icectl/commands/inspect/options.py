@@ -161,12 +161,12 @@ def inspect(
 ) -> Outcome:
     """Show a table's state, contents, history and health.
 
-    VIEW is one of summary (the default), health, snapshots, history, refs, manifests, files,
+    VIEW is one of: summary (the default), health, snapshots, history, refs, manifests, files,
     entries, partitions, schemas, specs, sort-orders, properties, metadata-log, statistics, tree and
     changes. Views of files show the current snapshot unless another is chosen.
 
-    If TABLE is a catalog, a namespace or a folder, the tables in and below it are listed, from
-    their metadata alone; --limit, --columns and --format apply to that list.
+    For a catalog, a namespace or a folder the tables in and below it are listed, from their
+    metadata alone; --limit, --columns and --format apply to that list.
 
     The view health takes many tables: a catalog, a namespace, a folder, a glob such as prod.sales.*
     or /wh/*/*, or several names. Tables with the most need come first; --html writes one page.

@@ -135,9 +135,9 @@ def maintain(
     A step that conflicts with another writer is tried again at the end. After an unknown outcome no
     further step touches the table. A table that fails does not stop the others.
 
-    Tables with the most to gain come first. What the time limit or a killed run leaves undone is
-    done by the next run, which needs nothing but the tables. Only the search for orphans is
-    recorded: in the table property `icectl.maintain.orphans-looked-for`.
+    Tables with the most to gain come first. The next run does what the time limit or a killed run
+    leaves undone. It needs nothing but the tables. Only the search for orphans is recorded: in the
+    table property `icectl.maintain.orphans-looked-for`.
 
     A table whose property `icectl.maintain.enabled` is false is skipped. Two runs at the same time
     lose nothing.

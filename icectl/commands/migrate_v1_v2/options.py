@@ -35,15 +35,15 @@ def migrate_v1_v2(
 ) -> Outcome:
     """Turn a version 1 table into a version 2 table.
 
-    The new metadata has the table's uuid, all schemas, partition specs with field ids, sort orders,
-    refs, and sequence numbers of 0. Snapshots that embed their manifests get a manifest list. No
-    data file is changed, and manifests of version 1 stay valid.
+    The new metadata has the table's uuid, all schemas, partition specs with field ids, sort orders
+    and refs. Its sequence numbers are 0. Snapshots that embed their manifests get a manifest list.
+    No data file is changed, and manifests of version 1 stay valid.
 
     This cannot be undone: readers that know only version 1 lose access. The old metadata file is
-    kept. A table is refused if its default partition spec has an unknown transform, a file is live
-    twice, or its newest snapshots cannot be read. A table of version 2 or higher has nothing to do.
-    With `--rewrite-manifests`, version 1 manifests in tables of version 2 and 3 are rewritten; a
-    killed run may have left them.
+    kept. A table is refused if its default partition spec has an unknown transform. It is refused
+    if a file is live twice, or its newest snapshots cannot be read. A table of version 2 or higher
+    has nothing to do. With `--rewrite-manifests`, version 1 manifests in tables of version 2 and 3
+    are rewritten; a killed run may have left them.
 
     A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
     """

@@ -60,15 +60,15 @@ def relocate(
 ) -> Outcome:
     """Write the metadata of a moved or copied table for its new place.
 
-    Every location that begins with `--from` is written with `--to` in its place: in the metadata
-    file, manifest lists, manifests, position delete files and deletion vectors, and in entries of
-    statistics files, for all snapshots, branches and tags. The new files have new names and lie at
-    the new place, the metadata file last. Nothing is written or deleted at the old place.
+    In every location that begins with `--from`, `--to` takes its place. That is done in the
+    metadata file, manifest lists, manifests, position delete files, deletion vectors and entries of
+    statistics files. It is done for all snapshots, branches and tags. The new files have new names
+    and lie at the new place; the metadata file is written last. Nothing is written or deleted at
+    the old place.
 
-    Where the files lie at the new place already, TABLE is that place. Where the table still lies at
-    the old one, TABLE is the table there, and `--copy-list` says which files are to be copied.
-    Before the metadata file is written, each data file must be at the new place with its size, but
-    for those in the list.
+    If the files are at the new place already, TABLE is that place. Else TABLE is the table at the
+    old place, and `--copy-list` names the files to copy. Each data file that is not in the list
+    must be at the new place, with its size. icectl checks this before it writes the metadata file.
 
     The metadata log starts again: the older metadata files name the old place. A table of a catalog
     has to be registered with the new metadata file, which is printed. Its current metadata file is

@@ -70,11 +70,11 @@ def repair(
 ) -> Outcome:
     """Repair a broken table, as far as the right state can be proved.
 
-    The table is checked as by `icectl validate`, and each repair has an id for `--skip`:
-    version-hint, metadata-file (a truncated newest metadata file is moved aside), statistics
-    (entries of lost statistics files), list-row and manifest-list (lengths, counts, ranges and
-    totals, counted again), metrics (from footers, at level footers), dangling-deletes, and manifest
-    (a lost one, as other snapshots or the data files prove it).
+    The table is checked as by `icectl validate`. Each repair has an id, and `--skip` takes ids and
+    these kinds: version-hint; metadata-file (a truncated newest metadata file is moved aside);
+    statistics (entries of lost statistics files); list-row and manifest-list (lengths, counts,
+    ranges and totals, counted again); metrics (from footers, at level footers); dangling-deletes;
+    manifest (a lost one, as other snapshots or the data files prove it).
 
     Rows are lost or reappear only if you allow it: `--drop-missing` accepts lost-data,
     `--accept-undeleted` accepts lost-deletes; each line says how many rows. `--to-snapshot` moves a

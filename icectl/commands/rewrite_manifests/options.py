@@ -110,14 +110,13 @@ def rewrite_manifests(
     No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
 
-    The set of live files, their sequence numbers and row ids stay as they are, and are compared
+    The set of live files, their sequence numbers and row ids stay as they are. They are compared
     before the commit. Old manifests stay until their snapshots expire.
 
     New manifests are recorded in a journal, metadata/icectl-*.json, before they are written. A
-    later run removes what a killed one leaves, once a newer version of the table proves that its
-    commit can no longer land. A run counts as killed when its process on this machine has ended,
-    elsewhere after a day; a live run that was taken for dead ends with 11. Its hidden files,
-    metadata/.icectl-*, are removed after a day. With `--metadata-file` there is no journal, and
-    files of a killed run are orphans.
+    later run removes a killed run's files, once a newer version of the table rules out its commit.
+    A run counts as killed when its process on this machine has ended, elsewhere after a day. A live
+    run that was taken for dead ends with 11. Its hidden files, metadata/.icectl-*, are removed
+    after a day. With `--metadata-file` there is no journal, and files of a killed run are orphans.
     """
     return run_on_each_table("rewrite_manifests")(common, tables, request, change)

@@ -73,33 +73,33 @@ def upgrade_to_v4(
 ) -> Outcome:
     """Upgrade a table to version 4, or convert a version 4 table to the other layout.
 
-    Version 4 has two layouts, and they have different readers, so that one has to be named: a
-    terminal asks where `--layout` is left out, a script ends with 2. A table of version 4 keeps the
-    layout that it has.
+    Version 4 has two layouts with different readers, so name one. Without `--layout` a terminal
+    asks, and a script ends with 2. A table of version 4 keeps the layout that it has.
 
-    In sfc-1, the proposal's, a snapshot has one root manifest, which lists data files, delete
-    vectors and leaf manifests; a small commit writes it alone. One new metadata file upgrades the
-    table and gives the branch a root that lists its manifests as they are. `--lazy` changes the
-    metadata alone, and each branch gets its root with its next commit. `--eager` writes the
-    manifests of all branches again, one snapshot each. No data file is touched.
+    In sfc-1, the proposal's layout, a snapshot has one root manifest. The root lists data files,
+    delete vectors and leaf manifests; a small commit writes only the root. One new metadata file
+    upgrades the table and gives the branch a root that lists its manifests as they are. `--lazy`
+    changes only the metadata, and each branch gets its root with its next commit. `--eager` writes
+    the manifests of all branches again, one snapshot each. No data file is touched.
 
-    This layout has no position delete files: those of version 2 go on to apply from manifests of
-    version 2, which stay. `--eager --convert-position-deletes` makes deletion vectors of them, in
-    one more snapshot for each branch that has some. It is a proposal, not an adopted format: no
-    other engine can read the table while it has this layout. Tables without a partition field get
-    a partition spec that no file is of, so that engines which know another version 4 refuse them.
+    This layout has no position delete files. Those of version 2 still apply from manifests of
+    version 2, which stay. `--eager --convert-position-deletes` turns them into deletion vectors, in
+    one more snapshot for each branch that has some. The layout is a proposal, not an adopted
+    format: no other engine can read the table while it has this layout. Tables without a partition
+    field get a partition spec that no file uses. So engines that know another version 4 refuse
+    them.
 
     `--layout iceberg-1.12` is version 4 as Iceberg 1.12 writes it: manifest lists as before, new
-    manifests in Parquet. It changes the metadata alone, with `--eager` all manifests become
-    Parquet. Engines with Iceberg 1.12 go on with the table; it is experimental there.
+    manifests in Parquet. It changes only the metadata; with `--eager` all manifests become Parquet.
+    Engines with Iceberg 1.12 go on with the table. It is experimental there.
 
-    A table of version 4 that has the other layout goes to the one that is asked for: every
-    snapshot with a root gets a manifest list, or a branch gets a root again. Rows, row ids,
-    snapshots and refs stay as they are.
+    A table of version 4 with the other layout is converted: every snapshot with a root gets a
+    manifest list, or a branch gets a root again. Rows, row ids, snapshots and refs stay as they
+    are.
 
-    The old metadata file stays, and where the metadata alone has changed there is a way back as
-    long as nothing else was committed. Encrypted tables are refused, as are tables whose files,
-    partitions or delete files the layout has no form for; `--check` names every condition.
+    The old metadata file stays. If only the metadata changed, there is a way back until something
+    else is committed. Encrypted tables are refused. So are tables with files, partitions or delete
+    files for which the layout has no form; `--check` names every condition.
     """
     if request.layout is None and (len(tables) > 1 or is_pattern(tables[0])):
         raise UsageError("several tables need `--layout`", hint=LAYOUT_READERS)

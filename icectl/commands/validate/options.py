@@ -101,10 +101,10 @@ def validate(
     """Check a table against the rules of the format.
 
     Level metadata checks the table metadata, manifest lists and manifests against each other and
-    against every rule that they can show to be broken. Level files also checks that each file
-    exists with its recorded size. Level footers also checks files by their footers, and reads rows
-    if footers are not enough: counts, bounds, partition values, deletes, row ids. Level data
-    decodes every column of every row, and compares footers and manifests with the rows.
+    against the rules of the format. Level files also checks that each file exists with its recorded
+    size. Level footers also checks files by their footers, and reads rows if footers are not
+    enough: counts, bounds, partition values, deletes, row ids. Level data decodes every column of
+    every row, and compares footers and manifests with the rows.
 
     The current snapshot is checked unless others are chosen. Nothing is changed. A damaged manifest
     is reported, and the check continues. Each finding names its rule, severity, object and next

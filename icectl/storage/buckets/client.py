@@ -56,8 +56,8 @@ def _check_keys(access: BucketAccess) -> None:
     for name in _IN_HEADERS:
         if not _HEADER_VALUE.fullmatch(access.keys.get(name) or ""):
             raise UsageError(
-                f"the credentials for {access.url} hold a line break or another character that no "
-                f"header can have, in what obstore calls `{name}`",
+                f"the credentials for {access.url} have a line break, or another character that a "
+                f"header cannot have, in `{name}`",
                 hint="a secret that was read from a file often ends with a line break",
             )
 
