@@ -12,7 +12,7 @@ from tests.builders import rows
 from tests.builders.table_builder import TableBuilder
 from tests.stores.failing_proxy import Place
 from tests.stores.fixed_env import FixedEnv
-from tests.stores.s3_servers import S3Server
+from tests.stores.s3_servers import S3Server, program
 
 NUMBERS = itertools.count()
 
@@ -89,6 +89,16 @@ def s3_server(request: pytest.FixtureRequest) -> S3Server:
     """Every server that tables can be kept on."""
     server: S3Server = request.getfixturevalue(f"{request.param}_server")
     return server
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the quick tier, whole runs of commands are on the real server alone, if it is at hand."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        is_whole_run = "run" in getattr(item, "fixturenames", ())
+        if parameters.get("s3_server") == "moto" and is_whole_run and program("versitygw"):
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture
