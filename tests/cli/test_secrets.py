@@ -8,12 +8,12 @@ from tests.conftest import S3Server
 
 @pytest.mark.s3
 def test_a_debug_run_shows_locations_and_no_credentials(
-    run: Run, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    run: Run, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3_server.client.create_bucket(Bucket="secrets")  # type: ignore[attr-defined]
+    moto_server.client.create_bucket(Bucket="secrets")  # type: ignore[attr-defined]
     secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
     monkeypatch.setenv("STORE_SECRET", secret)
-    options = {**s3_server.options, "key": "AKIAIOSFODNN7EXAMPLE", "secret": "env:STORE_SECRET"}
+    options = {**moto_server.options, "key": "AKIAIOSFODNN7EXAMPLE", "secret": "env:STORE_SECRET"}
     given = [word for key in options for word in ("--storage-option", f"{key}={options[key]}")]
     ended = run("inspect", "s3://secrets/db/t", "-vv", "--json", *given)
     assert (ended.code, ended.document["error"]["id"]) == (10, "table-not-found")

@@ -128,7 +128,8 @@ def place(request, tmp_path, fixed_env):
         return hdfs_place(request.getfixturevalue("hdfs"), fixed_env)
     if request.param == "versitygw":
         return s3_place("s3", request.getfixturevalue("versitygw_server"), fixed_env)
-    return s3_place(request.param, request.getfixturevalue("s3_server"), fixed_env)
+    server = "moto_server" if request.param == "s3" else "s3_server"
+    return s3_place(request.param, request.getfixturevalue(server), fixed_env)
 
 
 def rows(store, location):

@@ -110,9 +110,9 @@ def bucket(s3_server: S3Server, tmp_path: Path) -> Bucket:
 
 
 @pytest.fixture
-def place(moto_server: S3Server, fixed_env: FixedEnv) -> Iterator[Place]:
+def place(any_s3_server: S3Server, fixed_env: FixedEnv) -> Iterator[Place]:
     """A new bucket behind a proxy."""
-    made = Place(moto_server, fixed_env)
+    made = Place(any_s3_server, fixed_env)
     yield made
     made.front.shutdown()
     made.front.server_close()

@@ -11,7 +11,7 @@ from s3fs import S3FileSystem
 
 from tests.s3.conftest import Bucket
 from tests.s3.test_commits import COMPACT, Run, build, run
-from tests.stores.s3_servers import BY_S3FS, program
+from tests.stores.s3_servers import BY_S3FS
 
 __all__ = ["run"]
 
@@ -77,10 +77,9 @@ class FailingRequests:
 
 
 @pytest.fixture
-def bucket(tmp_path: Any, request: pytest.FixtureRequest) -> Bucket:
-    """A bucket of the faster server at hand: what is tested is this side of the wire."""
-    found = request.getfixturevalue(f"{'versitygw' if program('versitygw') else 'moto'}_server")
-    server = replace(found, options=found.options | BY_S3FS)
+def bucket(any_s3_server: Any, tmp_path: Any, request: pytest.FixtureRequest) -> Bucket:
+    """A bucket of any server: what is tested is this side of the wire."""
+    server = replace(any_s3_server, options=any_s3_server.options | BY_S3FS)
     made = Bucket(server, f"faults-{abs(hash(request.node.name))}", tmp_path)
     made.client.create_bucket(Bucket=made.name)
     return made
