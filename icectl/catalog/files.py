@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from icectl.catalog.metadata_files import (
     METADATA_FOLDER,
     check_own_version,
     check_place,
-    commit_file,
     loaded_from,
     newer_than,
     no_metadata_file,
@@ -54,11 +54,13 @@ from icectl.format.names import (
     lost_versions,
     metadata_file_name,
 )
-from icectl.format.requirements import Requirement
-from icectl.format.updates import Update
 from icectl.storage import location as locations
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import Store
+
+if TYPE_CHECKING:  # what changes a table is imported by the commit that does
+    from icectl.format.requirements import Requirement
+    from icectl.format.updates import Update
 
 _LOGGER = logging.getLogger(__name__)
 _METADATA_PATH = properties.METADATA_PATH.name
@@ -142,13 +144,15 @@ class FileSystemCatalog:
         wait_for_end(self.store, self.env, self._metadata_directory)
 
     def commit(
-        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+        self, base: LoadedTable, requirements: "Sequence[Requirement]", updates: "Sequence[Update]"
     ) -> CommitOutcome:
         """Make the next version of `base`, if that still is the newest.
 
         Raises: Refused, where a commit would not be safe; CommitConflict; StorageError; each of
         them only where nothing was written.
         """
+        from icectl.catalog.commit_file import commit_file
+
         hint, versions = self._survey(base)
         if base.capabilities.numbers_versions and (ahead := newer_than(base, versions)):
             return Conflict(f"{ahead[0].name} was committed meanwhile")
@@ -376,12 +380,14 @@ class NamedFileCatalog:
         """Do nothing: the file that was named is current until the caller says otherwise."""
 
     def commit(
-        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+        self, base: LoadedTable, requirements: "Sequence[Requirement]", updates: "Sequence[Update]"
     ) -> CommitOutcome:
         """Write the next metadata file.
 
         Raises: Refused, where that would not be safe; StorageError; both before the write.
         """
+        from icectl.catalog.commit_file import commit_file
+
         self.check_writable(base)
         assert base.version is not None
         is_gzip_name = wants_gzip(base, otherwise=".gz" in locations.name(base.metadata_location))
@@ -417,8 +423,8 @@ class SingleFileCatalog:
     def commit(
         self,
         base: LoadedTable,
-        requirements: Sequence[Requirement],  # noqa: ARG002
-        updates: Sequence[Update],  # noqa: ARG002
+        requirements: "Sequence[Requirement]",  # noqa: ARG002
+        updates: "Sequence[Update]",  # noqa: ARG002
     ) -> CommitOutcome:
         """Refuse, like `check_writable`.
 

@@ -1,6 +1,5 @@
-"""Reading one metadata file of a table, and writing the one that follows it."""
+"""Reading one metadata file of a table, and whether the next one may be written where it lies."""
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,12 +7,7 @@ from shlex import quote
 
 from icectl.catalog.protocol import (
     Capabilities,
-    CommitOutcome,
-    Committed,
-    Conflict,
     LoadedTable,
-    Unknown,
-    check_same_table,
 )
 from icectl.catalog.versions import (
     MetadataVersion,
@@ -21,23 +15,17 @@ from icectl.catalog.versions import (
     list_versions,
     metadata_version,
 )
-from icectl.env import Env
 from icectl.errors import (
     CorruptTable,
-    IcectlError,
     OtherFile,
     Refused,
-    StorageError,
     TableNotFound,
 )
-from icectl.files.metadata_file import is_gzip, read_metadata, read_metadata_to_show, write_metadata
+from icectl.files.metadata_file import read_metadata, read_metadata_to_show
 from icectl.format.metadata import TableMetadata
 from icectl.format.names import VERSION_HINT
 from icectl.format.properties import METADATA_COMPRESSION, METADATA_PATH, read
-from icectl.format.requirements import Requirement, check
-from icectl.format.updates import Update, apply_all, with_log
 from icectl.storage import location as locations
-from icectl.storage.failures import AnswerLost
 from icectl.storage.open import add_root
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.real_paths import irregular_files, is_link
@@ -45,7 +33,6 @@ from icectl.storage.store import Store, check_creatable
 
 METADATA_FOLDER = "metadata"
 
-_LOGGER = logging.getLogger(__name__)
 _STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
 
 
@@ -277,106 +264,3 @@ def wants_gzip(base: LoadedTable, *, otherwise: bool) -> bool:
     if METADATA_COMPRESSION.name not in base.metadata.properties:
         return otherwise
     return read(base.metadata.properties, METADATA_COMPRESSION) == "gzip"  # R-006
-
-
-def commit_file(
-    store: Store,
-    env: Env,
-    base: LoadedTable,
-    requirements: Sequence[Requirement],
-    updates: Sequence[Update],
-    name: str,
-) -> CommitOutcome:
-    """Write the metadata file that follows `base`, under a name that nobody else may take.
-
-    Raises: Refused, where another table is there, or an update breaks a rule; StorageError; each of
-    them only where nothing was written.
-    """
-    try:
-        content = store.read(base.metadata_location)
-    except FileNotFoundError:
-        return Conflict(f"{locations.name(base.metadata_location)} is gone")
-    problem = why_changed(base, content) or unmet(base.metadata, requirements)
-    if problem is not None:
-        return Conflict(problem)
-    updated = next_metadata(base, updates, env.now_ms())
-    return create_file(
-        store, base, updated, name, gzip=wants_gzip(base, otherwise=is_gzip(content))
-    )
-
-
-def create_file(
-    store: Store, base: LoadedTable, metadata: TableMetadata, name: str, *, gzip: bool
-) -> CommitOutcome:
-    """Write a metadata file into the folder of `base`, under a name that nobody else may take.
-
-    Raises: StorageError, only where nothing was written.
-    """
-    target = locations.join(base.metadata_folder, name)
-    version = metadata_version(target).version
-    committed = Committed(
-        LoadedTable(metadata, target, version, base.metadata_folder, base.capabilities)
-    )
-    written = write_metadata(metadata, compressed=gzip)
-    try:
-        store.create(target, written)  # R-150
-    except Exception as error:  # whatever it is, the file may be there
-        if isinstance(error, IcectlError) and not isinstance(error, StorageError):
-            raise
-        return _landed_or_not(store, committed, written, error)
-    return committed
-
-
-def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> TableMetadata:
-    """Return the metadata after some updates, as the file that follows `base` holds it.
-
-    Raises: Refused, where an update breaks a rule.
-    """
-    now_ms = max(now_ms, base.metadata.last_updated_ms)  # R-017
-    applied = apply_all(base.metadata, updates)
-    return with_log(applied, base.metadata_location, now_ms)[0]
-
-
-def why_changed(base: LoadedTable, content: bytes) -> str | None:
-    """Return why the file that was loaded is no base any more, if so.
-
-    Raises: Refused, when another table is there now.
-    """
-    newer = read_metadata(content)
-    check_same_table(base, newer)
-    if newer != base.metadata:
-        return f"{locations.name(base.metadata_location)} was rewritten meanwhile"
-    return None
-
-
-def unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
-    """Return why a requirement does not hold; None where all do."""
-    reasons = (check(metadata, requirement) for requirement in requirements)
-    return next((reason for reason in reasons if reason is not None), None)
-
-
-def _landed_or_not(
-    store: Store, committed: Committed, written: bytes, error: Exception
-) -> CommitOutcome:
-    """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
-    target = committed.table.metadata_location
-    try:
-        content = store.read(target)
-    except FileNotFoundError:
-        if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
-            raise error from None
-        return Unknown(target, _reason(error))
-    except Exception:
-        _LOGGER.debug("cannot look for %s", target, exc_info=True)
-        return Unknown(target, _reason(error))
-    if content == written:
-        return committed
-    return Conflict(f"{locations.name(target)} was committed meanwhile")
-
-
-def _reason(error: Exception) -> str:
-    """Tell why a write is not known to have happened."""
-    if isinstance(error, FileExistsError):
-        return "the file appeared and disappeared"
-    _LOGGER.debug("the write failed", exc_info=error)
-    return error.message if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"

@@ -10,14 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from icectl.catalog.commit_file import next_metadata, unmet, why_changed
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.metadata_files import (
     check_original,
-    next_metadata,
     read_file,
-    unmet,
     wants_gzip,
-    why_changed,
 )
 from icectl.catalog.protocol import (
     Capabilities,

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from icectl.errors import Refused, Unsupported
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import NEWEST_VERSION
-from icectl.format.requirements import Requirement
-from icectl.format.updates import ALL_UPDATES, Update
 from icectl.storage.location import redacted
+
+if TYPE_CHECKING:  # what changes a table is imported by the commit that does
+    from icectl.format.requirements import Requirement
+    from icectl.format.updates import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class Capabilities:
     either, what an earlier run may still commit can be ruled out.
     `cleans_metadata`: clients delete metadata files that leave the log (R-024).
     `maintained_by`: who expires snapshots and deletes files in the place of clients; None: clients.
-    `updates`: the changes that it can carry out; `newest_version`: the newest format version that
-    it keeps tables of.
+    `updates`: the changes that it can carry out, None for all.
+    `newest_version`: the newest format version that it keeps tables of.
     """
 
     is_certain: bool
@@ -35,7 +37,7 @@ class Capabilities:
     numbers_versions: bool
     cleans_metadata: bool
     maintained_by: str | None = None
-    updates: frozenset[type[Update]] = ALL_UPDATES
+    updates: "frozenset[type[Update]] | None" = None
     newest_version: int = NEWEST_VERSION
     commits_on_base: bool = False
     commits_in_sequence: bool = False
@@ -45,9 +47,13 @@ class Capabilities:
         """Whether the metadata can show that the commit of an earlier run will never land."""
         return self.commits_on_base or self.commits_in_sequence
 
-    def check_update(self, kind: type[Update], purpose: str) -> None:
+    def allows(self, kind: "type[Update]") -> bool:
+        """Whether the catalog can carry out changes of a kind."""
+        return self.updates is None or kind in self.updates
+
+    def check_update(self, kind: "type[Update]", purpose: str) -> None:
         """Raises: Unsupported, where the catalog cannot make a change that a purpose needs."""
-        if kind not in self.updates:
+        if not self.allows(kind):
             raise Unsupported(
                 f"the table's catalog has no way to {purpose}",
                 hint="rewrite the table with an engine that the catalog knows, such as Spark",
@@ -128,7 +134,7 @@ class Catalog(Protocol):
         """Wait until the commits that are under way have ended; CommitConflict for a long one."""
 
     def commit(
-        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+        self, base: LoadedTable, requirements: "Sequence[Requirement]", updates: "Sequence[Update]"
     ) -> CommitOutcome:
         """Change the table that `base` is of, where all requirements hold.
 

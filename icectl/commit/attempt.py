@@ -142,7 +142,7 @@ class _Attempts:
 
 def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
     """Raises: Unsupported, for a change that the catalog cannot carry out."""
-    beyond = {type(update) for update in updates} - base.capabilities.updates
+    beyond = {kind for kind in map(type, updates) if not base.capabilities.allows(kind)}
     if beyond:
         names = ", ".join(sorted(kind.__name__ for kind in beyond))
         raise Unsupported(

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from icectl.catalog.commit_file import create_file
 from icectl.catalog.files import (
     FILE_SYSTEM,
     NAMED_FILE,
@@ -18,7 +19,6 @@ from icectl.catalog.files import (
 )
 from icectl.catalog.metadata_files import (
     METADATA_FOLDER,
-    create_file,
     is_same_place,
     wants_gzip,
 )
