@@ -1,6 +1,7 @@
-"""Words that an outside reader had to decode do not come back into messages, help and docs."""
+"""Messages, help and docs are in words that an outside reader knows, and in short sentences."""
 
 import ast
+import gc
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+MOST_WORDS = 20
 
 HOUSE_WORDS = {
     r"goes along": "is sent along, or uploads itself",
@@ -32,87 +34,183 @@ HOUSE_WORDS = {
 }
 """What may stand in no message, help, manual or page, and what is said for it."""
 
-
-Texts = list[tuple[str, str]]
-
-
-@cache
-def messages() -> Texts:
-    return _searchable(_messages())
+ANY_HOUSE_WORD = re.compile("|".join(HOUSE_WORDS))
+NOTHING = re.compile(r"[Tt]here (?:is|are) no\b")
+END = re.compile(r"(?<=[.!?:;])[)*\"']*\s+")
+"""What ends a sentence: a stop with white space behind it; a colon and a semicolon are stops."""
 
 
 @cache
-def pages() -> Texts:
-    return _searchable(_pages())
-
-
-def _searchable(texts: Iterable[tuple[str, str]]) -> Texts:
-    """Texts without what looks like a question and is none."""
-    return [(place, re.sub(r"[Tt]here (?:is|are) no\b", "", text)) for place, text in texts]
-
-
-def _messages() -> Iterator[tuple[str, str]]:
+def messages() -> list[tuple[str, str]]:
     """The texts of the package but for docstrings of what is no command; names are not texts."""
-    for path in sorted((ROOT / "icectl").rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
-        name = path.relative_to(ROOT)
-        options = path.name == "options.py" and path.parent.parent.name == "commands"
-        left_out = set()
-        for node in nodes:
-            if isinstance(node, ast.JoinedStr):
-                left_out |= {id(part) for part in node.values}
-            is_help = options and isinstance(node, ast.FunctionDef)
-            body = getattr(node, "body", None)
-            for statement in body if isinstance(body, list) and not is_help else ():
-                if isinstance(statement, ast.Expr):
-                    left_out.add(id(statement.value))
-        for node in nodes:
-            place = f"{name}:{getattr(node, 'lineno', 0)}"
-            if isinstance(node, ast.JoinedStr):
+    gc.disable()  # half a million nodes, none of them in a cycle
+    try:
+        return [
+            (f"{path.relative_to(ROOT)}:{line}", text)
+            for path in sorted((ROOT / "icectl").rglob("*.py"))
+            for line, text in texts_of(path)
+        ]
+    finally:
+        gc.enable()
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts of a module, with their lines; a part that is put in is the letter x."""
+    options = path.name == "options.py" and path.parent.parent.name == "commands"
+    nodes: list[ast.AST] = [ast.parse(path.read_bytes())]
+    while nodes:
+        node = nodes.pop()
+        match node:
+            case ast.JoinedStr():
                 parts = [part.value if isinstance(part, ast.Constant) else "x"
                          for part in node.values]  # fmt: skip
-                yield place, "".join(map(str, parts))
-            elif (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and id(node) not in left_out
-                and " " in node.value
-            ):
-                yield place, node.value
+                yield node.lineno, "".join(map(str, parts))
+                nodes.extend(part for part in node.values if not isinstance(part, ast.Constant))
+                continue
+            case ast.Constant():
+                if isinstance(node.value, str) and " " in node.value:
+                    yield node.lineno, node.value
+                continue
+            case ast.Expr(value=ast.Constant()):
+                continue
+            case ast.FunctionDef() if options and (text := ast.get_docstring(node)):
+                yield node.lineno, text
+        for name in node._fields:
+            value = getattr(node, name)
+            if isinstance(value, list):
+                nodes.extend(one for one in value if isinstance(one, ast.AST))
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                nodes.append(value)
 
 
-def _pages() -> Iterator[tuple[str, str]]:
-    """README, docs and manual, but for the list of changes, which quotes old words."""
-    for path in [
+@cache
+def pages() -> list[tuple[str, str]]:
+    """README, docs and manual."""
+    paths = [
         ROOT / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted((ROOT / "man").iterdir()),
-        *sorted((ROOT / "tests" / "golden" / "help").iterdir()),
-    ]:
-        if path.name != "CHANGELOG.md":
-            yield path.name, " ".join(path.read_text("utf-8").split())
+    ]
+    return [(path.name, path.read_text("utf-8")) for path in paths]
 
 
-def occurrences(pattern: str, texts: Texts) -> list[str]:
+def help_pages() -> list[tuple[str, str]]:
+    folder = ROOT / "tests" / "golden" / "help"
+    return [(path.name, path.read_text("utf-8")) for path in sorted(folder.iterdir())]
+
+
+def occurrences(
+    pattern: re.Pattern[str], texts: Iterable[tuple[str, str]]
+) -> list[tuple[str, str, str]]:
+    """Where a pattern is found: the place, the words about it, and the words themselves."""
     return [
-        f"{place}: {text[max(0, match.start() - 30) : match.end() + 30]}"
+        (place, text[max(0, match.start() - 30) : match.end() + 30], match[0])
         for place, text in texts
-        for match in re.finditer(pattern, text)
+        for match in pattern.finditer(NOTHING.sub("", text))
     ]
 
 
-@pytest.mark.parametrize("pattern", HOUSE_WORDS)
-def test_no_message_has_words_of_the_house(pattern: str) -> None:
-    assert occurrences(pattern, messages()) == [], f"say: {HOUSE_WORDS[pattern]}"
+def found_words(texts: Iterable[tuple[str, str]]) -> list[str]:
+    return [
+        f"{place}: {about}; say: "
+        + " or ".join(better for word, better in HOUSE_WORDS.items() if re.search(word, about))
+        for place, about, _ in occurrences(ANY_HOUSE_WORD, texts)
+    ]
 
 
-@pytest.mark.parametrize("pattern", HOUSE_WORDS)
-def test_no_page_has_words_of_the_house(pattern: str) -> None:
-    assert occurrences(pattern, pages()) == [], f"say: {HOUSE_WORDS[pattern]}"
+def paragraphs(name: str, text: str) -> Iterator[str]:
+    """Running text of a page, by paragraph and list item: no code, table, heading or comment."""
+    if not name.endswith(".md"):
+        yield from manual_paragraphs(text)
+        return
+    text = re.sub(r"^ *```.*?^ *```$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^ *[|#].*$", "", text, flags=re.MULTILINE)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        if not block.lstrip("\n").startswith("    "):
+            yield re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)
+
+
+def manual_paragraphs(text: str) -> Iterator[str]:
+    """Running text of a page of the manual: what stands in bold or italics is code."""
+    text = re.sub(r"^\.nf$.*?^\.fi$", ".PP", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"\\f[BI](.*?)\\fR", r"`\1`", text)
+    yield from re.split(r"^\..*$", text, flags=re.MULTILINE)
+
+
+def long_sentences(text: str) -> list[str]:
+    """Sentences of a paragraph with more than MOST_WORDS words; each quoted code is one word."""
+    short = re.sub(r"`[^`]*`", "`code`", text)
+    return [
+        " ".join(sentence.split())
+        for sentence in END.split(short)
+        if len([word for word in sentence.split() if re.search(r"\w", word)]) > MOST_WORDS
+    ]
+
+
+def test_no_message_has_words_of_the_house() -> None:
+    assert found_words(messages()) == []
+
+
+def test_no_page_has_words_of_the_house() -> None:
+    """The list of changes quotes old words."""
+    texts = [(name, " ".join(text.split())) for name, text in [*pages(), *help_pages()]]
+    assert found_words([one for one in texts if one[0] != "CHANGELOG.md"]) == []
+
+
+def test_no_sentence_of_a_message_is_long() -> None:
+    """Help is among the messages: its pages print what the options say."""
+    assert [
+        f"{place}: {sentence}"
+        for place, text in messages()
+        for paragraph in re.split(r"\n\s*\n", text)
+        for sentence in long_sentences(paragraph)
+    ] == []
+
+
+def test_no_sentence_of_a_page_is_long() -> None:
+    assert [
+        f"{name}: {sentence}"
+        for name, text in pages()
+        for paragraph in paragraphs(name, text)
+        for sentence in long_sentences(paragraph)
+    ] == []
 
 
 def test_the_search_sees_messages_help_and_pages() -> None:
-    assert occurrences("no Iceberg table at", messages()) != []
-    assert occurrences("Old files stay until their snapshots expire", messages()) != []
-    assert occurrences("carry_out", messages()) == []
-    assert occurrences("never deletes a file that a table can reach", pages()) != []
+    def found(words: str, texts: list[tuple[str, str]]) -> bool:
+        return occurrences(re.compile(words), texts) != []
+
+    assert found("no Iceberg table at", messages())
+    assert found("Old files stay until their snapshots expire", messages())
+    assert not found("carry_out", messages())
+    assert found("never deletes a file that a table can reach", pages())
+    assert found("Deletes are applied", pages())
+    assert found_words([("a", "the files are left alone"), ("b", "there are no files there")]) == [
+        "a: the files are left alone; say: is skipped, kept or ignored"
+    ]
+
+
+LONG = " ".join(["word"] * 21)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("a.md", f"{LONG}.", 1),
+        ("a.md", f"{LONG.removeprefix('word ')}.", 0),
+        ("a.md", f"Short. {LONG}, and `{LONG}`. Short; {LONG}.", 2),
+        ("a.md", f"- **Short.** {LONG.removeprefix('word ')}\n- {LONG}", 1),
+        ("a.md", f"1. Short\n\n   {LONG}", 1),
+        ("a.md", f"# {LONG}\n\n| {LONG} |\n\n    {LONG}\n\n<!-- {LONG} -->", 0),
+        ("a.md", f"```sh\n{LONG}\n```\nShort `{LONG}` and [page](a.md#{LONG}).", 0),
+        ("a.md", f"[{LONG}](a.md)", 1),
+        ("a.1", f".SH WORDS\n{LONG}\n.TP\nShort\n{LONG}", 2),
+        ("a.1", f".SH {LONG}\n.nf\n{LONG}\n.fi\n\\fB{LONG}\\fR\n.PP\nShort", 0),
+    ],
+    ids=[
+        "long", "twenty", "stops", "items", "items of two", "no running text", "code", "a link",
+        "the manual", "no running text of the manual",
+    ],
+)  # fmt: skip
+def test_sentences_are_counted_in_running_text_alone(name: str, text: str, count: int) -> None:
+    assert len([one for part in paragraphs(name, text) for one in long_sentences(part)]) == count
