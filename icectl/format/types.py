@@ -110,7 +110,7 @@ VERSION_3_PROMOTIONS = {("date", "timestamp"), ("date", "timestamp_ns")}  # R-09
 FIELD_MEMBERS = {"id", "name", "required", "type", "doc", "initial-default", "write-default"}
 
 _DEEPEST = 64
-DEFAULT_CRS = "OGC:CRS84"
+DEFAULT_CRS, DEFAULT_ALGORITHM = "OGC:CRS84", "spherical"
 
 _DECIMAL = re.compile(r"decimal\s*\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)", re.IGNORECASE)
 _FIXED = re.compile(r"fixed\s*\[\s*([0-9]+)\s*\]", re.IGNORECASE)

@@ -102,11 +102,9 @@ def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:
     return _far(number, _STRUCT) + thrift.struct(members) + b"\0"
 
 
-def shape_type(number: int, crs: str | None, algorithm: int | None = None) -> bytes:
-    """Encode the logical type of geometry or geography; None is the default of the format."""
-    members = []
-    if crs is not None:
-        members.append((1, _BINARY, thrift.text(crs.encode())))
+def shape_type(number: int, crs: str, algorithm: int | None = None) -> bytes:
+    """Encode the logical type of geometry, or of geography with an algorithm."""
+    members = [(1, _BINARY, thrift.text(crs.encode()))]
     if algorithm is not None:
         members.append((2, _INTEGER, thrift.number(algorithm)))
     return logical_type(number, *members)

@@ -12,6 +12,8 @@ from icectl.errors import Unsupported
 from icectl.files.parquet.footer import logical_type, shape_type
 from icectl.format.schema import Schema, children
 from icectl.format.types import (
+    DEFAULT_ALGORITHM,
+    DEFAULT_CRS,
     DecimalType,
     FixedType,
     GeographyType,
@@ -332,16 +334,17 @@ def _arrow_field(field: NestedField, shredding: Shredding) -> pa.Field:
 def _shape_metadata(type_: Type) -> Mapping[bytes, bytes]:
     """Return what the field of geometry or geography has for logical_types; of others nothing.
 
-    An algorithm that Parquet does not know leaves the column without a logical type.
+    Defaults are spelled out, as Java does: DuckDB takes a file without them for another type. An
+    algorithm that Parquet does not know leaves the column without a logical type.
     """
     match type_:
         case GeometryType(crs):
-            return {_SHAPE: shape_type(17, crs)}
-        case GeographyType(crs, None):
-            return {_SHAPE: shape_type(18, crs)}
-        case GeographyType(crs, str(name)):
-            known = name.lower() in _ALGORITHMS
-            return {_SHAPE: shape_type(18, crs, _ALGORITHMS.index(name.lower())) if known else b""}
+            return {_SHAPE: shape_type(17, crs or DEFAULT_CRS)}
+        case GeographyType(crs, algorithm):
+            name = (algorithm or DEFAULT_ALGORITHM).lower()
+            if name not in _ALGORITHMS:
+                return {_SHAPE: b""}
+            return {_SHAPE: shape_type(18, crs or DEFAULT_CRS, _ALGORITHMS.index(name))}
         case _:
             return {}
 

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Iterator
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.wkb import Shapes
 from icectl.format.bounding_box import decode_box, decode_corner
 from icectl.format.schema import Schema, schema_from_json
+from icectl.format.types import GeographyType, GeometryType, NestedField
 from icectl.rows.read_data import SourceFile, open_source
 from tests.builders.shapes import LINE, XYZ, point, wkb
 
@@ -91,7 +93,7 @@ def test_shapes_have_their_types_and_boxes_and_no_bounds_by_bytes() -> None:
     metadata = pq.ParquetFile(with_shapes()).metadata
     types = [json.loads(metadata.schema.column(at).logical_type.to_json()) for at in range(1, 4)]
     assert [one["Type"] for one in types] == ["Geometry", "Geography", "Geometry"]
-    assert [one.get("crs", "") for one in types] == ["EPSG:3857", "OGC:CRS84", ""]
+    assert [one.get("crs", "") for one in types] == ["EPSG:3857", "OGC:CRS84", "OGC:CRS84"]
     assert types[1]["algorithm"] == "vincenty"
     first, second = (
         [metadata.row_group(number).column(at) for at in range(1, 4)] for number in range(2)
@@ -107,6 +109,25 @@ def test_shapes_have_their_types_and_boxes_and_no_bounds_by_bytes() -> None:
     }  # fmt: skip
     assert [one.geo_statistics for one in (*first[1:], *second)] == [None] * 5
     assert metadata.row_group(0).column(0).has_column_index
+
+
+def test_defaults_are_spelled_out_as_those_of_java_which_duckdb_tells_from_none(tmp_path) -> None:
+    """The types that Spark 4.3 and Iceberg 1.12 write of `geometry` and `geography`."""
+    shapes = [("plane", GeometryType()), ("globe", GeographyType())]
+    fields = [NestedField(at, *one, required=False) for at, one in enumerate(shapes)]
+    path = tmp_path / "shapes.parquet"
+    arrow = arrow_schema(Schema(0, tuple(fields)))
+    with path.open("wb") as file:
+        writer = ParquetWriter(file, arrow, ParquetOptions(), {})
+        batch = pa.record_batch([pa.array([point(1, 1)])] * 2, schema=arrow)
+        writer.write_row_group([batch])
+        writer.close()
+    schema = pq.ParquetFile(path).metadata.schema
+    assert [str(schema.column(at).logical_type) for at in (0, 1)] == [
+        "Geometry(crs=OGC:CRS84)", "Geography(crs=OGC:CRS84, algorithm=spherical)",
+    ]  # fmt: skip
+    kinds = duckdb.sql(f"select typeof(plane), typeof(globe) from '{path}'").fetchall()
+    assert kinds == [("GEOMETRY('OGC:CRS84')",) * 2]
 
 
 @pytest.mark.parametrize(
