@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -9,6 +10,7 @@ from tests.conftest import ROOT
 _NEEDED = ("pyspark", "pandas", "pyarrow", "fastavro", "s3fs", "typer")
 
 
+@cache
 def why_skipped() -> str | None:
     """Why icectl can't run on Spark here; None where it can."""
     told = os.environ.get("ICECTL_TEST_NO_SPARK")
