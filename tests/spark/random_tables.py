@@ -365,16 +365,17 @@ def run_matrix(
 
 
 def told_of(report: Report) -> str:
-    """What has come of a table, and how it was made where something failed."""
+    """What has come of a table, why a way is refused, and how it was made where one failed."""
     times = " ".join(f"{key} {seconds:.1f}" for key, seconds in report.seconds.items())
     fate = "FAILED" if report.failures else "upstream" if report.upstream else "ok"
     ways = f"{len(report.ways)} ways, {len(report.refused)} refused"
     first = f"{fate} seed {report.seed}: {ways}, {report.filters} filters; {times}"
     if report.upstream:
         first += f"\n    {report.upstream[:1000]}"
+    refused = [f"    {way}: refused: {why}" for way, why in report.refused.items()]
     failed = [f"    {one.way or 'before'}: {one.kind}: {one.told}" for one in report.failures]
     steps = ["    " + "; ".join(report.steps)] if failed else []
-    return "\n".join([first, *failed, *steps])
+    return "\n".join([first, *refused, *failed, *steps])
 
 
 def main(arguments: Sequence[str]) -> int:
