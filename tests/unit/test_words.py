@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,9 @@ HOUSE_WORDS = {
 
 ANY_HOUSE_WORD = re.compile("|".join(HOUSE_WORDS))
 NOTHING = re.compile(r"[Tt]here (?:is|are) no\b")
+NO_TEXT = {ast.Name, ast.Load, ast.Store, str, type(None)}
+"""What holds no text: most nodes of a tree, and members of lists that are no nodes."""
+
 END = re.compile(r"(?<=[.!?:;])[)*\"']*\s+")
 """What ends a sentence: a stop with white space behind it; a colon and a semicolon are stops."""
 
@@ -57,30 +61,28 @@ def messages() -> list[tuple[str, str]]:
 def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     """The texts of a module, with their lines; a part that is put in is the letter x."""
     options = path.name == "options.py" and path.parent.parent.name == "commands"
-    nodes: list[ast.AST] = [ast.parse(path.read_bytes())]
+    nodes: list[Any] = [ast.parse(path.read_bytes())]
     while nodes:
         node = nodes.pop()
-        match node:
-            case ast.JoinedStr():
-                parts = [part.value if isinstance(part, ast.Constant) else "x"
-                         for part in node.values]  # fmt: skip
-                yield node.lineno, "".join(map(str, parts))
-                nodes.extend(part for part in node.values if not isinstance(part, ast.Constant))
-                continue
-            case ast.Constant():
-                if isinstance(node.value, str) and " " in node.value:
-                    yield node.lineno, node.value
-                continue
-            case ast.Expr(value=ast.Constant()):
-                continue
-            case ast.FunctionDef() if options and (text := ast.get_docstring(node)):
+        kind = type(node)
+        if kind is ast.Constant:
+            if isinstance(node.value, str) and " " in node.value:
+                yield node.lineno, node.value
+        elif kind is ast.JoinedStr:
+            parts = [getattr(part, "value", "") if type(part) is ast.Constant else "x"
+                     for part in node.values]  # fmt: skip
+            yield node.lineno, "".join(map(str, parts))
+            nodes.extend(part.value for part in node.values if type(part) is ast.FormattedValue)
+        elif kind is ast.Expr and type(node.value) is ast.Constant:
+            pass
+        elif kind not in NO_TEXT:
+            if options and kind is ast.FunctionDef and (text := ast.get_docstring(node)):
                 yield node.lineno, text
-        for name in node._fields:
-            value = getattr(node, name)
-            if isinstance(value, list):
-                nodes.extend(one for one in value if isinstance(one, ast.AST))
-            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
-                nodes.append(value)
+            for value in vars(node).values():
+                if type(value) is list:
+                    nodes.extend(value)
+                elif isinstance(value, ast.AST):
+                    nodes.append(value)
 
 
 @cache
