@@ -121,7 +121,7 @@ def check_outputs(scene: Scene, ended: Ended) -> None:
             assert hostile.KEY not in written.read_text()
 
 
-@pytest.mark.parametrize(("name", "command"), combinations(list(TABLES), 5))
+@pytest.mark.parametrize(("name", "command"), combinations(list(TABLES), 7))
 def test_hostile_tables(scene: Scene, name: str, command: str) -> None:
     built = build(scene, version=1 if command == "migrate-v1-v2" else 2)
     turn = list(TABLES).index(name) + list(WORDS).index(command)
@@ -146,7 +146,7 @@ def own_files(scene: Scene) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize(("name", "command"), combinations(list(CATALOGS), 7))
+@pytest.mark.parametrize(("name", "command"), combinations(list(CATALOGS), 11))
 def test_hostile_catalogs(scene: Scene, name: str, command: str) -> None:
     build(scene, version=1 if command == "migrate-v1-v2" else 2)
     turn = list(CATALOGS).index(name) + list(WORDS).index(command)
