@@ -24,6 +24,7 @@ from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.catalogs.sql_servers import sqlite_server
+from tests.generate.docs import parameters_of
 from tests.stores.fixed_env import FixedEnv
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,7 @@ PAGES = [
 ]
 HOUR_MS = 3_600_000
 COMMITS = 6
+NOW = FixedEnv(START_MS + COMMITS * HOUR_MS + HOUR_MS // 2)
 SHELL = {"", "sh", "bash", "console"}
 READ_BY_AUTOMATION = {"crontab", "ini", "dockerfile"}
 """Languages of blocks that `test_automation.py` runs or reads."""
@@ -119,6 +121,9 @@ RUN = [
 class Place:
     """A folder with what an example names: `/wh`, buckets and the catalog `prod`, on this disk."""
 
+    uri = ""
+    """Of the catalog, if the example names it."""
+
     def __init__(self, folder: Path, block: Block) -> None:
         self.folder = folder
         for name in ("orders", "trial", "wh/orders", "wh/db/t"):
@@ -134,6 +139,19 @@ class Place:
             named = [name for name in NAMES if f"prod.{name}" in block.text] or ["sales.orders"]
             self.catalog(named, with_audit="fast-forward" in block.text)
         (folder / "maintain.toml").write_text('[expire-snapshots]\nolder-than = "7d"\n')
+
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Make the folder the working directory and the home."""
+        monkeypatch.chdir(self.folder)
+        for name, value in {
+            "HOME": str(self.folder),
+            "XDG_CONFIG_HOME": str(self.folder),
+            "ICECTL_COMPACT_ENGINE": "local",
+            "PYICEBERG_CATALOG__PROD__URI": self.uri,
+        }.items():
+            if value:
+                monkeypatch.setenv(name, value)
+        monkeypatch.setattr(run, "LocalEngine", InlineEngine)
 
     def table(self, folder: Path) -> TableBuilder:
         """A table with a commit each hour, the last one half an hour ago."""
@@ -183,6 +201,45 @@ class Place:
                 shutil.copy(source, target)
 
 
+class HelpPlace(Place):
+    """A folder with what an example of `--help` names; its tables are partitioned by day."""
+
+    version = 2
+    with_audit = False
+
+    def __init__(self, folder: Path, name: str, line: str) -> None:
+        self.version = 1 if name == "migrate-v1-v2" else 2
+        self.with_audit = "--ref audit" in line
+        text = f"{line} prod.db.t" if "prod.db" in line else line
+        super().__init__(folder, Block("--help", 0, "", text, ""))
+        for found in ("b/t", "b/wh/t", "bucket/wh/t", "bucket/warehouse/t"):
+            if f"s3://{found.removesuffix('/t')}" in line or "/wh/*" in line:
+                self.table(folder / found)
+        if name == "apply":
+            self.table(folder / "wh/db/t")
+        for source, target in (("copied/t", "copy/t"), ("old/t", "new/t")):
+            if name == "relocate" and f"/{target}" in line and "prod." not in line:
+                shutil.copytree(self.table(folder / source).directory, folder / target)
+
+    def table(self, folder: Path) -> TableBuilder:
+        table = TableBuilder(
+            folder,
+            commit_interval_ms=HOUR_MS,
+            partitioning="day",
+            format_version=self.version,
+            properties={"write.data.path": str(folder / "data")},
+        )
+        for number in range(COMMITS):
+            table.append([number])
+        if self.with_audit:
+            table.ref("audit", "branch")
+        return table
+
+    def word(self, word: str) -> str:
+        own = {"day": "at_day", "day >= '2024-01-01'": "at >= '2024-01-01T00:00:00'"}
+        return own.get(word) or super().word(word)
+
+
 @pytest.mark.parametrize("block", RUN, ids=lambda block: f"{block.page}:{block.line}")
 def test_command_lines_run(
     block: Block,
@@ -190,26 +247,55 @@ def test_command_lines_run(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     place = Place(tmp_path, block)
-    for name, value in {
-        "HOME": str(tmp_path),
-        "XDG_CONFIG_HOME": str(tmp_path),
-        "ICECTL_COMPACT_ENGINE": "local",
-        "PYICEBERG_CATALOG__PROD__URI": getattr(place, "uri", ""),
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(run, "LocalEngine", InlineEngine)
-    env = FixedEnv(START_MS + COMMITS * HOUR_MS + HOUR_MS // 2)
+    place.enter(monkeypatch)
     for line in block.lines:
         words = arguments(line)
         if words is None:
             place.run_other(line)
             continue
-        code = app.main([place.word(word) for word in words], env=env)
+        code = app.main([place.word(word) for word in words], env=NOW)
         printed = capsys.readouterr()
         allowed = {0, 4} if {"--check", "--fail-on"} & set(words) else {0}
         assert code in allowed, f"{line}\n{printed.out}{printed.err}"
+
+
+HELPED = [(name, line) for name in app.COMMANDS for line, _ in app.load_command(name).examples]
+NOT_ALONE = {
+    "icectl remove-orphans s3://b/t --inventory s3://inv/b/daily/manifest.json":
+        "tests/cli/test_remove_orphans.py makes inventories",
+    "icectl validate /wh/db/t --level data --engine spark --master yarn":
+        "tests/spark has a cluster",
+}  # fmt: skip
+"""Examples of `--help` that need more than a table, and where that is tested."""
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [one for one in HELPED if one[1] not in NOT_ALONE], ids=lambda part: part
+)
+def test_examples_of_help_run(
+    name: str,
+    line: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = HelpPlace(tmp_path, name, line)
+    place.enter(monkeypatch)
+    words = arguments(line)
+    assert words is not None
+    takes = {option for one in parameters_of(app.load_command(name)) for option in one.opts}
+    if "--yes" in takes and not {"--dry-run", "-n", "--check", "--yes"} & set(words):
+        words.append("--yes")
+    if line == "icectl upgrade-to-v4 /wh/db/t":
+        words += ["--layout", "sfc-1"]  # it is asked for
+    if name == "apply":
+        saved = ["expire-snapshots", "wh/db/t", "--retain-last", "1", "--older-than", "1h"]
+        assert app.main([*saved, "--dry-run", "--save-plan", "plan.json"], env=NOW) == 0
+    code = app.main([place.word(word) for word in words], env=NOW)
+    printed = capsys.readouterr()
+    assert code in ({0, 4} if "--check" in words else {0}), printed.out + printed.err
+    assert "error" not in printed.err
 
 
 def test_files_are_accepted_by_what_reads_them(tmp_path: Path) -> None:
