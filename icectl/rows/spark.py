@@ -247,11 +247,21 @@ def _on_rows(
     yield pa.RecordBatch.from_arrays([pa.array([payload], pa.binary())], names=["payload"])
 
 
-def no_answer(host: str, port: int) -> str | None:
-    """Return why nothing answers at an address within some seconds; None where something does."""
+def no_answer(host: str, port: int, question: bytes = b"") -> str | None:
+    """Return why nothing answers at an address within some seconds; None where something does.
+
+    A connection is an answer, but to a question: then it is whatever comes back, its end too.
+    """
     try:
-        with socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_SECONDS):
+        with socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_SECONDS) as connection:
+            if question:
+                connection.sendall(question)
+                connection.recv(1)
             return None
+    except TimeoutError:
+        return "it does not answer"
+    except ConnectionResetError:
+        return None
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         return (reason or str(error)).lower()

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,9 @@ _INSTALL_JAVA = (
     "`--engine local` does without"
 )
 _MOST_SETTLING_SECONDS = 30.0
+_STREAM_REQUEST = struct.pack(">qBi12s", 25, 6, 12, b"/jars/icectl")
+"""A frame of Spark's own protocol, of 25 bytes, that asks for a jar: any master says at once that
+it has none."""
 _MASTER_HINT = (
     "`--master` takes the address of a running cluster, as in spark://HOST:7077; "
     "`--engine local` does without Spark"
@@ -421,7 +425,8 @@ def check_master(master: str) -> None:
             port = place.port or (_MASTER_PORT if scheme == "spark" else _KUBERNETES_PORT)
         except ValueError as error:
             raise EngineError(f"`{master}` names no Spark master", hint=_MASTER_HINT) from error
-        problem = no_answer(place.hostname or "", port)
+        question = _STREAM_REQUEST if scheme == "spark" else b""
+        problem = no_answer(place.hostname or "", port, question)
         if problem is None:
             return
         problems[f"{place.hostname}:{port}"] = problem

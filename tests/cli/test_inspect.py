@@ -187,7 +187,7 @@ def test_a_column_that_was_asked_for_is_shown_without_a_value_too(
     inspect: Inspect, table: TableBuilder
 ) -> None:
     shown = inspect(table.location, "files", "--columns", "equality_ids,spec_id", "--limit", 1)
-    assert shown.out.splitlines() == ["equality_ids  spec_id", "              0"]
+    assert shown.out.splitlines() == ["equality_ids  spec_id", "                    0"]
 
 
 def test_limit_keeps_the_newest_of_a_log_and_the_first_of_others(

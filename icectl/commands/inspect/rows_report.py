@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 from icectl.cli.console import Console
@@ -63,8 +63,16 @@ def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
 
 def print_chosen(console: Console, row_set: RowSet) -> None:
     """Print the columns that the caller named, with their values as they are."""
-    columns = [TextColumn(name, (name,), plain, cut="middle") for name in row_set.columns]
-    _print(console, columns, row_set.rows, whole=True)
+    rows = iter(row_set.rows)
+    first = next(rows, None)
+    found = {} if first is None else first
+    columns = [
+        TextColumn(
+            name, (name,), plain, "right" if _is_number(found.get(name)) else "left", "middle"
+        )
+        for name in row_set.columns
+    ]
+    _print(console, columns, rows if first is None else chain([first], rows), whole=True)
 
 
 def print_csv(console: Console, row_set: RowSet) -> None:
@@ -79,6 +87,10 @@ def print_json_lines(console: Console, row_set: RowSet) -> None:
     """Write rows as one JSON object a line."""
     for row in row_set.rows:
         console.print(json_line({name: row.get(name) for name in row_set.columns}))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def plain(value: object) -> str:

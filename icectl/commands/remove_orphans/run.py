@@ -170,10 +170,14 @@ def _check_engine(request: OrphansRequest) -> None:
     check_no_spark_options(request.master, request.spark_conf or ())
 
 
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share == 0 or share >= 0.1 else f"{100 * share:.2g}%"
+
+
 def _too_much(plan: OrphanPlan) -> Refused:
     share = plan.deletable_bytes / plan.listed_bytes
     return Refused(
-        f"{share:.0%} of the listed bytes are orphans (limit {plan.max_fraction:.0%}): "
+        f"{_percent(share)} of the listed bytes are orphans (limit {_percent(plan.max_fraction)}): "
         "refused, as that many can mean a wrong --location or catalog",
         hint="check the list with `--dry-run`, or raise `--max-fraction`",
         id="too-much",

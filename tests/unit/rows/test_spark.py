@@ -3,12 +3,14 @@
 import socket
 import sys
 import types
+from threading import Thread
 
 import pytest
 
 from icectl.env import Deadline
 from icectl.errors import EngineError
 from icectl.progress import SilentProgress
+from icectl.rows import spark
 from icectl.rows.spark import _reason
 from icectl.rows.spark_classic import SparkOptions, check_master, classic_session
 from tests.stores.fixed_env import FixedEnv
@@ -157,11 +159,41 @@ def test_of_what_spark_says_one_line_is_told(message, reason):
 def test_a_master_that_does_not_answer_is_named_before_java_starts(master: str, told: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")  # one that answers is enough
+        check_master(f"k8s://127.0.0.1:1,127.0.0.1:{port}")  # one that answers is enough
     with pytest.raises(EngineError) as caught:
         check_master(master.format(port))
     assert caught.value.message == told.format(port)
     assert "spark://HOST:7077" in (caught.value.hint or "")
+
+
+def test_a_master_that_only_listens_is_named_before_java_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark, "_ANSWERS_WITHIN_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(EngineError, match=f"no Spark master at {place}: it does not answer"):
+            check_master(f"spark://{place}")
+
+
+def test_a_master_is_asked_in_a_frame_of_spark() -> None:
+    asked = []
+
+    def answer(server: socket.socket) -> None:
+        """Answer as a standalone master of Spark 4.1 does."""
+        connection, _ = server.accept()
+        with connection:
+            asked.append(connection.recv(100))
+            connection.sendall(b"\0\0\0\0\0\0\0\x41\x08")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = Thread(target=answer, args=(server,))
+        thread.start()
+        check_master(f"spark://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    name = b"/jars/icectl"  # TransportFrameDecoder, then Message.Type and StreamRequest.encode
+    length = (8 + 1 + 4 + len(name)).to_bytes(8, "big")
+    assert asked == [length + b"\x06" + len(name).to_bytes(4, "big") + name]
 
 
 @pytest.mark.parametrize("master", ["local[*]", "local-cluster[1,1,512]", "yarn"])
