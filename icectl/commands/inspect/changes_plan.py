@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.commands.inspect.partitions import Partitions, partitions_of
-from icectl.commands.inspect.views import Row, id_text
+from icectl.commands.inspect.views import Row, id_text, kind_of
 from icectl.entries import rows
 from icectl.entries.rows import Entries
 from icectl.entries.summary import summarise
 from icectl.errors import UsageError
 from icectl.format.layout import Layout, layout_of
-from icectl.format.manifest import Content, FileFormat, ManifestFile
+from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, ancestors
 from icectl.table.snapshot_choice import snapshot_by_id
@@ -145,15 +145,6 @@ def changes(
         "files": shown,
         "files_left_out": len(listed) - len(shown),
     }
-
-
-def kind_of(content: int, file_format: int) -> str:
-    """Name the kind of a file, in words: content 1 is a vector where the file is Puffin (R-118)."""
-    if content == Content.DATA:
-        return "data"
-    if content == Content.EQUALITY_DELETES:
-        return "equality-deletes"
-    return "deletion-vector" if file_format == FileFormat.PUFFIN else "position-deletes"
 
 
 def _instant(snapshot: Snapshot | None) -> str | None:

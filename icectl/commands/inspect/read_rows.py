@@ -5,14 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from icectl.commands.inspect.entry_rows import (
-    CONTENTS,
-    ENTRY_COLUMNS,
-    FILE_COLUMNS,
-    entry_rows,
-    file_rows,
-    source_columns,
-)
 from icectl.commands.inspect.metadata_rows import (
     METADATA_VIEWS,
     all_manifest_rows,
@@ -20,7 +12,6 @@ from icectl.commands.inspect.metadata_rows import (
     manifest_rows,
     metadata_rows,
 )
-from icectl.commands.inspect.partitions import PARTITION_SOURCES, partition_rows
 from icectl.commands.inspect.views import Row, RowSet, View
 from icectl.entries.rows import Entries, of
 from icectl.errors import UsageError
@@ -64,6 +55,8 @@ def _rows(reader: Reader, request: RowRequest) -> RowSet:
     if view in METADATA_VIEWS:
         return metadata_rows(view, reader.metadata, reader.loaded.metadata_location)
     if view == "partitions":
+        from icectl.commands.inspect.partitions import PARTITION_SOURCES, partition_rows
+
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
         return partition_rows(reader.scan(manifests, PARTITION_SOURCES), reader.metadata)
     if view == "manifests":
@@ -98,6 +91,15 @@ def _described(
 
 
 def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
+    from icectl.commands.inspect.entry_rows import (
+        CONTENTS,
+        ENTRY_COLUMNS,
+        FILE_COLUMNS,
+        entry_rows,
+        file_rows,
+        source_columns,
+    )
+
     all_columns, make = (
         (FILE_COLUMNS, file_rows) if request.view.name == "files" else (ENTRY_COLUMNS, entry_rows)
     )

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from icectl.cli.console import Console
 from icectl.cli.document import csv_text, json_line
 from icectl.cli.tables import TableColumn, print_table, with_room
-from icectl.commands.inspect.changes_plan import kind_of
-from icectl.commands.inspect.views import RowSet
+from icectl.commands.inspect.views import RowSet, kind_of
 from icectl.format.manifest import FileFormat
 from icectl.units import print_duration, print_size
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from icectl.commands.inspect.changes_plan import kind_of
 from icectl.commands.inspect.metadata_rows import names_by_snapshot
 from icectl.commands.inspect.partitions import Partitions, partitions_of
-from icectl.commands.inspect.views import Row, id_text
+from icectl.commands.inspect.views import Row, id_text, kind_of
 from icectl.entries import deletes, rows
 from icectl.entries.deletes import Matches
 from icectl.entries.rows import Entries

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from icectl.format.manifest import Content, FileFormat
+
 Row = Mapping[str, Any]
 """One row of a view, ready for JSON: ids of snapshots as strings, instants as ISO 8601."""
 
@@ -59,3 +61,12 @@ class RowSet:
 def id_text(snapshot_id: int | None) -> str | None:
     """Return a snapshot id for JSON: a string, since readers round large numbers."""
     return None if snapshot_id is None else str(snapshot_id)
+
+
+def kind_of(content: int, file_format: int) -> str:
+    """Name the kind of a file, in words: content 1 is a vector where the file is Puffin (R-118)."""
+    if content == Content.DATA:
+        return "data"
+    if content == Content.EQUALITY_DELETES:
+        return "equality-deletes"
+    return "deletion-vector" if file_format == FileFormat.PUFFIN else "position-deletes"
