@@ -45,6 +45,6 @@ def migrate_v1_v2(
     has nothing to do. With `--rewrite-manifests`, version 1 manifests in tables of version 2 and 3
     are rewritten; a killed run may have left them.
 
-    A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
+    A later run removes what a killed one leaves, as `icectl man rewrite-manifests` says.
     """
     return run_on_each_table("migrate_v1_v2", asks=True)(common, tables, request, change)

@@ -88,6 +88,6 @@ def repair(
     with 4 if errors would remain. No file of the table is deleted. Roots and leaves of version 4
     are not changed.
 
-    A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
+    A later run removes what a killed one leaves, as `icectl man rewrite-manifests` says.
     """
     return run_on_each_table("repair", asks=True)(common, tables, request, change)

@@ -111,6 +111,6 @@ def validate(
     step; any error ends with 4.
 
     With `--engine spark` Spark workers read data files and equality deletes, at levels footers and
-    data, with the same findings. They need icectl, as `icectl compact --help` says.
+    data, with the same findings. They need icectl, as `icectl man compact` says.
     """
     return run_on_each_table("validate")(common, tables, request)
