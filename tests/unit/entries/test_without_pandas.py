@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,7 @@ def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path: 
     standard |= {"xml.etree.ElementTree"}
     others = {
         "dateutil",
+        "numpy.ma",
         "pandas",
         "pyarrow.dataset",
         "pyarrow.fs",
@@ -111,11 +113,19 @@ def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path: 
         "yaml",
     }
     own = {
-        "icectl.commit.access",
-        "icectl.rows",
+        "icectl.catalog.commit_file",
+        "icectl.catalog.pointer",
+        "icectl.checks.rules",
         "icectl.cli.ci",
+        "icectl.commands.inspect.read_rows",
         "icectl.commands.remove_orphans",
+        "icectl.commit",
+        "icectl.files.orc.tail",
+        "icectl.files.parquet.schema",
+        "icectl.format.updates",
+        "icectl.rows",
         "icectl.storage.buckets.store",
         "icectl.table.reachable",
     }
+    assert all(map(find_spec, own))
     assert imported & (drivers | standard | others | own) == set()
