@@ -14,6 +14,7 @@ from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore
 
+FULL = pytest.mark.full
 METADATA = ("v", "version-hint.text")
 
 
@@ -64,10 +65,17 @@ def rows_of(directory: Path) -> dict[int, Any]:
     }
 
 
-@pytest.mark.parametrize("merge", [100, 1])
-@pytest.mark.parametrize("partitioning", PARTITIONINGS)
+KINDS = [(1, "none"), (2, "position"), (2, "equality"), (3, "position")]
+
+
 @pytest.mark.parametrize(
-    ("format_version", "kind"), [(1, "none"), (2, "position"), (2, "equality"), (3, "position")]
+    ("format_version", "kind", "partitioning", "merge"),
+    [
+        pytest.param(*kind, name, merge, marks=() if (at + of + (merge > 1)) % 2 else FULL)
+        for at, kind in enumerate(KINDS)
+        for of, name in enumerate(PARTITIONINGS)
+        for merge in (100, 1)
+    ],
 )
 def test_expiry_keeps_the_law(
     tmp_path: Path,

@@ -13,7 +13,7 @@ from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
 from tests.builders.respell import respell
 from tests.builders.rows import listed_manifests, local, read_avro, read_metadata
-from tests.interop.test_relocated_fixtures import BIG, OTHER, rows_of
+from tests.interop.test_relocated_fixtures import BIG, OTHER, by_turns, rows_of
 
 REFUSED = {
     "pg_lake/spark_generated_iceberg_test_2": 15,  # a manifest list was never published
@@ -77,14 +77,7 @@ def checked_by(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.full) if n.startswith(BIG) else n
-        for n in OTHER
-        if n not in REFUSED
-    ],
-)
+@pytest.mark.parametrize("name", by_turns((name for name in OTHER if name not in REFUSED), 1))
 def test_only_what_no_writer_has_named_is_an_orphan(
     fixtures_dir: Path,
     tmp_path: Path,

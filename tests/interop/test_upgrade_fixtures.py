@@ -9,18 +9,14 @@ from icectl.cli import app
 from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
 from tests.builders.rows import current_metadata, read_metadata
-from tests.interop.test_relocated_fixtures import BIG, OTHER, heads, rows_of
+from tests.interop.test_relocated_fixtures import OTHER, by_turns, heads, rows_of
 
 MADE_UP = {"duckdb-iceberg/moved_positional_delete_path"}
 """Its files were replaced by others, with other values than the entries say."""
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.full) if n.startswith(BIG) or at % 2 else n
-        for at, n in enumerate(OTHER)
-    ],
+    "name", [*by_turns((name for name in OTHER if name not in MADE_UP), 0), *MADE_UP]
 )
 def test_an_upgrade_keeps_the_rows_of_every_head(
     fixtures_dir: Path,
