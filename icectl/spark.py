@@ -159,7 +159,7 @@ def repair(
     access: Access = _NOWHERE,
     progress: OnProgress | None = None,
 ) -> Report:
-    """Set a broken table right, as far as that is provable. Raises: IcectlError."""
+    """Repair a broken table, as far as can be proved. Raises: IcectlError."""
     call = Call(spark, table, access, progress)
     return _change(call, "repair", options or RepairOptions(), dry_run=dry_run)
 

@@ -138,7 +138,9 @@ _ABOUT = {
 Print the JSON Schema of what COMMAND prints with --json, or of its saved plans.
 """,
     "completion": """
-Print the completion script of a shell. To install it, add one line to its startup file:
+Print the completion script of a shell.
+
+To install it, add one line to the startup file of the shell:
 
   bash (~/.bashrc):       source <(icectl completion bash)
   zsh (~/.zshrc):         source <(icectl completion zsh)

@@ -121,7 +121,7 @@ def parts_of(text: str) -> tuple[str, ...]:
 
     Raises: UsageError.
     """
-    if "/" in without_quoted(text):
+    if "/" in without_quoted(text) or text in (".", ".."):
         return tuple(_absolute(text).split("/"))
     return parse_name(text)
 

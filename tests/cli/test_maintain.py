@@ -544,6 +544,10 @@ def test_tables_are_found_by_globs_over_folders_and_by_what_a_shell_makes_of_the
     assert names(*expanded) == ["calm", "tmp_calm"]
     assert names("main.db.inner.*", "--exclude", "main.*.*.tmp_*") == ["calm"]
     assert names("db.inner.c*", "--catalog", "main") == ["db.inner.calm"]
+    monkeypatch.chdir(server.warehouse)
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[rule]]\ntables = ["./tmp_*"]\nenabled = true\n')
+    assert names(".", "--policy", str(policy)) == ["calm", "tmp_calm"]
 
 
 def test_a_target_that_is_no_table_is_a_failure_beside_others(

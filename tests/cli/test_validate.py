@@ -10,6 +10,7 @@ import pytest
 
 from icectl.checks.rule import Finding
 from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.progress_bar import ConsoleProgress
 from icectl.commands.validate.report import CheckedTable, print_checked
 from icectl.env import Env, SystemEnv
 from icectl.files.puffin.container import NewBlob, write_puffin
@@ -367,3 +368,22 @@ def test_r163_a_version_hint_ahead_of_the_newest_file_is_told_at_every_level(
     Path(table.location, "metadata", "version-hint.text").write_text("99")
     found = result(validate(table.location, "--level", level, "--json"))["findings"]
     assert [(one["rule"], one["severity"]) for one in found] == [("R-163", "warning")]
+
+
+def test_the_bar_of_rows_counts_files_and_nothing_else(
+    validate: Run, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phases: list[list[Any]] = []
+
+    def phase(_self: ConsoleProgress, name: str, *, total: int | None = None, **_: str) -> None:
+        phases.append([name, total, 0])
+
+    def advance(_self: ConsoleProgress, amount: int) -> None:
+        phases[-1][2] += amount
+
+    monkeypatch.setattr(ConsoleProgress, "phase", phase)
+    monkeypatch.setattr(ConsoleProgress, "advance", advance)
+    found = result(validate(table.location, "--level", "footers", "--json"))
+    files = found["files_judged_by_footers"]
+    assert files > 0
+    assert phases[-1] == ["reading footers", files, files]

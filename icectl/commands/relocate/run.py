@@ -366,7 +366,7 @@ def _not_there(plan: RelocatePlan) -> Refused:
     return Refused(
         f"{locations.redacted(first.target)} {what}{more}",
         hint="copy the files first: `--copy-list FILE --dry-run` lists them as source,target; "
-        "without `--dry-run` it goes on without them",
+        "`--copy-list FILE` without `--dry-run` writes the metadata all the same",
         id="files-missing",
     )
 

@@ -1,4 +1,4 @@
-"""`icectl repair`: set a broken table right, where what is right can be proved."""
+"""`icectl repair`: repair a broken table, as far as can be proved."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -32,6 +32,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.schema import FILE_PATH
 from icectl.format.snapshot import Snapshot, StatisticsFile
+from icectl.progress import SilentProgress
 from icectl.rows.check_data_file import RecordedFile, TableFacts, check_data_file
 from icectl.rows.check_delete_file import (
     RecordedDeletes,
@@ -149,6 +150,10 @@ def check_data(
     """
     facts = _facts(reader.metadata, by_footers=how.by_footers)
     check = reader.context.deadline.check
+    if how.elsewhere is None:
+        total = len(entries) if how.part is None else None
+        doing = "reading footers" if how.by_footers else "decoding files"
+        reader.context.progress.phase(doing, total=total)
     with WorkerPool((Finding,), check) as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
@@ -248,7 +253,8 @@ def _tasks(
     metadata = reader.metadata
     seed = reader.context.env.new_snapshot_id()
     seen: set[int] = set()
-    read = try_manifests(reader.context, metadata, manifests, _COLUMNS)
+    quiet = replace(reader.context, progress=SilentProgress())  # the files count, as they are done
+    read = try_manifests(quiet, metadata, manifests, _COLUMNS)
     with closing(read):
         for one in read:
             if one.problem is not None:
