@@ -91,7 +91,13 @@ def connect_server(folder: Path, **environ: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-    conf = ("--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false")
+    settings = {
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+    }
+    conf = (f"--conf={key}={value}" for key, value in settings.items())
     home = pyspark_home()
     with (folder / "server").open("wb") as out:
         process = subprocess.Popen(
