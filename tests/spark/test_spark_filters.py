@@ -50,7 +50,8 @@ def test_filters_that_are_pushed_down_find_every_row(tmp_path: Path) -> None:
     table = build(tmp_path, "small", PROPERTIES["small row groups"])
     parted = build(tmp_path, "parted", {}, by="uuid")
     asked = conditions(SUSPECTS, ("=", "<", ">"))
-    asked += [one for one in conditions(names(), ("=",)) if one not in asked and " IN " not in one]
+    outside = [name for name in names() if "." not in name]
+    asked += [one for one in conditions(outside, ("=",)) if one not in asked and " IN " not in one]
     for one in (table, parted):
         assert icectl("compact", str(one), "--rewrite-all", "--engine", "local").exit_code == 0
     found = differing(tmp_path, {table: asked, parted: conditions(["uuid"], ("=",))})
