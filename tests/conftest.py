@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from icectl.rows import workers
 from tests.builders.forked_workers import Forks
@@ -23,7 +23,13 @@ from tests.stores.s3_servers import S3Server
 ROOT = Path(__file__).resolve().parents[1]
 
 # What the quick tier says of a commit does not depend on luck; by default examples are new ones.
-settings.register_profile("quick", derandomize=True, database=None)
+settings.register_profile(
+    "quick",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # of a busy machine, which says nothing
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

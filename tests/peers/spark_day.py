@@ -4,7 +4,8 @@
 
 Appends of twenty rows, and one in ten a deletion by condition or by keys. A thread compacts,
 rewrites manifests and expires snapshots meanwhile. It ends after so many commits, or minutes;
-FOLDER/expected.json has the ids that are left, and one line of JSON is printed.
+FOLDER/expected.json has the ids that are left, and one line of JSON is printed: its `compactions`
+say how many commits were behind each, what became of its groups, and the deletes it carried over.
 """
 
 import json
@@ -53,13 +54,17 @@ def rows(spark: SparkSession, start: int) -> DataFrame:
 
 
 class Maintenance(threading.Thread):
-    """Maintains a table again and again; conflicts are counted, other errors end it."""
+    """Maintains a table again and again; conflicts are counted, other errors end it.
+
+    `commits` is how often others have committed, which they keep up to date.
+    """
 
     def __init__(self, spark: SparkSession, table: str) -> None:
         super().__init__()
         self.spark, self.table = spark, table
         self.over = threading.Event()
-        self.rounds = self.conflicts = 0
+        self.rounds = self.conflicts = self.commits = 0
+        self.compactions: list[dict[str, int]] = []
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -73,10 +78,9 @@ class Maintenance(threading.Thread):
 
     def round(self) -> None:
         """Do everything once."""
-        packing = CompactOptions(min_input_files="50", engine="local")
+        self.compact()
         fewest = ExpireOptions(older_than="0s", retain_last="5")
         for work in (
-            lambda: compact(self.spark, self.table, packing),
             lambda: rewrite_manifests(self.spark, self.table),
             lambda: expire_snapshots(self.spark, self.table, fewest),
         ):
@@ -85,6 +89,21 @@ class Maintenance(threading.Thread):
             except CommitConflict:
                 self.conflicts += 1
         self.rounds += 1
+
+    def compact(self) -> None:
+        """Compact, and note what came of it."""
+        begun = self.commits
+        packing = CompactOptions(min_input_files="50", engine="local")
+        try:
+            result = compact(self.spark, self.table, packing).result
+            groups, failed = len(result["groups"]), len(result["failed"])
+            carried = result["carried_deletes"]
+        except CommitConflict:
+            groups = failed = 1
+            carried = 0
+        self.compactions.append(
+            {"commits": begun, "groups": groups, "failed": failed, "carried": carried}
+        )
 
 
 def main(folder: Path, commits: int, minutes: float) -> None:
@@ -118,6 +137,7 @@ def main(folder: Path, commits: int, minutes: float) -> None:
             gone = set()
         expected -= gone
         took.append(time.perf_counter() - start)
+        maintenance.commits = len(took)
     seconds = time.monotonic() - begun
     maintenance.over.set()
     maintenance.join()
@@ -131,6 +151,7 @@ def main(folder: Path, commits: int, minutes: float) -> None:
         "conflicts": conflicts,
         "rounds": maintenance.rounds,
         "conflicts_of_maintenance": maintenance.conflicts,
+        "compactions": maintenance.compactions,
         "failed": str(maintenance.error) if maintenance.error else None,
     }
     print(json.dumps(told), flush=True)

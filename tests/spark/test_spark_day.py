@@ -14,6 +14,7 @@ from icectl.cli import app
 from tests.builders.inline_rows import tree
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.conftest import ROOT
+from tests.spark.conftest import icectl
 from tests.spark.engine import command, environment, why_skipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
@@ -43,6 +44,13 @@ def test_every_row_is_found_after_a_day_of_commits(tmp_path: Path) -> None:
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["commits"], told["failed"]) == (int(commits), None)
     assert told["rounds"] > 0
+    landed = [one for one in told["compactions"] if one["groups"] and not one["failed"]]
+    assert landed
+    assert landed == [one for one in told["compactions"] if one["groups"]]
+    # What came since the last one is small yet, and a compaction wants 50 files.
+    since = told["commits"] - landed[-1]["commits"]
+    files = icectl("inspect", str(tmp_path / "t"), "files").document
+    assert len(files["result"]["rows"]) < since + 100
     expected = json.loads((tmp_path / "expected.json").read_text())
     rows = read_rows(read_metadata(current_metadata(tmp_path / "t")))
     assert sorted(dict(row)["id"] for row in rows) == expected
