@@ -112,7 +112,17 @@ def bucket(s3_server: S3Server, tmp_path: Path) -> Bucket:
 @pytest.fixture
 def place(any_s3_server: S3Server, fixed_env: FixedEnv) -> Iterator[Place]:
     """A new bucket behind a proxy."""
-    made = Place(any_s3_server, fixed_env)
+    yield from _behind_proxy(any_s3_server, fixed_env)
+
+
+@pytest.fixture
+def moto_place(moto_server: S3Server, fixed_env: FixedEnv) -> Iterator[Place]:
+    """The same on a server that takes any key of a user and any name of an object."""
+    yield from _behind_proxy(moto_server, fixed_env)
+
+
+def _behind_proxy(server: S3Server, env: FixedEnv) -> Iterator[Place]:
+    made = Place(server, env)
     yield made
     made.front.shutdown()
     made.front.server_close()

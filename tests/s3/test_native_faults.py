@@ -86,7 +86,8 @@ def test_a_page_that_comes_again_ends_the_listing(place):
         list(place.store.list(place.at("t")))
 
 
-def test_names_that_obstore_cannot_express_are_listed_and_read_all_the_same(place):
+def test_names_that_obstore_cannot_express_are_listed_and_read_all_the_same(moto_place):
+    place = moto_place
     for key in ("t/a", "t//b", "t/dir/", "t/dir/c"):
         place.put(key, b"x" if key != "t/dir/" else b"")
     found = [row["location"] for batch in place.store.list(place.at("t")) for row in
@@ -120,7 +121,8 @@ class Vendor:
         return True
 
 
-def test_credentials_that_end_during_a_run_are_asked_for_anew(place):
+def test_credentials_that_end_during_a_run_are_asked_for_anew(moto_place):
+    place = moto_place
     place.put("a", b"content")
     vendor = Vendor()
     options = {

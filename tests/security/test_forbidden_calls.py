@@ -31,6 +31,7 @@ ALLOWED = {
     ("cli/pager.py", "subprocess"): "the user's pager, which the environment alone names",
     ("files/build_loops.py", "subprocess"): "the compiler, when icectl is built",
     ("files/compiled.py", "ctypes"): "icectl's own library, beside the module",
+    ("rows/spark.py", "recv"): "a socket's: one byte, which nothing looks at",
     ("rows/spark_classic.py", "subprocess"): "`java -version`, by an absolute path",
     ("storage/local/create.py", "ctypes"): "one call of the system, with numbers alone",
     ("rows/workers.py", "subprocess"): "workers: this Python and icectl, never the folder here",
