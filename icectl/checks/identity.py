@@ -7,6 +7,8 @@ of a writer, and two tell of another file.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 import pyarrow.compute as pc
@@ -79,21 +81,25 @@ def _lacks_own(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
     return added != ["0", "0"] and not any(is_own)
 
 
+_TOTALS = (
+    ("total-data-files", ManifestContent.DATA, "files"),
+    ("total-delete-files", ManifestContent.DELETES, "files"),
+    ("total-records", ManifestContent.DATA, "rows"),
+)
+_COUNTS = {
+    kind: attrgetter(f"added_{kind}_count", f"existing_{kind}_count") for kind in ("files", "rows")
+}
+
+
 def _other_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iterator[str]:
     """Tell which totals of the summary are not those that a list counts, if any."""
     summary = snapshot.summary or {}
-    for name, content, kind in (
-        ("total-data-files", ManifestContent.DATA, "files"),
-        ("total-delete-files", ManifestContent.DELETES, "files"),
-        ("total-records", ManifestContent.DATA, "rows"),
-    ):
-        counts = [
-            getattr(one, f"{status}_{kind}_count")
-            for one in manifests
-            if one.content is content
-            for status in ("added", "existing")
-        ]
-        if name in summary and None not in counts and str(sum(counts)) != summary[name]:
+    for name, content, kind in _TOTALS:
+        if name not in summary:
+            continue
+        of_content = [one for one in manifests if one.content is content]
+        counts = list(chain.from_iterable(map(_COUNTS[kind], of_content)))
+        if None not in counts and str(sum(counts)) != summary[name]:
             yield f"it lists {sum(counts)} as `{name}`, the summary {summary[name]}"
             return
 

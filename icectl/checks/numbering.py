@@ -18,7 +18,7 @@ from icectl.checks.objects import (
 )
 from icectl.checks.row_risks import LiveRows, late, with_row_ids_above_next
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.checks.snapshots import is_own_ancestor
+from icectl.checks.snapshots import own_ancestors
 from icectl.entries.columns.values import Integers, Mask
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
 from icectl.format.rule import (
@@ -81,12 +81,13 @@ def falling_sequence_numbers(file: MetadataFile) -> Iterator[Breach]:
     numbered = [one for one in metadata.snapshots if one.sequence_number > 0]
     if metadata.format_version == 1:
         return
+    circular = own_ancestors(metadata)
     for snapshot in numbered:
         parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
         if (
             parent is not None
             and snapshot.sequence_number <= parent.sequence_number
-            and not is_own_ancestor(metadata, snapshot)
+            and snapshot.snapshot_id not in circular
         ):
             message = (
                 f"its sequence number {snapshot.sequence_number} is not above that of its parent, "

@@ -1,7 +1,7 @@
 """Rules of snapshots and refs in the table metadata, and of commits that make and drop them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from icectl.checks.objects import CommitBase, LiveSnapshot, MetadataFile
 from icectl.checks.rule import Breach, Check, Rule
@@ -9,7 +9,6 @@ from icectl.entries.summary import Totals, summary_counters
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, ROLL_BACK, WRITER
-from icectl.format.snapshot import Snapshot
 
 OPERATIONS = frozenset({"append", "replace", "overwrite", "delete"})
 
@@ -50,6 +49,7 @@ def faults_of_retention(file: MetadataFile) -> Iterator[Breach]:
 
 def _members(file: MetadataFile) -> Iterator[Breach]:
     metadata = file.metadata
+    circular = own_ancestors(metadata)
     for snapshot in metadata.snapshots:
         subject = f"snapshot {snapshot.snapshot_id}"
         embeds, lists = snapshot.manifests is not None, snapshot.manifest_list is not None
@@ -67,22 +67,28 @@ def _members(file: MetadataFile) -> Iterator[Breach]:
             message = f"its parent {snapshot.parent_snapshot_id} is not in `snapshots`"
             hint = "nothing to do: expiring a parent leaves its id behind"
             yield Breach(message, subject, "info", hint)
-        elif is_own_ancestor(metadata, snapshot):
+        elif snapshot.snapshot_id in circular:
             yield Breach("is its own ancestor", subject)
 
 
-def is_own_ancestor(metadata: TableMetadata, snapshot: Snapshot) -> bool:
-    """Return whether following the parents of a snapshot leads back to it."""
-    seen: set[int] = set()
-    current: Snapshot | None = snapshot
-    while current is not None and current.parent_snapshot_id is not None:
-        if current.parent_snapshot_id == snapshot.snapshot_id:
-            return True
-        if current.parent_snapshot_id in seen:
-            return False
-        seen.add(current.parent_snapshot_id)
-        current = metadata.snapshot(current.parent_snapshot_id)
-    return False
+def own_ancestors(metadata: TableMetadata) -> Set[int]:
+    """Return the ids of snapshots that following the parents leads back to.
+
+    Cost: linear in the snapshots, since each is followed once.
+    """
+    parents = {one.snapshot_id: one.parent_snapshot_id for one in metadata.snapshots}
+    followed: set[int] = set()
+    found: set[int] = set()
+    for start in parents:
+        way: list[int] = []
+        current: int | None = start
+        while current is not None and current in parents and current not in followed:
+            followed.add(current)
+            way.append(current)
+            current = parents[current]
+        if current in way:
+            found.update(way[way.index(current) :])
+    return found
 
 
 def unknown_operations(file: MetadataFile) -> Iterator[Breach]:

@@ -103,6 +103,12 @@ class _Ranges:
         return self.starts[-1]
 
 
+def rewriting(tasks: Sequence[RewriteTask]) -> str:
+    """Name the phase of tasks, with the rows of their files, which may be split among them."""
+    rows = {file.location: file.record_count for task in tasks for file in task.inputs}
+    return f"rewriting data files of {sum(rows.values()):,} rows on Spark"
+
+
 def rewrite_in_ranges(
     spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: WorkerContext
 ) -> list[TaskResult]:
@@ -124,7 +130,7 @@ def rewrite_in_ranges(
             for number, task in enumerate(tasks)
         ],
     )
-    spark.progress.phase("rewriting data files on Spark", total=len(pieces) + ranges.count + 1)
+    spark.progress.phase(rewriting(tasks), total=len(pieces) + ranges.count + 1)
     results: list[Any] = spark.shuffled(
         partial(_deal, at, job, ranges),
         pieces,

@@ -29,7 +29,7 @@ from icectl.rows.merge_deletes import run_merge
 from icectl.rows.spark import Spark, TaskAttempt
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_connect import open_spark
-from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges
+from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges, rewriting
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks
 from icectl.storage.open import StorageOptions
 from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask
@@ -68,7 +68,7 @@ class SparkEngine:
 
         def work(spark: Spark, at: WorkerContext) -> _Done:
             found, is_clean = _on_workers(
-                spark, partial(_rewrite, at, job), alone, "rewriting data files"
+                spark, partial(_rewrite, at, job), alone, rewriting(alone)
             )
             if together:
                 found += rewrite_in_ranges(spark, together, job, at)
@@ -87,7 +87,7 @@ class SparkEngine:
         """
 
         def work(spark: Spark, at: WorkerContext) -> _Done:
-            return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes")
+            return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes on Spark")
 
         if tasks:
             yield from self._carried_out(work, places)
@@ -124,13 +124,13 @@ class SparkEngine:
 
 
 def _on_workers(
-    spark: Spark, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], doing: str
+    spark: Spark, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], phase: str
 ) -> _Done:
     """Run a kernel on tasks by themselves; second: whether each worked at once."""
     bundles = bundle_small_tasks(tasks, spark.core_count)
     if not bundles:
         return [], True
-    spark.progress.phase(f"{doing} on Spark", total=len(bundles))
+    spark.progress.phase(phase, total=len(bundles))
     answers = spark.each(kernel, bundles, (TaskResult,))
     results = [result for some, _ in answers for result in some]
     return results, all(is_first for _, is_first in answers)

@@ -270,15 +270,20 @@ class ListTable:
     def _write(self, files: Entries) -> ManifestFile:
         statuses = files.table["status"].to_numpy()
         counts = [int((statuses == int(status)).sum()) for status in (1, 0, 2)]
-        records = files.table["record_count"].to_numpy()
+        own_id = 1_000 + self.commits
+        at = files.table.schema.get_field_index("snapshot_id")
+        carried = files.table["snapshot_id"].fill_null(own_id).to_numpy()
+        ids = pa.array(np.where(statuses == int(Status.EXISTING), carried, own_id))
+        table = files.table.set_column(at, files.table.schema.field(at), ids)
+        records = table["record_count"].to_numpy()
         rows = [int(records[statuses == int(status)].sum()) for status in (1, 0, 2)]
         content = write_manifest(
-            RawEntries(files.table),
+            RawEntries(table),
             schema=SCHEMA,
             spec=SPEC,
             format_version=3,
             content=ManifestContent.DATA,
-            snapshot_id=1_000 + self.commits,
+            snapshot_id=own_id,
             sync_marker=MARKER,
         )
         location = self.names.leaf().replace(".parquet", ".avro")
@@ -292,7 +297,7 @@ class ListTable:
             ManifestContent.DATA,
             self.commits,
             1,
-            1_000 + self.commits,
+            own_id,
             *counts,
             *rows,
             (),

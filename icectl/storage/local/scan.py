@@ -216,14 +216,20 @@ def regular(path: str, flags: int) -> int:
 
     Raises: OSError.
     """
+    return open_regular(path, flags)[0]
+
+
+def open_regular(path: str, flags: int) -> tuple[int, os.stat_result]:
+    """Open a regular file, and look at it. Raises: OSError, where it is anything else."""
     _check_regular(os.stat(path))  # opening a device may do something
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        _check_regular(os.fstat(descriptor))
+        status = os.fstat(descriptor)
+        _check_regular(status)
     except OSError:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, status
 
 
 def _check_regular(status: os.stat_result) -> None:

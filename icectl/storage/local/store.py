@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from icectl.storage.local.scan import (
     LocalScan,
     OpenDirectory,
     is_text,
+    open_regular,
     path_used_to,
     regular,
     status_of,
@@ -55,15 +57,12 @@ class LocalStore:
     roots: Roots = field(default_factory=Roots, compare=False, repr=False)
 
     def read(self, location: str) -> bytes:
-        with path_used_to("read", location) as path, open(path, "rb", opener=regular) as file:
-            return file.read(os.fstat(file.fileno()).st_size)
+        with path_used_to("read", location) as path:
+            return _read_part(path, 0, sys.maxsize)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        with path_used_to("read", location) as path, io.FileIO(path, opener=regular) as file:
-            size_bytes = os.fstat(file.fileno()).st_size
-            if offset < 0:
-                offset = max(0, size_bytes + offset)
-            return os.pread(file.fileno(), max(0, min(length, size_bytes - offset)), offset)
+        with path_used_to("read", location) as path:
+            return _read_part(path, offset, length)
 
     def open(self, location: str) -> IO[bytes]:
         with path_used_to("read", location) as path:
@@ -243,6 +242,26 @@ def _unlink(folders: OpenFolder, path: str, location: str) -> None:
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:  # a name that no file ever got
             raise
+
+
+def _read_part(path: str, offset: int, length: int) -> bytes:
+    """Read bytes of a regular file, as far as it goes; an offset below 0 counts from its end.
+
+    Cost: half of what a file object of Python takes, which counts among thousands of manifests.
+    """
+    descriptor, status = open_regular(path, os.O_RDONLY)
+    try:
+        start = max(0, status.st_size + offset) if offset < 0 else offset
+        length = max(0, min(length, status.st_size - start))
+        content = os.pread(descriptor, length, start)
+        while len(content) < length:  # one read gives 2 GiB at most
+            more = os.pread(descriptor, length - len(content), start + len(content))
+            if not more:
+                break
+            content += more
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def _file_status(location: str, status: os.stat_result) -> FileStatus:

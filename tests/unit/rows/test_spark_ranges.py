@@ -9,7 +9,7 @@ from icectl.rows import spark_ranges
 from icectl.rows.compact_job import file_group
 from icectl.rows.order import ZOrder
 from icectl.rows.rewrite_data import RowsRead, live_batches
-from icectl.rows.spark_ranges import pieces_of
+from icectl.rows.spark_ranges import pieces_of, rewriting
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.local.store import LocalStore
 from icectl.table.rewrite_task import RewriteTask
@@ -70,3 +70,10 @@ def test_small_files_are_read_together_and_large_ones_as_they_are_where_they_can
     assert [[file.location for file in piece.inputs] for piece in pieces_of(task)] == [whole]
     monkeypatch.setattr(spark_ranges, "_PIECE_BYTES", max(f.size_bytes for f in task.inputs))
     assert [file.split for piece in pieces_of(task) for file in piece.inputs] == [None] * 3
+
+
+def test_the_phase_tells_the_rows_of_its_files_once(table: TableBuilder) -> None:
+    """Two tasks that share a file read its rows but once between them."""
+    task = task_of(table)
+    assert rewriting([task]) == "rewriting data files of 1,020 rows on Spark"
+    assert rewriting([task, task]) == "rewriting data files of 1,020 rows on Spark"
