@@ -25,6 +25,10 @@ _BLOCK_BYTES = 96 * 2**10
 _LARGEST_RATIO = 1040
 """Deflate makes at most 1032 bytes of one."""
 
+_HARMLESS_BYTES = 2**25
+"""Inflated bytes that are made before they are found to be too many: it saves small blocks, which
+are most, a decompressor of their own."""
+
 _LARGEST_BLOCK = 2**30
 """Bytes of one inflated block; writers make blocks of some KiB, a few one block a file."""
 
@@ -61,7 +65,7 @@ def _plain(content: bytes, _: int = 0) -> bytes:
 
 def _inflate(stored: bytes, limit: int) -> bytes:
     # Bytes behind the end of the stream are left alone: some writers put a checksum there.
-    if len(stored) * _LARGEST_RATIO > limit:
+    if len(stored) * _LARGEST_RATIO > max(limit, _HARMLESS_BYTES):
         inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
         inflated: bytes = inflater.decompress(stored, limit + 1)
         return _whole(inflated, limit, is_whole=inflater.eof)
