@@ -177,7 +177,7 @@ class Page(HTMLParser):
         assert tag not in ("script", "link", "img", "iframe")
         self.ids |= {str(given["id"])} if "id" in given else set()
         self.links |= {str(given["href"])} if "href" in given else set()
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "wbr"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None: ...

@@ -86,7 +86,7 @@ DEAD_IN_AVRO = {
 
 @example([("delete", [1]), ("remove", 1)], DEAD_IN_AVRO)
 @example([*[("append", 4)] * 5, ("compact", 0), ("remove", 1)], DEAD_IN_AVRO)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(st.lists(STEP, min_size=2, max_size=6), LIMITS)
 def test_both_show_the_same_after_every_step(steps, limits) -> None:
     live(steps, limits)

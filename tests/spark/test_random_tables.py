@@ -14,10 +14,10 @@ from tests.spark.random_tables import MERGES, WAYS, Report, run_matrix, told_of
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 FOUR = {
-    1: ("binpack", "zorder", "deletes-only", "spark-sort"),
-    2: ("output-spec", "spark-binpack", "merge", "merge-verified"),
-    6: ("sort", "deletes-only", "branch", "spark-sort"),
-    9: ("binpack", "sort", "zorder", "spark-binpack"),
+    1: ("binpack", "zorder", "spark-sort"),
+    2: ("output-spec", "merge", "merge-verified"),
+    6: ("sort", "deletes-only", "branch"),
+    9: ("binpack", "spark-binpack"),
 }
 """Ways by the seeds of tables that together have versions 1 to 4, files and deletes by value of
 each format, deletes by position, vectors, partitions and none, branches, variants, columns that

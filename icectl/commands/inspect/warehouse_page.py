@@ -331,7 +331,7 @@ def _table(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
 
 
 def _cells(number: int, row: Row, result: Mapping[str, Any] | None) -> Iterator[str]:
-    name = as_html(row["table"])
+    name = re.sub("([/._])", r"\1<wbr>", as_html(row["table"]))
     yield name if row["verdict"] == "ok" else f'<a href="#t{number}">{name}</a>'
     verdict = row["verdict"] or "unread"
     yield f'<span class="verdict {verdict}">{"not read" if result is None else verdict}</span>'
