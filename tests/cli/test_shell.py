@@ -458,8 +458,8 @@ def test_a_closed_stream_is_no_bug(tmp_path: Path, closed: str, out: bool, err: 
 
 FAKE = r"""
 import sys
-import tempfile
-from icectl.cli import app
+import threading
+import time
 from icectl.cli import app
 from icectl.cli.options import Common, TableArgument, command
 from icectl.errors import Refused
@@ -467,6 +467,7 @@ from icectl.cli.document import Outcome
 @command('inspect', examples=[], exit_codes=())
 def inspect(common: Common, table: TableArgument) -> Outcome:
     if table == '/refused': raise Refused('no')
+    if table == '/thread': threading.Thread(target=time.sleep, args=(600,)).start()
     lines = ['\u8868\udc80'] if table == '/name' else [f'row {n}' for n in range(100000)]
     return Outcome('inspect', {}, lambda console: console.write('\n'.join(lines) + '\n'))
 app.load_command = lambda name: inspect
@@ -489,6 +490,11 @@ def fake(line: str, **more: str) -> subprocess.CompletedProcess[str]:
 def test_a_pipe_that_closes_while_rows_are_written_is_no_error() -> None:
     ended = fake('"$0" -c "$1" inspect /t | head -1; echo ${PIPESTATUS[0]}')
     assert (ended.stdout, ended.stderr) == ("row 0\n0\n", "")
+
+
+def test_a_thread_that_still_waits_does_not_hold_up_the_end() -> None:
+    ended = fake('timeout 60 "$0" -c "$1" inspect /thread | wc -l; echo ${PIPESTATUS[0]}')
+    assert (ended.stdout.split(), ended.stderr) == (["100000", "0"], "")
 
 
 def test_a_failure_keeps_its_code_when_the_pipe_is_closed() -> None:
