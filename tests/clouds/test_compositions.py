@@ -16,8 +16,8 @@ import pytest
 
 from icectl.cli import app
 from icectl.errors import StorageError
-from icectl.storage.buckets import gcs_assembly
-from icectl.storage.buckets.plain_requests import PlainAnswer
+from icectl.storage.buckets import gcs
+from icectl.storage.buckets.client import PlainAnswer
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import CopyRefused
 from tests.builders.expiry import NOW_MS
@@ -126,14 +126,14 @@ class Killed(BaseException):
 def test_an_object_whose_making_ends_at_any_request_has_no_other_name(
     objects: Objects, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send, made = gcs_assembly.send, itertools.count()
+    send, made = gcs.send, itertools.count()
 
     def until(*args: Any) -> Any:
         if next(made) >= calls:
             raise Killed
         return send(*args)
 
-    monkeypatch.setattr(gcs_assembly, "send", until)
+    monkeypatch.setattr(gcs, "send", until)
     with suppress(Killed):
         objects.made_of(*MANY)
     assert objects.keys() - set(SIZES) <= {"d=1/new"}
@@ -225,25 +225,25 @@ def test_nothing_is_written_where_it_could_not_be_replaced(
     objects: Objects, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = json.dumps(told).encode()
-    send = gcs_assembly.send
+    send = gcs.send
 
-    def kept(request: Any, access: Any) -> Any:
-        return PlainAnswer(200, {}, body) if request.method == "GET" else send(request, access)
+    def kept(access: Any, method: str, *rest: Any) -> Any:
+        return PlainAnswer(200, {}, body) if method == "GET" else send(access, method, *rest)
 
-    monkeypatch.setattr(gcs_assembly, "send", kept)
+    monkeypatch.setattr(gcs, "send", kept)
     with pytest.raises(CopyRefused, match="keeps files from being replaced"):
         objects.made_of(*SIZES)
     assert objects.counts["PUT"] == 0
 
 
 def test_a_token_goes_to_the_store_alone(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    send, seen = gcs_assembly.send, []
+    send, seen = gcs.send, []
 
-    def noted(request: Any, access: Any) -> Any:
-        seen.append((request.url, request.headers["Authorization"]))
-        return send(request, access)
+    def noted(access: Any, method: str, url: str, headers: Any, body: bytes) -> Any:
+        seen.append((url, headers["Authorization"]))
+        return send(access, method, url, headers, body)
 
-    monkeypatch.setattr(gcs_assembly, "send", noted)
+    monkeypatch.setattr(gcs, "send", noted)
     given = objects.server.options | {"token": "abc"}
     objects.store = open_store(StorageOptions(given, concurrency=4), objects.env)
     assert objects.made_of("large") == objects.stored()

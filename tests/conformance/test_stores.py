@@ -10,7 +10,7 @@ import pytest
 
 from icectl.errors import Refused
 from icectl.storage import s3fs as s3_upload
-from icectl.storage.buckets import write as native_upload
+from icectl.storage.buckets import store as native
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, open_store
@@ -385,7 +385,7 @@ def test_other_object_storage_is_not_written_to():
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    for module in (native_upload, s3_upload):
+    for module in (native, s3_upload):
         monkeypatch.setattr(module, "_PART_BYTES", 5 << 20)  # the least that S3 takes
 
 

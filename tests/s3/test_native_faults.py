@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage.buckets import write as native_upload
+from icectl.storage.buckets import store as native
 from icectl.storage.failures import AnswerLost
 from icectl.storage.open import StorageOptions, open_store
 from tests.stores.failing_proxy import told
@@ -158,7 +158,7 @@ def test_a_bucket_without_list_right_is_read_and_its_listing_is_denied(place):
 
 @pytest.mark.parametrize("failure", [told(503, "SlowDown"), "lost"])
 def test_a_part_that_fails_once_is_sent_again(place, monkeypatch, failure):
-    monkeypatch.setattr(native_upload, "_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(native, "_PART_BYTES", 5 << 20)
     content = b"0123456789abcdef" * (11 << 16)
     place.proxy.failures = [("PUT", "partNumber=1", failure)]
     with place.store.open_new(place.at("large")) as file:
@@ -167,7 +167,7 @@ def test_a_part_that_fails_once_is_sent_again(place, monkeypatch, failure):
 
 
 def test_an_upload_that_fails_for_good_leaves_nothing(place, monkeypatch):
-    monkeypatch.setattr(native_upload, "_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(native, "_PART_BYTES", 5 << 20)
     place.proxy.failures = [("PUT", "partNumber=1", told(403, "AccessDenied"))]
     with (
         pytest.raises(StorageError, match="access denied"),

@@ -1,5 +1,10 @@
-"""One bucket or container by obstore, made anew whenever the credentials for it are."""
+"""One bucket or container by obstore, made again whenever its credentials are, and its errors.
 
+obstore keeps the answer of a request only in the text of its errors, and that names the request's
+address, which may hold a signature. So only code, message and status are taken out of it.
+"""
+
+import http.client
 import re
 import ssl
 import urllib.error
@@ -8,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from html import unescape
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from icectl.errors import UsageError
-from icectl.storage.buckets.errors import obstore_failures
 
 Result = TypeVar("Result")
 
@@ -23,12 +28,40 @@ ANSWER_SECONDS = 60
 ONE_ATTEMPT: Mapping[str, Any] = {"max_retries": 0}
 """icectl repeats requests itself, and a create never."""
 
+_COPY_SECONDS = 300
+"""How long the storage may take to say something: it may be copying."""
+
+_LARGEST_BYTES = 16 << 20
+"""How long an answer may be."""
+
 SIX_ATTEMPTS: Mapping[str, Any] = {
     "max_retries": 5,
     "retry_timeout": timedelta(minutes=3),
     "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10)},
 }
 """For parts of an upload, which only obstore can repeat."""
+
+_IN_HEADERS = ("access_key_id", "token", "bearer_token")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+_STATUS = re.compile(r"status code: (\d{3})[^:]*:? ?(.*?)(?:\n\nDebug source:|\Z)", re.DOTALL)
+_CODE = re.compile(r"<Code>(.*?)</Code>", re.DOTALL)
+_MESSAGE = re.compile(r"<(?:Message|Details)>(.*?)</(?:Message|Details)>", re.DOTALL)
+_KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
+_SERVER = re.compile(r"Error performing \w+ (https?://[^/\s?]*)")
+_OF_A_KEY = re.compile(r"DeleteObjects request failed for key .*?: (.*) \(code: (\w+)\)", re.DOTALL)
+_BEFORE_ALL = "Error performing token request"
+"""Tells that credentials were asked for."""
+
+_OF_THE_MACHINE = ("http://169.254.169.254", "http://metadata")
+"""Where machines of a cloud ask who they are."""
+
+_PASSING = {429, 500, 502, 503, 504}
+_PAST_THE_END = "Wanted range starting at"
+_BARE_REDIRECT = "Received redirect without LOCATION"
+_MISSING = {"", "NoSuchKey", "NoSuchVersion", "NotFound", "BlobNotFound", "PathNotFound"}
+"""Codes of a 404 that speak of the object; with others there may be one."""
+
+_NO_BUCKET = {"ContainerNotFound": "NoSuchBucket", "FilesystemNotFound": "NoSuchBucket"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,42 +75,6 @@ class BucketAccess:
     region: str = ""
     authorities: str | None = None
     timeouts: Mapping[str, str] = field(default_factory=dict)
-
-
-_IN_HEADERS = ("access_key_id", "token", "bearer_token")
-_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
-
-
-def _check_keys(access: BucketAccess) -> None:
-    """Do nothing where credentials can stand in headers: obstore itself panics. Raises: UsageError.
-
-    What they are is not shown.
-    """
-    for name in _IN_HEADERS:
-        if not _HEADER_VALUE.fullmatch(access.keys.get(name) or ""):
-            raise UsageError(
-                f"the credentials for {access.url} have a line break, or another character that a "
-                f"header cannot have, in `{name}`",
-                hint="a secret that was read from a file often ends with a line break",
-            )
-
-
-def client_options(access: BucketAccess) -> Any:
-    """Return how requests are made over HTTP: of any length, as long as something comes.
-
-    Raises: OSError, where the certificates cannot be read.
-    """
-    options = {
-        "allow_http": access.endpoint.startswith("http://"),
-        "connect_timeout": f"{ANSWER_SECONDS}s",
-        "read_timeout": f"{ANSWER_SECONDS}s",
-        "timeout": "1day",
-        "pool_max_idle_per_host": "256",
-        **access.timeouts,
-    }
-    if access.authorities is not None and not options["allow_http"]:
-        options["root_certificate"] = Path(access.authorities).read_bytes()
-    return options
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,21 +157,216 @@ class BucketClient:
         return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
 
 
+def _check_keys(access: BucketAccess) -> None:
+    """Do nothing where credentials can stand in headers: obstore itself panics. Raises: UsageError.
+
+    What they are is not shown.
+    """
+    for name in _IN_HEADERS:
+        if not _HEADER_VALUE.fullmatch(access.keys.get(name) or ""):
+            raise UsageError(
+                f"the credentials for {access.url} have a line break, or another character that a "
+                f"header cannot have, in `{name}`",
+                hint="a secret that was read from a file often ends with a line break",
+            )
+
+
 def answered_headers(access: BucketAccess) -> Mapping[str, str]:
     """Return the headers that a server answers an unsigned request with, whatever it says of it.
 
     Raises: OSError, where it does not answer.
     """
-    trusted = ssl.create_default_context()
-    if access.authorities is not None:
-        trusted.load_verify_locations(access.authorities)
     request = urllib.request.Request(access.url, method="HEAD")  # noqa: S310 - of http or https
     try:
         with urllib.request.urlopen(  # noqa: S310 - of http or https
-            request, timeout=ANSWER_SECONDS, context=trusted
+            request, timeout=ANSWER_SECONDS, context=_trusted(access)
         ) as answer:
             headers = answer.headers
     except urllib.error.HTTPError as error:
         headers = error.headers
         error.close()
     return {name.lower(): value for name, value in headers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAnswer:
+    """What a server answered; names of headers in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Has redirections be answers: no credentials go where they lead."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow none."""
+
+
+def send(
+    access: BucketAccess, method: str, url: str, headers: Mapping[str, str], body: bytes
+) -> PlainAnswer:
+    """Return what the store answers to a request that obstore has no call for, whatever it says.
+
+    It is made once, to the store's own address and no other; address and headers may be secret.
+
+    Raises: NotReached; BrokenOff; Unexpected, where the address is not the store's own; OSError,
+    where the certificates cannot be read.
+    """
+    if not url.startswith(f"{access.endpoint}/"):
+        raise Unexpected("a request would have left the store's own address")
+    trusted = urllib.request.HTTPSHandler(context=_trusted(access))
+    opener = urllib.request.build_opener(_NoRedirects, trusted)
+    request = urllib.request.Request(  # noqa: S310 - of http or https
+        url, body, dict(headers), method=method
+    )
+    try:
+        try:
+            answer: Any = opener.open(request, timeout=_COPY_SECONDS)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            content = answer.read(_LARGEST_BYTES + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise _not_answered(error, access) from None  # its text may hold a signed address
+    if len(content) > _LARGEST_BYTES:
+        raise Unexpected("the storage's answer is longer than it should be")
+    lower = {name.lower(): value for name, value in answer.headers.items()}
+    return PlainAnswer(answer.status, lower, content)
+
+
+def client_options(access: BucketAccess) -> Any:
+    """Return how requests are made over HTTP: of any length, as long as something comes.
+
+    Raises: OSError, where the certificates cannot be read.
+    """
+    options = {
+        "allow_http": access.endpoint.startswith("http://"),
+        "connect_timeout": f"{ANSWER_SECONDS}s",
+        "read_timeout": f"{ANSWER_SECONDS}s",
+        "timeout": "1day",
+        "pool_max_idle_per_host": "256",
+        **access.timeouts,
+    }
+    if access.authorities is not None and not options["allow_http"]:
+        options["root_certificate"] = Path(access.authorities).read_bytes()
+    return options
+
+
+def _trusted(access: BucketAccess) -> ssl.SSLContext:
+    trusted = ssl.create_default_context()
+    if access.authorities is not None:
+        trusted.load_verify_locations(access.authorities)
+    return trusted
+
+
+def _not_answered(error: Exception, access: BucketAccess) -> Exception:
+    """Return what is told where no answer came."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ConnectionRefusedError | ssl.SSLCertVerificationError) or (
+        type(reason).__name__ == "gaierror"
+    ):
+        return NotReached(f"could not connect to {access.endpoint}")
+    return BrokenOff(f"the connection to {access.endpoint} broke off")
+
+
+class Answered(Exception):
+    """The storage has answered with an error; `response` is told as botocore does."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message or code or f"status {status}")
+        self.response = {
+            "Error": {"Code": code or str(status), "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        }
+
+
+class NotReached(Exception):
+    """No connection was made: nothing was sent."""
+
+
+class BrokenOff(Exception):
+    """The connection ended, or time was up, before the whole answer was there."""
+
+
+class NoCredentials(Exception):
+    """None were found, or they could not be had."""
+
+
+class Unexpected(Exception):
+    """An answer that could not be understood, or a request that could not be made."""
+
+
+def obstore_failures(action: Callable[[], Result]) -> Result:
+    """Return the result of a call of obstore.
+
+    Raises: Answered, NotReached, BrokenOff; FileNotFoundError; what it raises of its own code.
+    """
+    from obstore.exceptions import BaseError
+
+    try:
+        return action()
+    except (BaseError, FileNotFoundError) as error:
+        raise translation(error) from None  # its text may hold a signed address
+
+
+def translation(error: Exception) -> Exception:
+    """Return what an error of obstore says."""
+    text = str(error)
+    if _BEFORE_ALL in text:
+        return _without_token(text)
+    if match := _STATUS.search(text):
+        return answered(int(match[1]), "", match[2])
+    if match := _OF_A_KEY.search(text):
+        return Answered(200, match[2], match[1])
+    if _BARE_REDIRECT in text:
+        return Answered(301, "PermanentRedirect", "the bucket is elsewhere")
+    if _PAST_THE_END in text:
+        return Answered(416, "InvalidRange", "the file ends before")
+    kind = _KIND.search(text)
+    if kind is None:
+        return _other(error, text)
+    server = _SERVER.search(text)
+    at = f" {server[1]}" if server else ""
+    if kind[1] == "Connect":
+        return NotReached(f"could not connect to{at or ' the storage'}")
+    return BrokenOff(f"the connection to{at or ' the storage'} broke off")
+
+
+def answered(status: int, name: str, body: str) -> Exception:
+    """Return what an answer says that is not good; `name` is its code, if not in the body."""
+    code, message = _CODE.search(body), _MESSAGE.search(body)
+    name = unescape(code[1]).strip() if code else name
+    if status == 404 and name in _MISSING:
+        return FileNotFoundError(name)
+    text = " ".join(unescape(message[1]).split()) if message else ""
+    return Answered(status, _NO_BUCKET.get(name, name), text)
+
+
+def _without_token(text: str) -> Exception:
+    """Return what came of asking for a token, before anything was asked of the storage."""
+    server, status = _SERVER.search(text), _STATUS.search(text)
+    at = server[1] if server else "the service that gives them"
+    is_of_machine = at.startswith(_OF_THE_MACHINE)
+    if status is not None and int(status[1]) not in _PASSING:
+        return NoCredentials(f"{at} gives no token (status {status[1]})")
+    if is_of_machine and status is None:
+        return NoCredentials("none are set, and this machine has no identity in the cloud")
+    return NotReached(f"no token could be had of {at}")
+
+
+def _other(error: Exception, text: str) -> Exception:
+    """Return an error that no answer led to, such as one of credentials."""
+    from obstore.exceptions import GenericError, UnauthenticatedError
+
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(text)
+    first = text.partition("\n")[0]
+    if _CODE.search(text):  # of an answer whose status was good
+        return answered(200, "", text)
+    if isinstance(error, UnauthenticatedError):
+        return NoCredentials(first)
+    if isinstance(error, GenericError):
+        return Unexpected(first)
+    return error

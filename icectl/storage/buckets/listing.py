@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.buckets import calls
-from icectl.storage.buckets.calls import key_of
-from icectl.storage.buckets.requests import Requests
+from icectl.storage.buckets.requests import Requests, key_of, object_attributes
 from icectl.storage.listing import ListingRows, ListingStep, run_steps
 from icectl.storage.store import FileStatus, ListingPart, ListingSplit, Store
 
@@ -168,10 +166,10 @@ class KeysBelow:
         """Return whether there is no file of that name."""
         place = self._location(key)
         if self.requests.client.kind == "azure":
-            carried = self.requests.make("look up", place, partial(calls.attributes, key))
+            carried = self.requests.make("look up", place, partial(object_attributes, key))
             return str(carried.get("hdi_isfolder", "")).lower() == "true"
         try:
-            self.requests.make("look up", place, partial(calls.head, key))
+            self.requests.head(place)
         except FileNotFoundError:
             return True
         return False

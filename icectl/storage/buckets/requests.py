@@ -1,26 +1,33 @@
 """Requests to one bucket: bounded in number, repeated where that helps, told of as icectl does."""
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from threading import TIMEOUT_MAX, Condition, Thread
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from icectl.env import Deadline, Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.buckets.client import BucketClient
-from icectl.storage.buckets.errors import status_of
+from icectl.storage.buckets.client import (
+    Answered,
+    BucketClient,
+    Unexpected,
+    obstore_failures,
+)
 from icectl.storage.failures import (
     ENDED_CREDENTIALS,
     OTHER_REGION,
     error_code,
+    error_status,
     is_transient,
     remote_failure,
 )
 from icectl.storage.retry import retry
+from icectl.storage.streams import Tail
 
 Result = TypeVar("Result")
 
@@ -29,6 +36,12 @@ _NOT_KNOWN = 401
 _ONLY_READS = {"read", "look up", "list"}
 _LEAST_SECONDS = 30.0
 """How long an answer is waited for in any case: a commit that was sent has to be looked up."""
+_AT_ONCE_BYTES = 8 << 20
+"""Longer ranges are read by several requests at once."""
+
+_PAST_THE_END = {"416", "InvalidRange"}
+_INEXPRESSIBLE = re.compile(r"(?:\A|/)(?:\.{0,2})(?:/|\Z)|[\x00-\x1f\x7f]")
+"""An empty part, one of dots, a control character: obstore refuses these, or leaves parts out."""
 
 
 class InFlight:
@@ -113,7 +126,7 @@ class Requests:
     def _may_have_ended(self, error: Exception, code: str | None) -> bool:
         """Return whether an answer means credentials that have ended, or some that never held."""
         if self.client.kind == "gcs":
-            return status_of(error) == _NOT_KNOWN
+            return error_status(error) == _NOT_KNOWN
         return self.client.kind == "azure" and code == "AuthenticationFailed"
 
     def make(self, doing: str, location: str, action: Callable[[Any], Result]) -> Result:
@@ -155,10 +168,26 @@ class Requests:
         """Return what is told of an error."""
         return remote_failure(doing, location, error, secrets=self.secrets())
 
+    def head(self, location: str) -> Mapping[str, Any]:
+        """Return size, last_modified, e_tag and version of an object. Raises: as make."""
+        return self.make("look up", location, partial(head_object, key_of(location)))
+
+    def read(self, location: str) -> bytes:
+        """Return all bytes of an object. Raises: as make."""
+        return self.make("read", location, partial(read_object, key_of(location)))
+
+    def read_same(self, location: str, etag: str, start: int, end: int) -> bytes:
+        """Return bytes that all lie within the object of that ETag. Raises: as make."""
+        return self.make("read", location, partial(read_same, key_of(location), etag, start, end))
+
+    def put(self, location: str, content: bytes) -> None:
+        """Write or overwrite an object by one request. Raises: StorageError."""
+        self.make("write", location, partial(put_object, key_of(location), content, "overwrite"))
+
 
 def is_throttled(error: Exception) -> bool:
     """Return whether a store asks for fewer requests."""
-    return status_of(error) in _THROTTLED
+    return error_status(error) in _THROTTLED
 
 
 def in_time(work: Callable[[], Result], seconds: float) -> Result:
@@ -176,3 +205,120 @@ def in_time(work: Callable[[], Result], seconds: float) -> Result:
 
     Thread(target=run, daemon=True).start()
     return future.result(timeout=seconds)
+
+
+def is_expressed(location: str) -> bool:
+    """Return whether obstore would ask for that very object, or list that very prefix."""
+    return _INEXPRESSIBLE.search(key_of(location)) is None
+
+
+def key_of(location: str) -> str:
+    """Return the key of an object."""
+    return location[len(locations.root(location)) + 1 :]
+
+
+# Calls of obstore, which the first of them imports; each takes the store last.
+
+
+def head_object(key: str, store: Any) -> Mapping[str, Any]:
+    """Return what is known of an object: size, last_modified, version."""
+    import obstore
+
+    return obstore.head(store, key)
+
+
+def object_attributes(key: str, store: Any) -> Mapping[str, Any]:
+    """Return what an object carries beside its bytes."""
+    import obstore
+
+    return obstore.get(store, key).attributes
+
+
+def read_object(key: str, store: Any) -> bytes:
+    """Return all bytes of an object."""
+    import obstore
+
+    return bytes(obstore.get(store, key).bytes())
+
+
+def read_part(key: str, offset: int, length: int, store: Any) -> bytes:
+    """Return bytes of an object; fewer at its end, none behind that."""
+    import obstore
+
+    try:
+        return obstore_failures(
+            lambda: bytes(obstore.get_range(store, key, start=offset, length=length))
+        )
+    except Unexpected:  # all of it was sent
+        return read_object(key, store)[offset : offset + length]
+    except Answered as error:
+        if error_code(error) in _PAST_THE_END:
+            return b""
+        raise
+
+
+def read_inside(key: str, offset: int, length: int, store: Any) -> bytes:
+    """Return bytes that all lie within an object, by several requests where they are many."""
+    import obstore
+
+    if length <= _AT_ONCE_BYTES:
+        return bytes(obstore.get_range(store, key, start=offset, length=length))
+    starts = list(range(offset, offset + length, _AT_ONCE_BYTES))
+    ends = [min(start + _AT_ONCE_BYTES, offset + length) for start in starts]
+    return b"".join(obstore.get_ranges(store, key, starts=starts, ends=ends, coalesce=0))
+
+
+def read_same(key: str, etag: str, start: int, end: int, store: Any) -> bytes:
+    """Return bytes that all lie within an object, as long as it is the one of that ETag."""
+    import obstore
+
+    options: Any = {"range": (start, end), "if_match": etag}
+    return bytes(obstore_failures(lambda: obstore.get(store, key, options=options).bytes()))
+
+
+def open_object(key: str, length: int, store: Any) -> tuple[int, str | None, str | None, bytes]:
+    """Return the size of an object, its ETag and version, and its last bytes."""
+    import obstore
+
+    options: Any = {"range": {"suffix": length}}
+    found = obstore_failures(lambda: obstore.get(store, key, options=options))
+    content = bytes(obstore_failures(found.bytes))
+    return int(found.meta["size"]), found.meta["e_tag"], found.meta["version"], content
+
+
+def read_end(key: str, length: int, store: Any) -> Tail:
+    """Return the last bytes of an object; all of one that is empty, which has no ranges."""
+    import obstore
+
+    options: Any = {"range": {"suffix": length}}
+    try:
+        metadata = obstore_failures(lambda: obstore.get(store, key, options=options))
+        return Tail(int(metadata.meta["size"]), bytes(obstore_failures(metadata.bytes)))
+    except Unexpected:  # all of it was sent
+        content = read_object(key, store)
+    except Answered as error:
+        if error_code(error) not in _PAST_THE_END:
+            raise
+        content = read_object(key, store)
+    return Tail(len(content), content)
+
+
+def put_object(key: str, content: bytes, mode: Literal["create", "overwrite"], store: Any) -> None:
+    """Write an object by one request."""
+    import obstore
+
+    obstore.put(store, key, content, mode=mode, use_multipart=False)
+
+
+def copy_object(key: str, new_key: str, store: Any) -> None:
+    """Copy an object."""
+    import obstore
+
+    obstore.copy(store, key, new_key)
+
+
+def delete_objects(keys: Sequence[str], store: Any) -> None:
+    """Delete objects, by as few requests as the storage takes."""
+    import obstore
+
+    obstore.delete(store, keys)

@@ -5,31 +5,42 @@ What it cannot express, such as names with an empty part, an fsspec driver does 
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Lock
+from queue import Full, Queue
+from threading import Lock, Thread
 from typing import IO
 
 import pyarrow as pa
 
 from icectl.env import Deadline, Env
+from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.buckets import calls
-from icectl.storage.buckets.azure import azure_source, check_account
-from icectl.storage.buckets.azure_assembly import assembled_by_azure
-from icectl.storage.buckets.calls import is_expressed, key_of
-from icectl.storage.buckets.client import BucketClient, ClientSource
-from icectl.storage.buckets.gcs import gcs_source
-from icectl.storage.buckets.gcs_assembly import composed
+from icectl.storage.buckets.azure import assembled_by_azure, azure_source, check_account
+from icectl.storage.buckets.client import BucketClient, ClientSource, obstore_failures
+from icectl.storage.buckets.gcs import composed, gcs_source
 from icectl.storage.buckets.listing import KeysBelow
-from icectl.storage.buckets.requests import InFlight, Requests, is_throttled
+from icectl.storage.buckets.requests import (
+    InFlight,
+    Requests,
+    copy_object,
+    delete_objects,
+    head_object,
+    is_expressed,
+    is_throttled,
+    key_of,
+    put_object,
+    read_end,
+    read_inside,
+    read_part,
+)
 from icectl.storage.buckets.s3 import s3_source
-from icectl.storage.buckets.write import NativeWriter
 from icectl.storage.credentials import Renewed
-from icectl.storage.failures import remote_failure
+from icectl.storage.failures import error_code, remote_failure
 from icectl.storage.hdfs import open_hdfs
-from icectl.storage.proof import Proof
+from icectl.storage.proof import Prober, Proof, put_once
 from icectl.storage.remote import RemoteStore, open_remote, secrets_of
 from icectl.storage.store import (
     Assembly,
@@ -38,125 +49,22 @@ from icectl.storage.store import (
     ListingPart,
     ListingSplit,
     Store,
+    check_creatable,
+    remove_in_batches,
 )
-from icectl.storage.streams import Tail, range_reader
+from icectl.storage.streams import PartWriter, Tail, range_reader, whole_or_none
 
 _TAIL_BYTES = 64 << 10
 """What readers of Parquet files ask for first."""
 
+_TOO_LARGE = {"EntityTooLarge", "InvalidRequest"}
+_NO_VERSION = {None, "", "null"}
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NativeStore:
-    """A Store over one bucket, for names that obstore can express.
+_PART_BYTES = 8 << 20
+"""An object has 10,000 parts at most."""
 
-    `other` gives the store for the other names, which a listing may meet.
-    """
-
-    requests: Requests
-    writer: NativeWriter
-    concurrency: int
-    other: Callable[[], Store]
-
-    def read(self, location: str) -> bytes:
-        """Return all bytes of one file, by one request."""
-        return self.requests.make("read", location, partial(calls.whole, key_of(location)))
-
-    def read_range(self, location: str, offset: int, length: int) -> bytes:
-        if offset < 0:
-            tail = self._tail(location, -offset)
-            return tail.content[:length]
-        if not length:
-            return b""
-        call = partial(calls.part, key_of(location), offset, length)
-        return self.requests.make("read", location, call)
-
-    def open(self, location: str) -> IO[bytes]:
-        """Return a seekable reader, which has the end of the file, where a footer is, at once."""
-
-        def read(offset: int, length: int) -> bytes:
-            call = partial(calls.inside, key_of(location), offset, length)
-            return self.requests.make("read", location, call)
-
-        return range_reader(self._tail(location, _TAIL_BYTES), read)
-
-    def stat(self, location: str) -> FileStatus | None:
-        try:
-            metadata = self.requests.make(
-                "look up", location, partial(calls.head, key_of(location))
-            )
-        except FileNotFoundError:
-            return None
-        modified_ms = round(metadata["last_modified"].timestamp() * 1000)
-        return FileStatus(location, int(metadata["size"]), modified_ms)
-
-    def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        return self._below(location, 4 * self.concurrency).list_all(self.concurrency)
-
-    def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location; the parts are ranges of keys."""
-        return self._below(location, count).split()
-
-    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        below = self._below(parts[0].location, 4 * self.concurrency)
-        return below.list_parts(parts, self.concurrency)
-
-    def list_directory(self, location: str) -> Sequence[FileStatus]:
-        return self._below(location, 1).directory()
-
-    def create(self, location: str, content: bytes) -> None:
-        self.writer.create(location, content)
-
-    def replace(self, location: str, content: bytes) -> None:
-        self.writer.replace(location, content)
-
-    @contextmanager
-    def open_new(self, location: str) -> Iterator[IO[bytes]]:
-        if self.stat(location) is not None:
-            raise FileExistsError(errno.EEXIST, "it exists already", location)
-        with self.writer.open_new(location) as file:
-            yield file
-
-    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
-        """A new object, to put together of what the storage copies."""
-        match self.requests.client.kind:
-            case "s3":
-                return self.other().assemble(location)
-            case "azure":
-                return assembled_by_azure(self.requests, self.concurrency, location)
-            case "gcs":
-                return composed(self.requests, location)
-
-    def copy(self, source: str, target: str) -> None:
-        """Copy a file, without its bytes passing through here."""
-        if is_expressed(target) and locations.root(source) == locations.root(target):
-            self.writer.copy(source, target)
-        else:
-            self.other().copy(source, target)
-
-    def clock_ms(self, location: str) -> int | None:
-        """Return the time of the server; None where it does not tell."""
-        return self.requests.time_ms(location)
-
-    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        expressed: list[str] = []
-        others: list[str] = []
-        for location in removed:
-            (expressed if is_expressed(location) else others).append(location)
-        failed = self.writer.remove(expressed)
-        return [*failed, *(self.other().remove(others) if others else ())]
-
-    def _below(self, location: str, ranges: int) -> KeysBelow:
-        return KeysBelow(self.requests, location.rstrip("/"), ranges, self.other)
-
-    def _tail(self, location: str, length: int) -> Tail:
-        """The size of a file and its last bytes, by one request where the storage has that."""
-        if self.requests.client.kind == "azure":  # it serves no ranges from the end
-            status = self.stat(location)
-            if status is None:
-                raise FileNotFoundError(location)
-            start = max(0, status.size_bytes - length)
-            return Tail(status.size_bytes, self.read_range(location, start, length))
-        return self.requests.make("read", location, partial(calls.end, key_of(location), length))
+_PARTS_IN_FLIGHT = 4
+_LOOKS_EVERY_SECONDS = 1.0
 
 
 @dataclass(slots=True, repr=False)
@@ -217,11 +125,6 @@ def bucket_store(driver: Driver) -> Callable[[str | None], Store]:
         raise failure from error
     if source is None:
         return lambda _: driver.store()
-    native = _native(source, driver)
-    return lambda name: native if name is None or is_expressed(name) else driver.store()
-
-
-def _native(source: ClientSource, driver: Driver) -> NativeStore:
     requests = Requests(
         BucketClient(source),
         driver.env,
@@ -229,10 +132,8 @@ def _native(source: ClientSource, driver: Driver) -> NativeStore:
         lambda: secrets_of(driver.renewed.current()),
         driver.deadline,
     )
-    writer = NativeWriter(
-        requests, driver.env, driver.concurrency, Proof(), driver.warn, driver.store
-    )
-    return NativeStore(requests, writer, driver.concurrency, driver.store)
+    native = NativeStore(requests, driver.concurrency, driver.warn, driver.store)
+    return lambda name: native if name is None or is_expressed(name) else driver.store()
 
 
 _SOURCES: Mapping[str, Callable[[str, Renewed], ClientSource | None]] = {
@@ -247,3 +148,301 @@ _SOURCES: Mapping[str, Callable[[str, Renewed], ClientSource | None]] = {
     "gs": gcs_source,
     "gcs": gcs_source,
 }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NativeStore:
+    """A Store over one bucket, for names that obstore can express.
+
+    `other` gives the store for the other names, which a listing may meet.
+    """
+
+    requests: Requests
+    concurrency: int
+    warn: Callable[[str], None]
+    other: Callable[[], Store]
+    proof: Proof = field(default_factory=Proof)
+    warned: set[str] = field(default_factory=set)
+    lock: Lock = field(default_factory=Lock)
+
+    def read(self, location: str) -> bytes:
+        """Return all bytes of one file, by one request."""
+        return self.requests.read(location)
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        if offset < 0:
+            return self._tail(location, -offset).content[:length]
+        if not length:
+            return b""
+        call = partial(read_part, key_of(location), offset, length)
+        return self.requests.make("read", location, call)
+
+    def open(self, location: str) -> IO[bytes]:
+        """Return a seekable reader, which has the end of the file, where a footer is, at once."""
+
+        def read(offset: int, length: int) -> bytes:
+            call = partial(read_inside, key_of(location), offset, length)
+            return self.requests.make("read", location, call)
+
+        return range_reader(self._tail(location, _TAIL_BYTES), read)
+
+    def stat(self, location: str) -> FileStatus | None:
+        try:
+            metadata = self.requests.head(location)
+        except FileNotFoundError:
+            return None
+        modified_ms = round(metadata["last_modified"].timestamp() * 1000)
+        return FileStatus(location, int(metadata["size"]), modified_ms)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        return self._below(location, 4 * self.concurrency).list_all(self.concurrency)
+
+    def split(self, location: str, count: int) -> ListingSplit:
+        """Begin to list a location; the parts are ranges of keys."""
+        return self._below(location, count).split()
+
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
+        below = self._below(parts[0].location, 4 * self.concurrency)
+        return below.list_parts(parts, self.concurrency)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        return self._below(location, 1).directory()
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a new object, by one request that is never repeated.
+
+        Raises: FileExistsError, when the name is taken; Refused, where the storage ignores
+        conditions; AnswerLost, when no answer came; StorageError, when nothing was written.
+        """
+        check_creatable(location)
+        prober = Prober(
+            self._put_new, self._remove_expressed, self.requests.env, self.warn, self._condition
+        )
+        prober.prove(self.proof, location)
+        self._put_new(location, content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite an object. Raises: StorageError."""
+        check_creatable(location)
+        self.requests.put(location, content)
+
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        """An object to write that is not there yet, in parts where it is large.
+
+        Raises: StorageError, when the object is not there; its parts are gone then.
+        Cost: memory for some seven parts.
+        """
+        if self.stat(location) is not None:
+            raise FileExistsError(errno.EEXIST, "it exists already", location)
+        check_creatable(location)
+        with whole_or_none(_Uploaded(self.requests, location)) as file:
+            yield file
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
+        """A new object, to put together of what the storage copies."""
+        match self.requests.client.kind:
+            case "s3":
+                return self.other().assemble(location)
+            case "azure":
+                return assembled_by_azure(self.requests, self.concurrency, location)
+            case "gcs":
+                return composed(self.requests, location)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file, without its bytes passing through here."""
+        if not is_expressed(target) or locations.root(source) != locations.root(target):
+            self.other().copy(source, target)
+            return
+        check_creatable(target)
+        try:
+            self.requests.make("copy", source, partial(copy_object, key_of(source), key_of(target)))
+        except StorageError as error:
+            if error_code(error) not in _TOO_LARGE:
+                raise
+            self.other().copy(source, target)  # in parts
+
+    def clock_ms(self, location: str) -> int | None:
+        """Return the time of the server; None where it does not tell."""
+        return self.requests.time_ms(location)
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        expressed: list[str] = []
+        others: list[str] = []
+        for location in removed:
+            (expressed if is_expressed(location) else others).append(location)
+        failed = self._remove_expressed(expressed)
+        return [*failed, *(self.other().remove(others) if others else ())]
+
+    def _below(self, location: str, ranges: int) -> KeysBelow:
+        return KeysBelow(self.requests, location.rstrip("/"), ranges, self.other)
+
+    def _tail(self, location: str, length: int) -> Tail:
+        """The size of a file and its last bytes, by one request where the storage has that."""
+        if self.requests.client.kind == "azure":  # it serves no ranges from the end
+            status = self.stat(location)
+            if status is None:
+                raise FileNotFoundError(location)
+            start = max(0, status.size_bytes - length)
+            return Tail(status.size_bytes, self.read_range(location, start, length))
+        return self.requests.make("read", location, partial(read_end, key_of(location), length))
+
+    def _remove_expressed(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
+        """Delete objects, a thousand a request, on GCS one; those already gone count as removed.
+
+        Raises: StorageError, when a whole request fails.
+        """
+        for location in removed:
+            check_creatable(location)
+        if removed:
+            self._warn_of_versions(removed[0])
+        if self.requests.client.kind == "gcs":  # it has no requests for many
+            return self._remove_each(removed)
+        return remove_in_batches(removed, self._remove, self.concurrency)
+
+    @property
+    def _condition(self) -> str:
+        """How a request says that there must be no such object yet."""
+        of_gcs = self.requests.client.kind == "gcs"
+        return "x-goog-if-generation-match: 0" if of_gcs else "If-None-Match: *"
+
+    def _put_new(self, location: str, content: bytes) -> None:
+        put = partial(put_object, key_of(location), content, "create")
+        failure = partial(self.requests.failure, "write", location)
+        put_once(partial(self.requests.once, put), location, failure)
+
+    def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
+        """Delete one batch. Where something of it fails, what tells which ones does it again."""
+        try:
+            self.requests.once(partial(delete_objects, [key_of(location) for location in batch]))
+        except Exception:  # noqa: BLE001 - whatever it is, it comes again, and is told of then
+            is_s3 = self.requests.client.kind == "s3"
+            return self.other().remove(batch) if is_s3 else self._remove_each(batch)
+        return ()
+
+    def _remove_each(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
+        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
+            return [failed for failed in pool.map(self._remove_one, batch) if failed is not None]
+
+    def _remove_one(self, location: str) -> FailedRemoval | None:
+        """Delete an object. Raises: StorageError, where it could not be asked to."""
+        try:
+            self.requests.make("delete", location, partial(delete_objects, [key_of(location)]))
+        except FileNotFoundError:
+            return None
+        except StorageError as error:
+            if error_code(error) is None:
+                raise
+            return FailedRemoval(location, error.message)
+        return None
+
+    def _warn_of_versions(self, location: str) -> None:
+        """Tell once of each bucket that keeps what is deleted, as its objects show."""
+        bucket = locations.root(location)
+        with self.lock:
+            if bucket in self.warned or self.requests.client.kind == "gcs":
+                return
+            try:
+                found = self.requests.once(partial(head_object, key_of(location)))
+            except Exception:  # noqa: BLE001 - one that may not be looked up may be deleted
+                return
+            self.warned.add(bucket)
+            if found.get("version") not in _NO_VERSION:
+                self.warn(
+                    f"bucket {bucket.partition('//')[2]} keeps old versions: deleting frees no "
+                    "bytes before they expire too"
+                )
+
+
+class _Abandoned(Exception):
+    """Has obstore give an upload up, and free its parts."""
+
+
+class _Uploaded(PartWriter):
+    """An object in the making, whose parts a thread of its own sends."""
+
+    def __init__(self, requests: Requests, location: str) -> None:
+        super().__init__(_PART_BYTES)
+        self._requests, self._location = requests, location
+        self._parts: Queue[bytes | None] = Queue(1)
+        self._sender: Thread | None = None
+        self._is_abandoned = False
+        self._failure: Exception | None = None
+
+    def send_part(self, content: bytes) -> None:
+        """Hand a part to the thread that sends them."""
+        self._send(content)
+
+    def _send(self, part: bytes | None) -> None:
+        """Hand a part to the thread that sends them; None is the end."""
+        if self._sender is None:
+            self._sender = Thread(target=self._run, name="upload", daemon=True)
+            self._sender.start()
+        if not self._put_in_queue(self._sender, part):
+            self._raise_failure()
+
+    def _put_in_queue(self, sender: Thread, part: bytes | None) -> bool:
+        """Wait until the thread has room for a part; whether it did not end before that."""
+        while sender.is_alive():
+            with suppress(Full):
+                self._parts.put(part, timeout=_LOOKS_EVERY_SECONDS)
+                return True
+        return False
+
+    def _run(self) -> None:
+        """Send the parts, in a thread of its own."""
+        import obstore
+
+        try:
+            store = self._requests.client.repeating_store()
+            obstore_failures(
+                lambda: obstore.put(
+                    store,
+                    key_of(self._location),
+                    self._content(),
+                    use_multipart=True,
+                    chunk_size=_PART_BYTES,
+                    max_concurrency=_PARTS_IN_FLIGHT,
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - told of by the thread that writes
+            self._failure = error
+
+    def _content(self) -> Iterator[bytes]:
+        while (part := self._parts.get()) is not None:
+            yield part
+        if self._is_abandoned:
+            raise _Abandoned
+
+    def end(self) -> None:
+        """Make the object of what was written. Raises: StorageError."""
+        content = self.last_part()
+        if self._sender is None:
+            self._requests.put(self._location, content)
+            return
+        if content:
+            self._send(content)
+        self._send(None)
+        self._sender.join()
+        # An answer that was lost leaves no upload to complete again, but the whole object.
+        if self._failure is not None and self._stored_bytes() != self.size_bytes:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        assert self._failure is not None
+        raise self._requests.failure("write", self._location, self._failure) from self._failure
+
+    def _stored_bytes(self) -> int | None:
+        try:
+            metadata = self._requests.head(self._location)
+        except (StorageError, FileNotFoundError):
+            return None
+        return int(metadata["size"])
+
+    def abandon(self) -> None:
+        """Have the parts freed; the storage forgets them in time where it can't now."""
+        if self._sender is None:
+            return
+        self._is_abandoned = True
+        self._put_in_queue(self._sender, None)
+        self._sender.join()

@@ -9,7 +9,7 @@ import pytest
 from obstore.exceptions import GenericError
 
 from icectl.errors import StorageError, Unsupported
-from icectl.storage.buckets.errors import NoCredentials, NotReached, translation
+from icectl.storage.buckets.client import NoCredentials, NotReached, translation
 from icectl.storage.buckets.gcs import gcs_source
 from icectl.storage.credentials import Renewed
 from icectl.storage.open import StorageOptions, open_store
