@@ -15,7 +15,7 @@ from icectl.checks.columns import Columns, merge_faults
 from icectl.checks.metrics import MetricPairs, are_aligned, common, distinct_rows, pairs
 from icectl.checks.objects import ManifestEntries, in_entries
 from icectl.checks.rule import Rule
-from icectl.entries.columns.values import PackedValues, Places, not_text
+from icectl.entries.columns import PackedValues, Places, not_text
 from icectl.format.bounding_box import CORNER_LENGTHS, EAST, NORTH
 from icectl.format.rule import COMPACT, COMPACT_OWN, OURS, Fault
 from icectl.format.variant_bounds import read_bounds

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Mask, mask_of
+from icectl.entries.columns import Mask, mask_of
 from icectl.entries.rows import RawEntries
 from icectl.format.manifest import Content, FileFormat
 from icectl.format.rule import Fault

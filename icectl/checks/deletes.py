@@ -10,7 +10,7 @@ from icectl.checks.columns import Columns
 from icectl.checks.objects import ManifestEntries, ManifestList, in_entries, in_live
 from icectl.checks.row_risks import LiveRows, deletes_in_version_1
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.entries.columns.values import Mask, mask_of
+from icectl.entries.columns import Mask, mask_of
 from icectl.format.manifest import Content, ManifestContent, Status
 from icectl.format.rule import (
     OURS,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows as vocabulary
-from icectl.entries.columns.values import Integers
+from icectl.entries.columns import Integers
 from icectl.entries.rows import Entries, location_keys, numbers
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, Status

@@ -16,7 +16,7 @@ from icectl.checks.objects import (
     in_live,
 )
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.entries.columns.values import Mask
+from icectl.entries.columns import Mask
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionSpec
 from icectl.format.rule import (

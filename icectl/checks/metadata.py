@@ -15,7 +15,7 @@ from icectl.checks.objects import (
     in_entries,
 )
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.entries.columns.values import Mask, mask_of
+from icectl.entries.columns import Mask, mask_of
 from icectl.format.manifest import ManifestContent
 from icectl.format.rule import (
     NEXT_COMMIT,

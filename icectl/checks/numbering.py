@@ -19,7 +19,7 @@ from icectl.checks.objects import (
 from icectl.checks.row_risks import LiveRows, late, with_row_ids_above_next
 from icectl.checks.rule import Breach, Check, Rule
 from icectl.checks.snapshots import own_ancestors
-from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.columns import Integers, Mask
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
 from icectl.format.rule import (
     OURS,

@@ -10,9 +10,8 @@ from icectl.checks.bound_types import BoundTypes
 from icectl.checks.columns import Columns
 from icectl.checks.live_entries import LiveFaults
 from icectl.checks.rule import Breach, Check, located
-from icectl.entries.columns.values import Mask
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.columns import Mask
+from icectl.entries.rows import ALL_COLUMNS, RawEntries
 from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import Fault, Severity

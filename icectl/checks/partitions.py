@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from icectl.checks.columns import Columns
 from icectl.checks.objects import ManifestList, StoredManifest
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.entries.columns.values import Mask, PackedValues, Places, not_text
-from icectl.entries.partition.key import PartitionValue, decode_key, join_values, sort_key
+from icectl.entries.columns import Mask, PackedValues, Places, not_text
+from icectl.entries.partition_key import PartitionValue, decode_key, join_values, sort_key
 from icectl.errors import CorruptTable
 from icectl.format import single_value
 from icectl.format.manifest import FieldSummary
@@ -89,7 +89,7 @@ class _Field:
 
 
 def _fields(keys: pa.Array, field_count: int) -> Sequence[tuple[Mask, PackedValues]]:
-    """Presence and canonical values of each field (entries/partition/key.py)."""
+    """Presence and canonical values of each field (entries/partition_key.py)."""
     _, offsets, stored = keys.buffers()
     stored_ends = np.frombuffer(offsets, np.int32)[: len(keys) + 1].astype(np.int64)
     at, ends = stored_ends[:-1], stored_ends[1:]

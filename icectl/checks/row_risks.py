@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.live_entries import fingerprints
 from icectl.checks.rule import Breach, located
-from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.columns import Integers, Mask
 from icectl.entries.rows import Entries, location_keys, repeats
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata

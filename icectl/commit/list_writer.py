@@ -14,7 +14,7 @@ from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import NewSnapshot, carried_totals, head, propose_snapshot
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Proposal
-from icectl.entries.partition.key import one_cluster, per_manifest, pieces
+from icectl.entries.partition_key import one_cluster, per_manifest, pieces
 from icectl.entries.rows import (
     Entries,
     are_among,

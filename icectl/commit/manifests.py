@@ -6,11 +6,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from icectl.entries.columns.byte_hashes import LOCATION_HASH, with_location_hashes
-from icectl.entries.columns.values import Integers
+from icectl.entries.columns import LOCATION_HASH, Integers, with_location_hashes
 from icectl.entries.inherit import inherit
-from icectl.entries.manifest_rows import describe_manifest
-from icectl.entries.partition.key import by_piece, pieces_of
+from icectl.entries.locations import with_whole_locations
+from icectl.entries.partition_key import by_piece, pieces_of
 from icectl.entries.rows import (
     Entries,
     RawEntries,
@@ -20,7 +19,7 @@ from icectl.entries.rows import (
     of_status,
     part,
 )
-from icectl.entries.schemes import with_whole_locations
+from icectl.entries.summary import describe_manifest
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import Moved, PieceWriter, in_file_format, move_entries

@@ -1,4 +1,4 @@
-"""Manifest entries of every format version as one Arrow table.
+"""Manifest entries of every format version as one Arrow table, and what is computed over it.
 
-May import spec. Start at schema.py for the columns, rows.py for the vocabulary.
+May import format. Start at rows.py: the columns and the vocabulary.
 """

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows
-from icectl.entries.columns.values import Integers, Mask, mask_of
+from icectl.entries.columns import Integers, Mask, mask_of
 from icectl.entries.rows import Entries
 from icectl.format.manifest import Content, FileFormat
 

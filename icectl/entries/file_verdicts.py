@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, Mask, mask_of
+from icectl.entries.columns import Integers, Mask, mask_of
 from icectl.entries.deletes import Matches, delete_counts, known_deleted_rows
-from icectl.entries.partition.key import decode_key, sort_key
+from icectl.entries.partition_key import decode_key, sort_key
 from icectl.entries.rows import Entries, numbers, take
 from icectl.format.manifest import FileFormat
 from icectl.format.types import Type

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import mask_of
+from icectl.entries.columns import mask_of
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status

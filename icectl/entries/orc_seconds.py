@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, Mask
-from icectl.entries.partition.key import decode_key
+from icectl.entries.columns import Integers, Mask
+from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionSpec

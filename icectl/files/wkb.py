@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as arrow_types
 
-from icectl.entries.columns.values import everywhere
+from icectl.entries.columns import everywhere
 from icectl.format.bounding_box import EAST, NORTH, WEST, BoundingBox
 
 POINT, LINE, POLYGON, MULTI_POINT, MULTI_LINE, MULTI_POLYGON, COLLECTION = range(1, 8)

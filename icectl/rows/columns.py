@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.entries.orc_seconds import may_be_earlier, second_of
-from icectl.entries.partition.transforms import transform_column
+from icectl.entries.partition_transforms import transform_column
 from icectl.files.data_rows import retype_array
 from icectl.files.parquet.schema import arrow_type, field_id
 from icectl.files.wkb import Shapes

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from icectl.entries.partition.key import decode_key
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.partition_key import decode_key
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 from icectl.files.parquet.merge_source import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.partition.key import encode_keys
+from icectl.entries.partition_key import encode_keys
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.row_hash import Hashes, row_hashes
 from icectl.format.schema import Schema

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Mask
-from icectl.entries.conditions.predicates import (
+from icectl.entries.columns import Mask
+from icectl.entries.conditions import (
     And,
     Column,
     Compare,

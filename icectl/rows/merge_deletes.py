@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from icectl import __version__
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable, SelfCheckFailed
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.metrics import FileMetrics, read_metrics

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from icectl.entries.partition.key import decode_key
-from icectl.entries.partition.transforms import partition_keys
+from icectl.entries.partition_key import decode_key
+from icectl.entries.partition_transforms import partition_keys
 from icectl.errors import Unsupported
 from icectl.format.partition import PartitionField, PartitionSpec, partition_path, result_types
 from icectl.format.schema import Schema

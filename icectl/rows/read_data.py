@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.checks.file_identity import RESTORE_IT, StatedFile, check_own_file
-from icectl.entries.partition.key import sort_key
+from icectl.entries.partition_key import sort_key
 from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.avro.data_file import AvroDataFile
 from icectl.files.data_file import DataFile, open_data_file

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import (
+from icectl.entries.columns import (
     Octets,
     byte_strings,
     decimal_words,
@@ -24,7 +24,7 @@ from icectl.entries.columns.values import (
     is_integer,
     plain,
 )
-from icectl.entries.partition.transforms import transform_column
+from icectl.entries.partition_transforms import transform_column
 from icectl.errors import Unsupported
 from icectl.files.data_rows import batch_rows
 from icectl.format.schema import Schema

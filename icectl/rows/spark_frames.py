@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.conditions import Predicate
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, SelfCheckFailed, Unsupported
 from icectl.files.data_rows import retype_array

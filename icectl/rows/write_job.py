@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.errors import CorruptTable, Refused
 from icectl.files.data_rows import flat_retyped, retype_array, typed_batch
 from icectl.files.parquet.schema import FIELD_ID, METADATA, VALUE, arrow_schema, child_fields

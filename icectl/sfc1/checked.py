@@ -8,11 +8,17 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from icectl.entries.columns.values import NONE, Positions, whole
+from icectl.entries.columns import NONE, Positions, whole
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, planning, with_manifest_number
-from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
-from icectl.entries.schemes import with_schemes
+from icectl.entries.locations import with_schemes
+from icectl.entries.rows import (
+    ALL_COLUMNS,
+    PLANNING_COLUMNS,
+    Entries,
+    RawEntries,
+    planning,
+    with_manifest_number,
+)
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.manifest.manifest import read_manifest

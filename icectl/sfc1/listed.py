@@ -12,13 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import NONE, Positions, whole
-from icectl.entries.conditions.may_match import METRICS, may_match
-from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.columns import NONE, Positions, whole
+from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, where, with_manifest_number
-from icectl.entries.schema import CARRIED, PLANNING
-from icectl.entries.schemes import with_schemes
+from icectl.entries.locations import with_schemes
+from icectl.entries.may_match import METRICS, may_match
+from icectl.entries.rows import CARRIED, PLANNING, Entries, RawEntries, where, with_manifest_number
 from icectl.errors import CorruptTable
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.puffin.positions import read_bitmap, write_bitmap

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns import NONE, Positions
 from icectl.errors import CorruptTable, MissingFile
 from icectl.files.puffin.positions import read_bitmap, read_dv
 from icectl.format.manifest import Content, Status

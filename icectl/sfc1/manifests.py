@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import mask_of, whole
+from icectl.entries.columns import mask_of, whole
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries
-from icectl.entries.schema import ALL_COLUMNS
-from icectl.entries.schemes import all_resolved, locations_with_scheme
+from icectl.entries.locations import all_resolved, locations_with_scheme
+from icectl.entries.rows import ALL_COLUMNS, Entries
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.header import check_known
 from icectl.files.manifest.manifest import read_manifest

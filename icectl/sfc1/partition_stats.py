@@ -7,7 +7,7 @@ from math import isnan
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.partition.key import decode_key, encode_keys
+from icectl.entries.partition_key import decode_key, encode_keys
 from icectl.files.parquet.schema import field_id
 from icectl.format.expressions import Expression
 from icectl.format.partition import PartitionSpec
@@ -113,7 +113,7 @@ def recover(
 ) -> RecoveredTuples:
     """Return the partition tuples of entries, all of one spec with `width` fields.
 
-    Shape: one key per entry, in the encoding of entries/partition/key.py.
+    Shape: one key per entry, in the encoding of entries/partition_key.py.
     Order: kept.
     """
     problems = pa.nulls(count, pa.string())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from icectl.checks.rule import Finding
-from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.conditions import Predicate
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.format.manifest import ManifestFile, ManifestHeader, RootManifest

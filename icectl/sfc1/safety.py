@@ -6,7 +6,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from icectl.checks.rule import Subject
-from icectl.entries.columns.values import Positions
+from icectl.entries.columns import Positions
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content, Status

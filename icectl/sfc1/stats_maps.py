@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import byte_strings, decimal_bytes, integers, packed, plain
-from icectl.entries.schema import CARRIED
+from icectl.entries.columns import byte_strings, decimal_bytes, integers, packed, plain
+from icectl.entries.rows import CARRIED
 from icectl.format.stats_columns import StatsColumn
 from icectl.format.types import DecimalType, PrimitiveType, Type
 

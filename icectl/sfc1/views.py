@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns import NONE, Positions
 from icectl.files.parquet.schema import field_id
 from icectl.files.puffin.positions import read_bitmap, write_bitmap
 from icectl.format.manifest import FieldSummary, ManifestFile, ManifestVector, RootManifest, Status

@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from icectl.entries.columns.percent import unescape
-from icectl.entries.columns.values import plain
+from icectl.entries.columns import plain, unescape
 from icectl.errors import StorageError, Unsupported, UsageError
 from icectl.files.arrow_failures import first_line
 from icectl.format.json_members import parse_json

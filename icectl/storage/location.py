@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.percent import unescape
+from icectl.entries.columns import unescape
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _ABSOLUTE = re.compile(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]+:)")

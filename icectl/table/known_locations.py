@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.byte_hashes import Hashes, byte_hashes
-from icectl.entries.columns.values import Integers, Spans, byte_strings
+from icectl.entries.columns import Hashes, Integers, Spans, byte_hashes, byte_strings
 from icectl.storage.location import before_path, loosest_keys
 from icectl.storage.real_paths import FolderNames
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from icectl.checks.identity import check_own_list
+from icectl.entries.locations import listed_with_scheme, with_schemes
 from icectl.entries.rows import Entries, RawEntries
-from icectl.entries.schemes import listed_with_scheme, with_schemes
 from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
 from icectl.files.manifest.manifest import read_manifest, read_manifests
 from icectl.files.manifest.manifest_list import (
@@ -24,7 +24,7 @@ from icectl.table.reading import Problem, decode_file, of_one_file, read_file, t
 
 if TYPE_CHECKING:  # which signatures name
     from icectl.checks.rule import Finding
-    from icectl.entries.conditions.predicates import Predicate
+    from icectl.entries.conditions import Predicate
 
 _MANY_LISTS = 16
 """From so many on it pays to load the compiled scan for manifest lists."""

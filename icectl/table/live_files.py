@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, stated_files
-from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.conditions import Predicate
 from icectl.entries.deletes import NamedFiles, names_of
 from icectl.entries.rows import (
     EMPTY,

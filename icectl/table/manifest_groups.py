@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import ceil
 from typing import Literal
 
-from icectl.entries.columns.values import Integers
-from icectl.entries.partition.key import (
+from icectl.entries.columns import Integers
+from icectl.entries.partition_key import (
     Clusters,
     clusters,
     clusters_of_specs,

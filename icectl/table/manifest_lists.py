@@ -26,7 +26,7 @@ from icectl.table.reading import Problem, read_in_threads
 
 if TYPE_CHECKING:  # which signatures name: a reader with neither starts without them
     from icectl.checks.rule import Finding
-    from icectl.entries.conditions.predicates import Predicate
+    from icectl.entries.conditions import Predicate
 
 _READERS: Mapping[Layout, str] = {
     Layout.MANIFEST_LISTS: "icectl.table.list_reader",

@@ -13,9 +13,15 @@ import pyarrow as pa
 
 from icectl.checks.identity import SCREENED, doubtful_manifests
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import E, Entries, RawEntries, concat, with_manifests_moved
-from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.entries.schemes import with_schemes
+from icectl.entries.locations import with_schemes
+from icectl.entries.rows import (
+    PLANNING_COLUMNS,
+    E,
+    Entries,
+    RawEntries,
+    concat,
+    with_manifests_moved,
+)
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.inflate import UnusuallyLargeError, usual_sizes

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, mask_of
+from icectl.entries.columns import Integers, mask_of
 from icectl.entries.deletes import delete_counts
 from icectl.entries.file_verdicts import DELETES, Verdicts, of_specs
 from icectl.entries.rows import GROUP_KEYS, Entries, numbers

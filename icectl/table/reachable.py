@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.checks.live_entries import fingerprints
-from icectl.entries.columns.values import distinct_count
+from icectl.entries.columns import distinct_count
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.format.layout import Layout, layout_of_manifest

@@ -5,13 +5,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.entries.locations import listed_with_scheme
 from icectl.entries.rows import (
     EMPTY,
     Entries,
     concat,
     with_manifests_moved,
 )
-from icectl.entries.schemes import listed_with_scheme
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.metadata_file import read_version_hint
 from icectl.format.manifest import ManifestFile

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from icectl.entries.columns.values import Integers
+from icectl.entries.columns import Integers
 from icectl.entries.deletes import (
     DeleteIndex,
     Matches,

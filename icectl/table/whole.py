@@ -22,6 +22,7 @@ from icectl.entries.files import (
 )
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import (
+    PLANNING_COLUMNS,
     Entries,
     RawEntries,
     by_row,
@@ -31,7 +32,6 @@ from icectl.entries.rows import (
     total,
     with_manifest_number,
 )
-from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import CorruptTable, MissingFile, OtherFile, StorageError, Unsupported
 from icectl.files.metadata_file import find_table_uuid
 from icectl.format.manifest import Content, ManifestContent, ManifestFile

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.entries.partition.transforms import transform_column
+from icectl.entries.partition_transforms import transform_column
 from icectl.files.data_file import open_data_file
 from icectl.format.transforms import apply, parse_transform
 from icectl.format.types import PrimitiveType

@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastavro
 
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS, PLANNING_COLUMNS, RawEntries
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import in_file_format
 from icectl.files.manifest.write import ManifestForm, write_manifest

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import CARRIED, PLANNING, RawEntries
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import write_metadata

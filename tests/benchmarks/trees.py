@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS, Entries, RawEntries
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.files.manifest.write import write_manifest

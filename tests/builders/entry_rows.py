@@ -4,8 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.entries.rows import Entries
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.rows import CARRIED, PLANNING, Entries
 from icectl.format.manifest import Content, FileFormat, Status
 
 DEFAULTS: dict[str, Any] = {

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from icectl.entries import deletes
-from icectl.entries.partition.key import decode_key
-from icectl.entries.rows import by_row
-from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.entries.partition_key import decode_key
+from icectl.entries.rows import PLANNING_COLUMNS, by_row
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types

@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.catalog.files import NAMED_FILE
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
+from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, RawEntries
 from icectl.files.manifest.write import write_manifest
 from icectl.files.puffin.container import read_puffin, write_puffin
 from icectl.files.puffin.positions import dv_blob, read_dv, write_bitmap

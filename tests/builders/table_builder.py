@@ -15,9 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import CARRIED, PLANNING, RawEntries
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import write_metadata

@@ -9,8 +9,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commit.outputs import outputs_of
-from icectl.entries.rows import Entries
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.rows import CARRIED, PLANNING, Entries
 from icectl.env import Env
 from icectl.format.manifest import Content
 from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange

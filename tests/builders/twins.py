@@ -21,9 +21,8 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
 from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.outputs import Outputs, outputs_of
-from icectl.entries.partition.key import decode_key
-from icectl.entries.rows import Entries
-from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
+from icectl.entries.partition_key import decode_key
+from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, Entries
 from icectl.files.puffin.positions import read_dv
 from icectl.format.expressions import Expression
 from icectl.format.manifest import Content, Status

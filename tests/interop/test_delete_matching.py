@@ -4,7 +4,7 @@ import pytest
 
 from icectl.entries import deletes
 from icectl.entries.deletes import Matches
-from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.entries.rows import PLANNING_COLUMNS
 from icectl.format.manifest import Content
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries import rows
-from icectl.entries.partition.key import decode_key, encode_key
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING, PLANNING_COLUMNS
+from icectl.entries.partition_key import decode_key, encode_key
+from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, PLANNING_COLUMNS, RawEntries
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files import compiled
 from icectl.files.manifest.manifest import read_manifest

@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.entries import rows, summary
-from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.entries.rows import PLANNING_COLUMNS
 from icectl.format.manifest import Status
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.checks.objects import CHECKED_COLUMNS
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.manifest import read_manifest

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.entries.conditions.may_match import may_match
-from icectl.entries.conditions.predicates import (
+from icectl.entries.conditions import (
     And,
     Column,
     Compare,
@@ -19,7 +18,8 @@ from icectl.entries.conditions.predicates import (
     Or,
     StartsWith,
 )
-from icectl.entries.partition.key import encode_key
+from icectl.entries.may_match import may_match
+from icectl.entries.partition_key import encode_key
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.entries.columns.percent import unescape
+from icectl.entries.columns import unescape
 
 PIECES = ["a", "é", "\U0001f9ca", "/", "%", "%2F", "%2f", "%C3%A9", "%C3", "%A9", "%G0", "%4", "0"]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)

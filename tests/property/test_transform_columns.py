@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from icectl.entries.columns.values import byte_strings
-from icectl.entries.partition.key import encode_key, encode_keys
-from icectl.entries.partition.transforms import hash_bytes, partition_keys, transform_column
+from icectl.entries.columns import byte_strings
+from icectl.entries.partition_key import encode_key, encode_keys
+from icectl.entries.partition_transforms import hash_bytes, partition_keys, transform_column
 from icectl.files.parquet.schema import arrow_type
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.single_value import EXACT, encode

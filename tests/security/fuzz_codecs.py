@@ -30,7 +30,7 @@ from icectl.cli.plans import open_saved_plan, sealed_plan
 from icectl.commands.maintain.policy import read_policy
 from icectl.commit import deletion_journal, journals, output_journal
 from icectl.entries.files import FileKind, files, rows
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
 from icectl.files.avro.data_file import open_avro

@@ -172,7 +172,7 @@ def is_pure(path: Path) -> bool:
     return home(path) in PURE or (home(path) == "commands" and path.stem.endswith("plan"))
 
 
-MAY_USE_UUID = {"single_value.py", "key.py", "variant.py"}
+MAY_USE_UUID = {"single_value.py", "partition_key.py", "variant.py"}
 
 
 def test_what_decides_touches_neither_clock_nor_system() -> None:

@@ -19,7 +19,7 @@ from icectl.commands.compact.plan import (
     CompactOptions,
     JobOrder,
 )
-from icectl.entries.conditions.where import parse_where
+from icectl.entries.conditions import parse_where
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from icectl.entries.columns.values import Integers, Mask
-from icectl.entries.conditions.may_match import may_match
-from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.columns import Integers, Mask
+from icectl.entries.conditions import Predicate
 from icectl.entries.file_verdicts import (
     DELETES,
     FileLimits,
@@ -27,8 +26,9 @@ from icectl.entries.file_verdicts import (
     of_names_ending,
     of_specs,
 )
+from icectl.entries.may_match import may_match
 from icectl.entries.orc_seconds import may_leave
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import Entries, numbers
 from icectl.errors import Unsupported, UsageError
 from icectl.format.data_paths import mark_of, marked_end

@@ -10,7 +10,7 @@ from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.compact.plan import CHOSEN, CompactGroup, CompactPlan
 from icectl.commands.inspect.rows_report import beginnings, below
-from icectl.entries.partition.key import decode_key
+from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import partition_path, result_types

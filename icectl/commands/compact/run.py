@@ -33,10 +33,10 @@ from icectl.commit.rewritten_groups import GroupResult, Made, changes
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import writer_of
 from icectl.commit.transaction import transaction
-from icectl.entries.conditions.may_match import METRICS
-from icectl.entries.conditions.predicates import Predicate, leaves
+from icectl.entries.conditions import Predicate, leaves
 from icectl.entries.deletes import NamedFiles
 from icectl.entries.file_verdicts import at_locations
+from icectl.entries.may_match import METRICS
 from icectl.entries.rows import EMPTY, Entries, by_row, concat, take, where
 from icectl.errors import (
     CommitConflict,

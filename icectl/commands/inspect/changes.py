@@ -16,7 +16,7 @@ from icectl.commands.inspect.changes_plan import (
 )
 from icectl.commands.inspect.changes_plan import changes as changes_view
 from icectl.commands.inspect.views import Row
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns import NONE, Positions
 from icectl.entries.rows import (
     Entries,
     as_existing,

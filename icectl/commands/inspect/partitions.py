@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from icectl.commands.inspect.views import Row, RowSet, id_text
-from icectl.entries.partition.key import decode_key
+from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, live
 from icectl.entries.summary import by_partition, merge_partitions
 from icectl.format.metadata import TableMetadata

@@ -28,9 +28,8 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, transaction
-from icectl.entries.manifest_rows import describe_manifest
-from icectl.entries.rows import EMPTY, Entries, in_manifests
-from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.entries.rows import EMPTY, PLANNING_COLUMNS, Entries, in_manifests
+from icectl.entries.summary import describe_manifest
 from icectl.errors import CommitUnknown, CorruptTable, IcectlError, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.layout import Layout, layout_of_table

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commands.relocate.names import Names, NewFile
-from icectl.entries.columns.values import whole
+from icectl.entries.columns import whole
 from icectl.entries.stats import DELETE_FILE_PATH_ID
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.avro.container import Change, Record, rewrite_records

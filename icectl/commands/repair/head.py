@@ -7,12 +7,12 @@ from typing import Any
 
 from icectl.commands.repair.plan import Remedy
 from icectl.entries.inherit import inherit
-from icectl.entries.manifest_rows import describe_manifest
 from icectl.entries.rows import (
+    PLANNING_COLUMNS,
     Entries,
     with_manifest_number,
 )
-from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.entries.summary import describe_manifest
 from icectl.errors import CorruptTable
 from icectl.format.manifest import ManifestFile
 from icectl.format.partition import result_types

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from icectl.entries.manifest_rows import field_summaries
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import (
+    ALL_COLUMNS,
     Entries,
     as_existing,
     by_row,
@@ -33,7 +33,7 @@ from icectl.entries.rows import (
     total,
     with_values,
 )
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.summary import field_summaries
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.metrics import FileMetrics

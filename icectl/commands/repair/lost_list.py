@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from icectl.commands.repair.head import ManifestChange, ReadHead, read_head
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import (
+    ALL_COLUMNS,
     EMPTY,
+    PLANNING,
     Entries,
     as_existing,
     by_row,
@@ -23,7 +25,6 @@ from icectl.entries.rows import (
     take,
     with_manifest_number,
 )
-from icectl.entries.schema import ALL_COLUMNS, PLANNING
 from icectl.entries.summary import summarise, summary_counters
 from icectl.errors import CorruptTable
 from icectl.format.manifest import ManifestContent, ManifestFile, Status

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from icectl.checks.file_identity import is_outside
-from icectl.entries.partition.key import PartitionValue, decode_key, sort_key
+from icectl.entries.partition_key import PartitionValue, decode_key, sort_key
 from icectl.errors import CorruptTable
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.metrics import FileMetrics

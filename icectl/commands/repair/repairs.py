@@ -21,6 +21,7 @@ from icectl.commands.repair.plan import (
     Remedy,
 )
 from icectl.entries.rows import (
+    ALL_COLUMNS,
     by_row,
     concat,
     data_files,
@@ -28,7 +29,6 @@ from icectl.entries.rows import (
     live,
     with_manifest_number,
 )
-from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.storage.location import loosest_key, loosest_keys, name

@@ -11,6 +11,8 @@ from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import NewSnapshot, head, propose_snapshot
 from icectl.commit.transaction import Proposal
 from icectl.entries.rows import (
+    ALL_COLUMNS,
+    PLANNING,
     Entries,
     as_existing,
     concat,
@@ -19,7 +21,6 @@ from icectl.entries.rows import (
     with_manifest_number,
     with_values,
 )
-from icectl.entries.schema import ALL_COLUMNS, PLANNING
 from icectl.entries.summary import summarise, summary_counters
 from icectl.errors import CommitConflict
 from icectl.format.manifest import ManifestFile

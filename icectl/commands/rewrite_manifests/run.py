@@ -17,7 +17,7 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
-from icectl.entries.columns.byte_hashes import with_location_hashes
+from icectl.entries.columns import with_location_hashes
 from icectl.entries.rows import EMPTY, Entries, concat, live
 from icectl.errors import CommitConflict, UsageError
 from icectl.format.layout import Layout, layout_name, layout_of, layout_of_table

@@ -20,10 +20,9 @@ from icectl.commit.outputs import data_places
 from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal
-from icectl.entries.conditions.may_match import METRICS, all_match, may_match
-from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.conditions.where import parse_where
+from icectl.entries.conditions import Predicate, parse_where
 from icectl.entries.deletes import NamedFiles, known_deleted_rows
+from icectl.entries.may_match import METRICS, all_match, may_match
 from icectl.entries.rows import EMPTY, Entries, data_files, numbers
 from icectl.errors import CommitConflict
 from icectl.files.puffin.positions import Positions

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from icectl.commands.compact.run import live_files
-from icectl.entries.conditions.may_match import METRICS, may_match
-from icectl.entries.conditions.predicates import Constant, Predicate, leaves
-from icectl.entries.conditions.where import parse_where
+from icectl.entries.conditions import Constant, Predicate, leaves, parse_where
+from icectl.entries.may_match import METRICS, may_match
 from icectl.entries.rows import numbers
 from icectl.errors import UsageError
 from icectl.format.locations import scheme_of_entries

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.rule import Finding
 from icectl.entries.deletes import NamedFiles
+from icectl.entries.locations import with_whole_locations
 from icectl.entries.rows import (
     Entries,
     data_files,
@@ -21,7 +22,6 @@ from icectl.entries.rows import (
     position_delete_files,
     take,
 )
-from icectl.entries.schemes import with_whole_locations
 from icectl.entries.stats import with_referenced_data_files
 from icectl.format.locations import with_scheme
 from icectl.format.metadata import TableMetadata

@@ -36,6 +36,7 @@ from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import (
+    PLANNING_COLUMNS,
     Entries,
     concat,
     count_by_value,
@@ -43,7 +44,6 @@ from icectl.entries.rows import (
     planning,
     position_delete_files,
 )
-from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import (
     CommitUnknown,
     CorruptTable,

@@ -11,8 +11,9 @@ from typing import IO, Any, Literal, cast
 from icectl.checks.finding import READ_AGAIN, finding
 from icectl.checks.rule import Finding
 from icectl.entries.inherit import inherit
-from icectl.entries.partition.key import decode_key
+from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import (
+    ALL_COLUMNS,
     Entries,
     by_row,
     data_files,
@@ -21,7 +22,6 @@ from icectl.entries.rows import (
     sample,
     with_manifest_number,
 )
-from icectl.entries.schema import ALL_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.puffin.container import read_blob

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import AvroFile, Block, decode_records, read_blocks
 from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id

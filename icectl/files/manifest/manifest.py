@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import from_integers
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.columns import from_integers
+from icectl.entries.rows import CARRIED, PLANNING, RawEntries
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import (
     AvroFile,

@@ -12,11 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers
-from icectl.entries.partition.key import decode_key
-from icectl.entries.rows import Entries, RawEntries, numbers
-from icectl.entries.schema import ALL_COLUMNS
-from icectl.entries.schemes import with_whole_locations
+from icectl.entries.columns import Integers
+from icectl.entries.locations import with_whole_locations
+from icectl.entries.partition_key import decode_key
+from icectl.entries.rows import ALL_COLUMNS, Entries, RawEntries, numbers
 from icectl.errors import Unsupported
 from icectl.files import compiled
 from icectl.files.avro import scan as avro_scan

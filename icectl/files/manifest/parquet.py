@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from icectl.entries.columns.values import whole
-from icectl.entries.partition.key import encode_keys
+from icectl.entries.columns import whole
+from icectl.entries.partition_key import encode_keys
 from icectl.errors import CorruptTable
 from icectl.files.manifest.header import header_of
 from icectl.files.manifest.layout import RULE_OF_REQUIRED

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import whole
+from icectl.entries.columns import whole
 from icectl.errors import CorruptTable
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.inflate import TooLargeError, count_announced_bytes

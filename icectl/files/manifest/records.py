@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.entries.partition.key import (
+from icectl.entries.partition_key import (
     canonical_decimal,
     canonical_double,
     canonical_integer,
     join_values,
 )
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import Block, decode_records, encode_records, in_batches
 from icectl.files.avro.schema import AvroType

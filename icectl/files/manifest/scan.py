@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 from icectl.files import compiled
 from icectl.files.avro import scan as avro_scan

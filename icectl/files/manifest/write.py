@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.partition.key import decode_key
+from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable
 from icectl.files import compiled

@@ -8,7 +8,7 @@ from io import BytesIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.entries.columns.values import whole
+from icectl.entries.columns import whole
 from icectl.errors import Unsupported
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.parquet.schema import child_fields, field_id

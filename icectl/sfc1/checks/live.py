@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.row_risks import LiveRows, repeated_places
 from icectl.checks.rule import Breach, Check, Rule, located
-from icectl.entries.columns.values import NONE, Integers, Mask, Positions
+from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.rows import Entries, index_in, location_keys
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, Status

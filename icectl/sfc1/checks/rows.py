@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.row_risks import LiveRows, late
 from icectl.checks.rule import Breach, Check, Rule, located
-from icectl.entries.columns.values import Integers, Mask, mask_of, whole
+from icectl.entries.columns import Integers, Mask, mask_of, whole
 from icectl.entries.rows import location_keys
 from icectl.format.layout import LAYOUT_KEY, Layout
 from icectl.format.manifest import Content, FileFormat, Status

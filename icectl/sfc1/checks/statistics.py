@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from icectl.checks.bound_types import top_level_ids
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.entries.columns.values import Mask, mask_of, whole
-from icectl.entries.partition.transforms import transform_column
+from icectl.entries.columns import Mask, mask_of, whole
+from icectl.entries.partition_transforms import transform_column
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.expressions import HIGHEST_STATS_ID

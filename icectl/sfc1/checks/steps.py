@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from icectl.checks.rule import Breach, Check, Rule
-from icectl.entries.columns.values import NONE, Integers, Mask, Positions
+from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.summary import summary_counters
 from icectl.errors import CorruptTable
 from icectl.files.puffin.positions import read_dv

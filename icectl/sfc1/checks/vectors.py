@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from icectl.checks.rule import Breach, Check, Rule, located
-from icectl.entries.columns.values import Positions
+from icectl.entries.columns import Positions
 from icectl.format.manifest import Content, Status
 from icectl.format.rule import NO_ROW, OURS, REWRITE_MANIFESTS, ROLL_BACK, Fault, Severity
 from icectl.sfc1.checks.live import LiveTree, strange_in_leaves

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns import NONE, Positions
 from icectl.errors import SelfCheckFailed
 from icectl.format.manifest import Content
 from icectl.format.snapshot import Snapshot

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import NONE
+from icectl.entries.columns import NONE
 from icectl.errors import SelfCheckFailed
 from icectl.format.manifest import Content, Status
 from icectl.sfc1.commit.draft import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from icectl.entries.columns.values import Positions
+from icectl.entries.columns import Positions
 from icectl.format.manifest import Content, Status
 from icectl.sfc1.commit.leaves import LeafForm, NewFile, write_leaves
 from icectl.sfc1.live import ReadLeaf, leaf_rows

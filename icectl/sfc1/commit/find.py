@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns import NONE, Positions
 from icectl.errors import CommitConflict
 from icectl.format.manifest import Content, Status
 from icectl.sfc1.commit.draft import Draft, Identity, TreeChange, identities, keys

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Positions
+from icectl.entries.columns import Positions
 from icectl.files.puffin.container import read_puffin, write_puffin
 from icectl.files.puffin.positions import dv_blob, write_bitmap
 from icectl.format.manifest import Content, FileFormat, Status

@@ -14,9 +14,12 @@ import pyarrow.compute as pc
 
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
-from icectl.entries.columns.values import NONE, Positions
-from icectl.entries.manifest_rows import field_summaries
+from icectl.entries.columns import NONE, Positions
+from icectl.entries.locations import without_scheme
 from icectl.entries.rows import (
+    ALL_COLUMNS,
+    CARRIED,
+    PLANNING,
     Entries,
     as_existing,
     by_spec,
@@ -28,8 +31,7 @@ from icectl.entries.rows import (
     where,
     with_some_deleted,
 )
-from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
-from icectl.entries.schemes import without_scheme
+from icectl.entries.summary import field_summaries
 from icectl.errors import SelfCheckFailed, Unsupported
 from icectl.files.manifest.header import check_known
 from icectl.files.manifest.manifest import read_manifest

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.entries.columns.values import not_text
+from icectl.entries.columns import not_text
 from icectl.errors import StorageError
 from icectl.files.compiled import address, loops
 from icectl.storage import location as locations

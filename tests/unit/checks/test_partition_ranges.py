@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from icectl.checks.columns import Columns
 from icectl.checks.partitions import FieldRange, field_ranges
-from icectl.entries.partition.key import encode_key, join_values, sort_key
+from icectl.entries.partition_key import encode_key, join_values, sort_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable
 from icectl.format.rule import Fault

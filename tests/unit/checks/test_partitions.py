@@ -3,7 +3,7 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.partition.key import encode_key, join_values
+from icectl.entries.partition_key import encode_key, join_values
 from icectl.format.manifest import FieldSummary
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

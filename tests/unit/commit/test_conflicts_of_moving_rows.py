@@ -4,7 +4,7 @@ import pytest
 
 from icectl.commands.compact.plan import Branch, CompactOptions, plan
 from icectl.commit.rewritten_groups import GroupResult, conflict, head_of
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from icectl.commit.manifests import ManifestWriter, WrittenManifest
-from icectl.entries.columns.byte_hashes import with_location_hashes
-from icectl.entries.rows import Entries, as_existing, concat, numbers
-from icectl.entries.schema import PLANNING
+from icectl.entries.columns import with_location_hashes
+from icectl.entries.rows import PLANNING, Entries, as_existing, concat, numbers
 from icectl.errors import SelfCheckFailed
 from icectl.files.manifest.write import ManifestForm
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile

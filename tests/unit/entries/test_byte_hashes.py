@@ -4,8 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.entries.columns.byte_hashes import LOCATION_HASH, byte_hashes, with_location_hashes
-from icectl.entries.columns.values import byte_strings
+from icectl.entries.columns import LOCATION_HASH, byte_hashes, byte_strings, with_location_hashes
 
 
 def murmur_64a(content: bytes) -> int:

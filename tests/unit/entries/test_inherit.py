@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import PLANNING
+from icectl.entries.rows import PLANNING, RawEntries
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 

@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.manifest_rows import field_summaries
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
+from icectl.entries.summary import field_summaries
 from icectl.format.manifest import FieldSummary
 from icectl.format.types import PrimitiveType
 from tests.builders.entry_rows import data, entries

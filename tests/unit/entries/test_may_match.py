@@ -3,9 +3,9 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.conditions.may_match import may_match
-from icectl.entries.conditions.predicates import Column, Compare, IsNull, Not, StartsWith
-from icectl.entries.partition.key import encode_key
+from icectl.entries.conditions import Column, Compare, IsNull, Not, StartsWith
+from icectl.entries.may_match import may_match
+from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import planning
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries.orc_seconds import may_be_earlier, may_leave, second_of
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.partition.key import decode_key, encode_key
+from icectl.entries.partition_key import decode_key, encode_key
 from icectl.errors import CorruptTable
 from icectl.format.types import DecimalType, FixedType, PrimitiveType
 

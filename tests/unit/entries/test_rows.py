@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries import rows
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS
 from icectl.format.manifest import Content, Status
 from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 

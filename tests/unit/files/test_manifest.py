@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files import compiled
 from icectl.files.avro.container import in_parts, read_blocks, read_header

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from icectl.entries.partition.key import encode_key
-from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable
 from icectl.files import compiled
 from icectl.files.manifest.manifest import read_manifest, read_manifests

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import numbers
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS, numbers
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import in_file_format, move_entries

@@ -12,9 +12,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, RawEntries
 from icectl.errors import CorruptTable
 from icectl.files import compiled
 from icectl.files.manifest.manifest import read_manifest

@@ -5,7 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.errors import Unsupported
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.partition import spec_from_json

@@ -8,9 +8,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import RawEntries
-from icectl.entries.schema import CARRIED
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import CARRIED, RawEntries
 from icectl.errors import CorruptTable
 from icectl.files.parquet.schema import field_id
 from icectl.format.stats_columns import StatsColumn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_entries

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.entries import rows
-from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.entries.rows import PLANNING_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile
 from icectl.files.metadata_file import read_metadata

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from icectl.entries.conditions.where import parse_where
+from icectl.entries.conditions import parse_where
 from icectl.entries.rows import by_row
 from icectl.errors import CommitConflict, Unsupported
 from tests.builders.compactions import compacted

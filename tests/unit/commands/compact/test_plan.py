@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
-from icectl.entries.conditions.predicates import Column, Compare
-from icectl.entries.partition.key import encode_key
+from icectl.entries.conditions import Column, Compare
+from icectl.entries.partition_key import encode_key
 from icectl.errors import CorruptTable, Unsupported, UsageError
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata

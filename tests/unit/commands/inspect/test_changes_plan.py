@@ -13,8 +13,7 @@ from icectl.commands.inspect.changes_plan import (
     kind_of,
     own_manifests,
 )
-from icectl.entries.rows import Entries
-from icectl.entries.schema import PLANNING
+from icectl.entries.rows import PLANNING, Entries
 from icectl.errors import UsageError
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata

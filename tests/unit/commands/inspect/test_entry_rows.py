@@ -5,9 +5,8 @@ import pytest
 
 from icectl.commands.inspect.entry_rows import entry_rows, file_rows, source_columns
 from icectl.commands.inspect.metadata_rows import manifest_rows
-from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import Entries
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import CARRIED, PLANNING, Entries
 from icectl.errors import UsageError
 from icectl.format.manifest import FieldSummary, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata

@@ -14,9 +14,8 @@ from icectl.commands.inspect.health_plan import (
     Targets,
     health,
 )
-from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import EMPTY, Entries
-from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import CARRIED, EMPTY, PLANNING, Entries
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from icectl.commands.inspect.partitions import partition_columns, partition_rows
-from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import Entries
-from icectl.entries.schema import PLANNING
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import PLANNING, Entries
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from icectl.commands.inspect.tree_plan import LeftOut, Node, TreeSource, tree, tree_json
-from icectl.entries.rows import Entries
-from icectl.entries.schema import PLANNING
+from icectl.entries.rows import PLANNING, Entries
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from tests.builders.plain_metadata import plain_metadata

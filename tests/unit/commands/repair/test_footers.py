@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.commands.repair.lost import entries_by_footers, proven_partition
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.errors import Incomplete
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile

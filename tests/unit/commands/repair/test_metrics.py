@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from icectl.commands.repair.metrics import restated_metrics
-from icectl.entries.partition.key import encode_key
+from icectl.entries.partition_key import encode_key
 from icectl.errors import StorageError
 from icectl.format.types import PrimitiveType
 from icectl.storage.failures import ACCESS_DENIED

@@ -10,8 +10,7 @@ from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, read_hea
 from icectl.commands.repair.plan import Kind, Remedy
 from icectl.commands.repair.write import Mending, RepairedHead, proposal, write_manifests
 from icectl.commit.outputs import Outputs, outputs_of
-from icectl.entries.rows import as_existing, take
-from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.rows import ALL_COLUMNS, as_existing, take
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete
 from icectl.format.manifest import ManifestFile

@@ -11,8 +11,8 @@ import pytest
 
 from icectl.commands.compact.run import live_files
 from icectl.commands.rows.write import append
-from icectl.entries.conditions.may_match import METRICS, all_match, may_match
-from icectl.entries.conditions.where import parse_where
+from icectl.entries.conditions import parse_where
+from icectl.entries.may_match import METRICS, all_match, may_match
 from icectl.files.parquet.schema import arrow_schema
 from icectl.rows.find_job import matches
 from icectl.sfc1.listed import tree_manifests_of

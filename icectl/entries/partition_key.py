@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import (
+from icectl.entries.columns import (
     Integers,
     Octets,
     byte_strings,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import (
+from icectl.entries.columns import (
     INTEGER_TYPES,
     Integers,
     Octets,
@@ -21,7 +21,7 @@ from icectl.entries.columns.values import (
     plain,
     with_nulls_of,
 )
-from icectl.entries.partition.key import encode_keys
+from icectl.entries.partition_key import encode_keys
 from icectl.format.moments import DAY_SECONDS
 from icectl.format.partition import PartitionSpec
 from icectl.format.single_value import UNITS_PER_SECOND

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Mask, PackedValues
-from icectl.entries.conditions.predicates import (
+from icectl.entries.columns import Mask, PackedValues
+from icectl.entries.conditions import (
     And,
     Column,
     Compare,
@@ -29,7 +29,7 @@ from icectl.entries.conditions.predicates import (
     Predicate,
     StartsWith,
 )
-from icectl.entries.partition.key import PartitionValue, decode_key
+from icectl.entries.partition_key import PartitionValue, decode_key
 from icectl.entries.rows import Entries, numbers
 from icectl.entries.stats import flat, of_field
 from icectl.format.moments import DAY_SECONDS

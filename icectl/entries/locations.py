@@ -1,8 +1,9 @@
-"""Locations in manifest lists and manifests of tables of version 4, as whole ones (sfc-1 L2)."""
+"""Columns of locations in tables of version 4, as whole ones (sfc-1 L1, L2)."""
 
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.entries.rows import RawEntries
 from icectl.format.locations import SCHEME, absolute, absolute_location, scheme_of_entries
@@ -15,8 +16,6 @@ _LOCATIONS = ("location", "referenced_data_file")
 
 def without_scheme(locations: pa.Array) -> pa.Array:
     """Return whether each location has no scheme. Order: kept; null stays null."""
-    import pyarrow.compute as pc
-
     return pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
 
 
@@ -25,24 +24,11 @@ def locations_with_scheme(scheme: str, locations: pa.Array) -> pa.Array:
 
     Order: kept; null stays null.
     """
-    import pyarrow.compute as pc
-
     bare = without_scheme(locations)
     if not pc.any(bare, min_count=0).as_py():
         return locations
     whole = pc.binary_join_element_wise(pa.scalar(scheme), locations, "")
     return pc.if_else(bare, whole, locations)
-
-
-def _below_table(table_location: str, locations: pa.Array) -> pa.Array:
-    """Relative locations as whole ones; those that begin with a slash are older, and stay."""
-    import pyarrow.compute as pc
-
-    relative = pc.invert(pc.match_substring_regex(locations, f"{_ABSOLUTE}|^/"))
-    if not pc.any(relative, min_count=0).as_py():
-        return locations
-    base = pa.scalar(table_location.rstrip("/"))
-    return pc.if_else(relative, pc.binary_join_element_wise(base, locations, "/"), locations)
 
 
 def all_resolved(table_location: str, locations: pa.Array) -> pa.Array:
@@ -51,12 +37,19 @@ def all_resolved(table_location: str, locations: pa.Array) -> pa.Array:
     Order: kept; null stays null.
     Raises: Unsupported, where one begins with a slash.
     """
-    import pyarrow.compute as pc
-
     slashed = locations.filter(pc.starts_with(locations, "/"))
     if len(slashed):
         absolute_location(table_location, slashed[0].as_py())
     return _below_table(table_location, locations)
+
+
+def _below_table(table_location: str, locations: pa.Array) -> pa.Array:
+    """Relative locations as whole ones; those that begin with a slash are older, and stay."""
+    relative = pc.invert(pc.match_substring_regex(locations, f"{_ABSOLUTE}|^/"))
+    if not pc.any(relative, min_count=0).as_py():
+        return locations
+    base = pa.scalar(table_location.rstrip("/"))
+    return pc.if_else(relative, pc.binary_join_element_wise(base, locations, "/"), locations)
 
 
 def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:

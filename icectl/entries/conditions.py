@@ -1,4 +1,8 @@
-"""The language of `--where`: conditions on columns and partition fields, typed by the table.
+"""Conditions on rows as values, and the language of `--where`, typed by the table.
+
+A condition is true, false or, where a column is null, unknown; `not` keeps unknown. NaN is above
+every number and equal to none; null is no NaN. Conditions select files that may hold a row for
+which they are true.
 
     at >= '2024-01-01' and (category in ('a', 'b') or not note like 'draft%')
 
@@ -13,20 +17,8 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
-from icectl.entries.conditions.predicates import (
-    And,
-    Column,
-    Compare,
-    Constant,
-    IsNan,
-    IsNull,
-    Not,
-    Or,
-    Predicate,
-    StartsWith,
-)
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
@@ -41,6 +33,93 @@ from icectl.format.types import (
     is_comparable,
     type_text,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by its field id, or the partition fields of a name where there is no field id."""
+
+    name: str
+    type: Type
+    field_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A condition that is true, or false, of every row."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison of a column with a value of its type, as format/single_value.py has it."""
+
+    column: Column
+    operator: Literal["<", "<=", "="]
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """The condition that a string begins with another."""
+
+    column: Column
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """The condition that a column is null."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class IsNan:
+    """The condition that a float is not a number."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite of a condition."""
+
+    part: "Predicate"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Every part; there is one or more."""
+
+    parts: tuple["Predicate", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """One part at least; there is one or more."""
+
+    parts: tuple["Predicate", ...]
+
+
+Leaf = Compare | StartsWith | IsNull | IsNan
+Predicate = Leaf | Constant | Not | And | Or
+
+
+def leaves(predicate: Predicate) -> Iterator[Leaf]:
+    """Yield every condition on a single column. Order: as written."""
+    match predicate:
+        case Not(part):
+            yield from leaves(part)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from leaves(part)
+        case Constant():
+            return
+        case _:
+            yield predicate
+
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from icectl.entries.columns.values import integers
-from icectl.entries.partition.key import encode_keys
-from icectl.entries.partition.transforms import partition_keys, transform_column
+from icectl.entries.columns import integers
+from icectl.entries.partition_key import encode_keys
+from icectl.entries.partition_transforms import partition_keys, transform_column
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.transforms import parse_transform
 from icectl.format.types import parse_type

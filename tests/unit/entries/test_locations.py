@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.entries.schemes import all_resolved
+from icectl.entries.locations import all_resolved
 from icectl.errors import Unsupported
 
 TABLE = "s3://b/wh/t/"

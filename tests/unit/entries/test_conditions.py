@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.conditions.predicates import (
+from icectl.entries.conditions import (
     And,
     Column,
     Compare,
@@ -15,8 +15,8 @@ from icectl.entries.conditions.predicates import (
     Not,
     Or,
     StartsWith,
+    parse_where,
 )
-from icectl.entries.conditions.where import parse_where
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.entries.columns.values import PackedValues, distinct_count, mask_of, not_text, whole
+from icectl.entries.columns import PackedValues, distinct_count, mask_of, not_text, whole
 
 
 @pytest.mark.parametrize(

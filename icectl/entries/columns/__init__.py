@@ -1,1 +1,0 @@
-"""Arrow columns as numpy sees them: values, buffers of bytes, hashes."""

@@ -1,4 +1,0 @@
-"""Partitions of files: tuples as keys, transforms over columns, order.
-
-Start at key.py.
-"""
