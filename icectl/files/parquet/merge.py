@@ -105,7 +105,7 @@ class _Copied:
         new = self.source.chunks.start + self.shift
         np.minimum.at(starts, self.source.chunks.group[is_copied], new[is_copied])
         starts[starts == np.iinfo(np.int64).max] = 0
-        return CopiedChunks(self.source, starts, {**moved, FILTER_AT: self.filters, **numbers})
+        return CopiedChunks(self.source, new, starts, {**moved, FILTER_AT: self.filters, **numbers})
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,9 @@ class MergedFile:
         chunks = [one.chunks(of) for one, of in zip(copied, numbers, strict=True)]
         more = None if self._more is None else chunks.pop()
         groups: list[bytes] = []
+        footer_at = self.size_bytes
         for one in chunks:
-            groups += row_groups_of(one, more, self._layout, len(groups))
+            groups += row_groups_of(one, more, self._layout, len(groups), footer_at)
         sources = [one.source for one in self._copied]
         footer = footer_of(sources, groups, self._layout, is_widened=more is not None)
         self._write(footer + len(footer).to_bytes(4, "little") + MAGIC)

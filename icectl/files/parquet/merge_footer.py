@@ -38,6 +38,7 @@ from icectl.files.parquet.thrift import (
 )
 
 _ARROW_SCHEMA, _PANDAS = b"ARROW:schema", b"pandas"
+_HALF = 0.5
 _INTEGER, _LONG, _TEXT, _ELEMENTS = 5, 6, 8, 9
 """Kinds of the members of a footer."""
 
@@ -85,6 +86,7 @@ class Layout:
 def layout_of(sources: Sequence[MergeSource]) -> Layout:
     """Return the columns that some files have together: of the first one, then of others.
 
+    Where the first column is missing in one, or far behind others, another comes before it.
     Raises: NotMergeable, where a column is stored in different ways, or may not be missing.
     """
     columns: dict[object, FileColumn] = {}
@@ -97,7 +99,41 @@ def layout_of(sources: Sequence[MergeSource]) -> Layout:
     for column in layout.missing_in(sources):
         if not column.is_optional:
             raise NotMergeable(f"one of its files lacks the column `{column.shown}`")
-    return layout
+    return _with_leading(layout, sources)
+
+
+def _with_leading(layout: Layout, sources: Sequence[MergeSource]) -> Layout:
+    """Return a layout whose first column begins in the first half of each row group, if one does.
+
+    Readers that take a part of a file have a row group begin where its first column does. They look
+    for the middle from there, and pass over what has it behind the end of the file.
+    Raises: NotMergeable, where no column is in all files.
+    """
+    worst = np.zeros(len(layout.columns))
+    for source in sources:
+        if not len(source.groups):
+            continue
+        begins = _shares_before(source)
+        first = {one.key: begins[one.leaves.start] for one in source.columns}
+        shares = [first.get(one.key, np.inf) for one in layout.columns]
+        worst = np.maximum(worst, shares)
+    leading = 0 if worst[0] < _HALF else int(np.argmin(worst))
+    if np.isinf(worst[leading]):
+        raise NotMergeable("its files have no column in common")
+    rest = [one for at, one in enumerate(layout.columns) if at != leading]
+    return Layout([layout.columns[leading], *rest])
+
+
+def _shares_before(source: MergeSource) -> Mapping[int, float]:
+    """Return what part of a row group is before each leaf that is copied, at the most."""
+    chunks = source.chunks
+    kept = chunks.is_copied
+    of_groups = chunks.start[kept].reshape(len(source.groups), -1)
+    sizes = (chunks.end - chunks.start)[kept].reshape(of_groups.shape)
+    before = of_groups - of_groups.min(axis=1, keepdims=True)
+    shares = (before / sizes.sum(axis=1, keepdims=True)).max(axis=0)
+    leaves = chunks.leaf[kept][: len(shares)].tolist()
+    return dict(zip(leaves, shares.tolist(), strict=True))
 
 
 def _checked(columns: Sequence[FileColumn]) -> Layout:
@@ -125,11 +161,12 @@ class _Edited:
 class CopiedChunks:
     """The column chunks of a source as they are in the new file.
 
-    `starts` says where each row group begins there, and `numbers` has new numbers of members: by
-    node, one a chunk.
+    `begins` says where each chunk begins there, `starts` where each row group does, and `numbers`
+    has new numbers of members: by node, one a chunk.
     """
 
     source: MergeSource
+    begins: Integers
     starts: Integers
     numbers: Mapping[int, Integers]
 
@@ -183,11 +220,16 @@ def _edited(copied: CopiedChunks, of_groups: Mapping[int, Integers]) -> _Edited:
 
 
 def row_groups_of(
-    copied: CopiedChunks, more: CopiedChunks | None, layout: Layout, first_ordinal: int
+    copied: CopiedChunks,
+    more: CopiedChunks | None,
+    layout: Layout,
+    first_ordinal: int,
+    footer_at: int,
 ) -> list[bytes]:
     """Return the row groups of a source, the first of them with an ordinal.
 
     What it lacks each has from the row group of `more` that has the same ordinal.
+    Raises: NotMergeable, where readers of parts of the file would look for one in none of them.
     """
     source = copied.source
     kept = source.groups
@@ -216,6 +258,7 @@ def row_groups_of(
         if leaf < 0:
             raise NotMergeable("its files differ in their columns")
         leaves.append((at, leaf, _path(copied if at == 0 else more, leaf), path))
+    _check_middles(copied, int(places[0]), of_groups[GROUP_STORED], footer_at)
     header = header_of_list(STRUCT, len(leaves))
     groups = []
     for group in kept.tolist():
@@ -225,6 +268,20 @@ def row_groups_of(
         parts = own.content[start:list_at], header, *chunks, own.content[list_end:end]
         groups.append(b"".join(parts))
     return groups
+
+
+def _check_middles(copied: CopiedChunks, leading: int, stored: Integers, footer_at: int) -> None:
+    """Check that half of each row group, from where its first column begins, is before the footer.
+
+    Raises: NotMergeable.
+    """
+    source = copied.source
+    is_copied = source.chunks.is_copied
+    first = is_copied & (source.chunks.leaf == leading)
+    is_stated = source.footer.column(GROUP_STORED, source.footer.of(GROUP)) > 0
+    sizes = np.where(is_stated, stored, stored + _sums(source, STORED, is_copied))
+    if (copied.begins[first] + sizes[source.groups] // 2 >= footer_at).any():
+        raise NotMergeable("the first column of a row group is behind the others")
 
 
 def _path(copied: CopiedChunks | None, leaf: int) -> bytes:

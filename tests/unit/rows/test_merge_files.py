@@ -357,3 +357,78 @@ def test_columns_that_are_stored_in_other_ways_are_not_merged() -> None:
         merge(group(store, [replace(plain, constants={9: 7}), other]), store)
     rows = store.rows(merge(whole, store).location)
     assert [row["level"] for row in rows] == [None] * 40 + [1] * 3
+
+
+def parts_of_row_groups(content: bytes, offsets) -> list[int]:
+    """In how many parts of a file each row group is that parquet-mr looks for by its middle."""
+    whole = pq.ParquetFile(io.BytesIO(content)).metadata
+    found = []
+    for at in range(whole.num_row_groups):
+        row_group = whole.row_group(at)
+        chunks = [row_group.column(leaf) for leaf in range(row_group.num_columns)]
+        start = min(chunks[0].data_page_offset, chunks[0].dictionary_page_offset or 1 << 60)
+        middle = start + sum(chunk.total_compressed_size for chunk in chunks) // 2
+        ends = [*offsets[1:], len(content)]
+        found.append(sum(a <= middle < b for a, b in zip(offsets, ends, strict=True)))
+    return found
+
+
+ORDERS = {
+    "its own": ("idx", "idx"),
+    "the first one is gone": ("idx", "dx"),
+    "the first one is new": ("dx", "idx"),
+    "another one is first": ("idx", "dxi", "dix"),
+    "the large one is last, then first": ("ixd", "dxi"),
+    "each has lost one": ("ixd", "xd", "id"),
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("orders", ORDERS.values(), ids=ORDERS)
+def test_each_row_group_is_in_one_part_of_the_file(orders, version, store) -> None:
+    """Where a file lacks the first column, or has it behind the others, too."""
+    digits = np.random.default_rng(1)
+    known = {
+        "i": (identified("i", pa.int64(), 1), [1] * 4000),
+        "d": (identified("d", pa.float64(), 2), digits.random(4000).tolist()),
+        "x": (identified("x", pa.string(), 3), ["x"] * 4000),
+    }
+    files = []
+    for at, names in enumerate(orders):
+        rows = [*zip(*(known[name][1] for name in names), strict=True)]
+        content = io.BytesIO()
+        pq.write_table(table([known[name][0] for name in names], rows), content)
+        store.content[f"f{at}"] = content.getvalue()
+        files.append(SourceFile(f"f{at}", "parquet", 4000, 1, first_row_id=9000 * at))
+    wanted = schema((1, "i", "long"), (2, "d", "double"), (3, "x", "string"))
+    columns = TableColumns(written_schema(wanted, version), wanted)
+    whole = group(store, files, version, columns=columns)
+    merged = merge(whole, store)
+    content = store.content[merged.location]
+    assert parts_of_row_groups(content, merged.metrics.split_offsets) == [1] * len(orders)
+    assert parts_of_row_groups(content, [0, 99, len(content) // 2]) == [1] * len(orders)
+    (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
+    names = columns.written.fields
+
+    def in_order(location: str):
+        return [[row.get(item.name) for item in names] for row in store.rows(location)]
+
+    assert in_order(merged.location) == in_order(rewritten.location)
+
+
+def test_no_first_column_to_begin_with_is_refused(store) -> None:
+    part, key = identified("part", pa.float64(), 3), identified("key", pa.float64(), 4)
+    files = [store.add("f0", table((part,), [(1.5,)])), store.add("f1", table((key,), [(2.5,)]))]
+    with pytest.raises(NotMergeable, match="no column in common"):
+        merge(group(store, files), store)
+    large, small = [at / 7 for at in range(5000)], [0.5] * 5000
+    store.content.clear()
+    files = [
+        store.add("f0", table((part, key), [*zip(large, small, strict=True)])),
+        store.add("f1", table((key, part), [*zip(large, [0.5, 1.5] * 2500, strict=True)])),
+    ]
+    with pytest.raises(NotMergeable, match="is behind the others"):
+        merge(group(store, files), store)
+    files.append(store.add("f2", table((part, key), [*zip(large, small, strict=True)])))
+    content = store.content[merge(group(store, files), store).location]
+    assert parts_of_row_groups(content, [0, len(content) // 3]) == [1, 1, 1]
