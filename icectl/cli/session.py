@@ -149,7 +149,7 @@ def open_session(
 
     def recovery_hint(error: CorruptTable) -> str | None:
         """Return a better hint for an error, by what is whole of the table."""
-        from icectl.table.recovery_hint import BrokenTable
+        from icectl.table.recovery import BrokenTable
 
         return BrokenTable(context, name_in_hints(common, table)).hint(error)
 

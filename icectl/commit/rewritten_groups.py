@@ -31,8 +31,8 @@ from icectl.entries.rows import (
 from icectl.entries.summary import summarise, summary_counters
 from icectl.files.puffin.positions import Positions
 from icectl.format.manifest import Content
-from icectl.table.rewritable_files import LiveFiles
-from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask, Task
+from icectl.table.live_files import LiveFiles
+from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task
 
 DeleteKey = tuple[str, int | None]
 """Location and content offset: what tells one delete file, or vector, from another."""

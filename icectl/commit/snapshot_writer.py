@@ -1,26 +1,57 @@
-"""What writes snapshots: one interface, with a writer for each layout, chosen here."""
+"""Writing snapshots: one interface, with a writer for each layout.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+The writer here is that of versions 1 to 3. It writes manifests whose entries change again, writes
+new manifests for new entries, lists all others as they are, and writes the manifest list.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Protocol
 
-from icectl.commit.outputs import Outputs
+from icectl.commit.manifests import EncodedEntries, ManifestWriter, form_for
 from icectl.commit.rewritten_groups import Changes
-from icectl.commit.transaction import Proposal
+from icectl.commit.snapshot import NewSnapshot, carried_totals, head, propose_snapshot
+from icectl.commit.transaction import Outputs, Proposal
+from icectl.entries.partition_key import one_cluster, per_manifest, pieces
+from icectl.entries.rows import (
+    Entries,
+    are_among,
+    as_existing,
+    by_row,
+    by_spec,
+    concat,
+    count_by_manifest,
+    count_by_value,
+    data_files,
+    delete_files,
+    in_manifests,
+    in_order,
+    live,
+    with_snapshot,
+    with_some_deleted,
+)
+from icectl.files.manifest.write import ManifestForm
 from icectl.format.layout import Layout
-from icectl.format.manifest import ManifestFile
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
+from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
-from icectl.table.manifest_groups import ManifestsWithEntries, RewritePlan
-from icectl.table.rewritable_files import LiveFiles
+from icectl.table.live_files import LiveFiles
+from icectl.table.manifest_groups import (
+    PIECES_OF_TARGET,
+    ManifestGroup,
+    ManifestsWithEntries,
+    RewritePlan,
+    group_pieces,
+    live_in,
+)
+from icectl.table.manifest_lists import read_snapshot_manifests
 
-_WRITERS: Mapping[Layout, str] = {
-    Layout.MANIFEST_LISTS: "icectl.commit.list_writer",
-    Layout.SFC_1: "icectl.sfc1.commit.writer",
-}
-"""Modules with a function `writer`: loaded where such a snapshot is written."""
+_OTHER_WRITERS: Mapping[Layout, str] = {Layout.SFC_1: "icectl.sfc1.commit.writer"}
+"""Modules with a function `writer`, by layout: loaded only for tables that need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,5 +105,266 @@ def writer_of(
     context: TableContext, layout: Layout, branch: str, outputs: Outputs
 ) -> SnapshotWriter:
     """Return the writer of a new snapshot of a branch."""
-    writer: SnapshotWriter = import_module(_WRITERS[layout]).writer(context, branch, outputs)
-    return writer
+    if layout in _OTHER_WRITERS:
+        module = import_module(_OTHER_WRITERS[layout])
+        writer: SnapshotWriter = module.writer(context, branch, outputs)
+        return writer
+    return ListWriter(context, branch, outputs)
+
+
+_Kind = tuple[int, ManifestContent]
+"""Spec and content: entries of different ones never share a manifest (R-061)."""
+
+_MOST_ENCODED_BYTES = 32 << 20
+"""What an attempt leaves of the encoded entries of each kind for the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Regrouped:
+    """A new manifest, the manifests that its entries come from, and which entries those are."""
+
+    group: ManifestGroup
+    manifest: ManifestFile
+    sources: frozenset[str]
+    entries: Entries
+
+
+@dataclass(slots=True)
+class ListWriter:
+    """Writes the manifests and manifest lists of one snapshot; `outputs` names them."""
+
+    context: TableContext
+    branch: str
+    outputs: Outputs
+    _made: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
+    _encoded: dict[_Kind, tuple[ManifestForm, EncodedEntries]] = field(default_factory=dict)
+    _regrouped: list[_Regrouped] = field(default_factory=list)
+
+    @property
+    def written(self) -> tuple[ManifestFile, ...]:
+        """The manifests of a rewrite."""
+        return tuple(output.manifest for output in self._regrouped)
+
+    # -- files in the place of others -------------------------------------------------------------
+
+    def replace_files(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        files: LiveFiles,
+        changes: Changes,
+    ) -> Proposal:
+        """Write new manifests of what comes, and those anew whose entries go."""
+        written = [
+            *self._added(metadata, snapshot_id, changes.added),
+            *self._rewritten(metadata, snapshot_id, files, changes.removed),
+        ]
+        kept = _kept(files, changes.removed)
+        return self._listed(
+            metadata,
+            snapshot_id,
+            written,
+            kept,
+            {**changes.summary, **_counts(written, kept, files.manifests)},
+        )
+
+    def _added(
+        self, metadata: TableMetadata, snapshot_id: int, added: Entries
+    ) -> list[ManifestFile]:
+        """New manifests of what comes; those of the same files are written once."""
+        found = []
+        entries = with_snapshot(added, snapshot_id)
+        for content in ManifestContent:
+            for spec_id, part in by_spec(_of_content(entries, content)):
+                kind = (spec_id, content)
+                key = (kind, *by_row(part, "location", "content_offset"))
+                if key not in self._made:
+                    written = self._writer(metadata, kind).add(part)
+                    self._made[key] = [one.manifest for one in written]
+                found += self._made[key]
+        return found
+
+    def _rewritten(
+        self, metadata: TableMetadata, snapshot_id: int, files: LiveFiles, removed: Entries
+    ) -> list[ManifestFile]:
+        """New manifests of those whose entries go, which stay as DELETED ones (R-064)."""
+        kinds: dict[_Kind, list[int]] = {}
+        for at in sorted(count_by_value(removed, "manifest")):
+            manifest = files.manifests[at]
+            kinds.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
+        rewritten = []
+        for kind, manifests in kinds.items():
+            entries = in_manifests(live(files.entries), manifests)
+            gone = are_among(entries, removed)
+            paths = tuple(files.manifests[at].manifest_path for at in manifests)
+            key = (kind, paths, gone.tobytes())
+            if key not in self._made:
+                marked = with_some_deleted(entries, gone, snapshot_id)
+                self._made[key] = self._marked(metadata, files, kind, marked)
+            rewritten += self._made[key]
+        return rewritten
+
+    def _marked(
+        self, metadata: TableMetadata, files: LiveFiles, kind: _Kind, entries: Entries
+    ) -> list[ManifestFile]:
+        writer = self._writer(metadata, kind)
+        form, encoded = self._encoded.get(kind, (None, None))
+        if form != writer.form or encoded is None:
+            encoded = EncodedEntries(_MOST_ENCODED_BYTES)
+            self._encoded[kind] = writer.form, encoded
+        writer = replace(writer, encoded=encoded)
+        counts = count_by_manifest(entries, len(files.manifests))
+        of_manifest = {
+            at: files.manifests[at].manifest_length / count
+            for at, count in enumerate(counts)
+            if count
+        }
+        sizes = per_manifest(entries, of_manifest)
+        cut = pieces(one_cluster(entries), sizes, writer.target_size_bytes / PIECES_OF_TARGET)
+        return [written.manifest for written in writer.write(files.manifests, entries, cut)]
+
+    # -- the same files in other manifests --------------------------------------------------------
+
+    def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
+        """Write the new manifests, which hold as long as those that they replace are listed."""
+        for group in rewrite.plan.chosen:
+            entries = live_in(rewrite.listed, group.rewritten)
+            self._regrouped += self._regroup(metadata, rewrite, group, entries)
+            self.context.deadline.check()
+
+    def rewrite_manifests(
+        self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
+    ) -> Proposal:
+        """List the new manifests; where others were changed since, what is made of those anew."""
+        now = head(metadata, self.branch)
+        listed = rewrite.listed.manifests
+        if now is not None and now != rewrite.snapshot:
+            listed = read_snapshot_manifests(self.context.store, metadata, now)
+            self._renew(metadata, rewrite, {item.manifest_path for item in listed})
+        replaced = set().union(*(output.sources for output in self._regrouped))
+        replaced |= _emptied(rewrite)
+        kept = [item for item in listed if item.manifest_path not in replaced]
+        if len(kept) == len(listed):
+            return Proposal(())
+        processed = sum(len(output.entries) for output in self._regrouped)
+        return self._listed(
+            metadata,
+            snapshot_id,
+            self.written,
+            kept,
+            {
+                **_counts(self.written, kept, listed),
+                "entries-processed": str(processed),
+                **carried_totals(None if now is None else now.summary),
+            },
+        )
+
+    def _regroup(
+        self,
+        metadata: TableMetadata,
+        rewrite: ManifestRewrite,
+        group: ManifestGroup,
+        entries: Entries,
+    ) -> list[_Regrouped]:
+        """Write live entries of a group into new manifests."""
+        if not len(entries):
+            return []
+        options, manifests = rewrite.plan.options, rewrite.listed.manifests
+        kind = (group.spec_id, group.content)
+        form = rewrite.listed.file_format(group.rewritten, options.file_format)
+        writer = self._writer(metadata, kind, options.target_size_bytes, form)
+        cut = group_pieces(metadata, group, rewrite.listed, entries, options)
+        outputs = []
+        with closing(writer.write(manifests, as_existing(entries), cut)) as stored:
+            for written in stored:
+                places = count_by_value(written.entries, "manifest")
+                sources = frozenset(manifests[at].manifest_path for at in places)
+                outputs.append(_Regrouped(group, written.manifest, sources, written.entries))
+        return outputs
+
+    def _renew(self, metadata: TableMetadata, rewrite: ManifestRewrite, present: set[str]) -> None:
+        """Make those manifests anew that hold entries of ones which are listed no more.
+
+        Entries of manifests that are gone are dropped: what took their place is listed, and is
+        kept.
+        """
+        stale = [output for output in self._regrouped if not output.sources <= present]
+        self._regrouped = [output for output in self._regrouped if output.sources <= present]
+        indices = [
+            at for at, item in enumerate(rewrite.listed.manifests) if item.manifest_path in present
+        ]
+        for group in dict.fromkeys(output.group for output in stale):
+            parts = [output.entries for output in stale if output.group == group]
+            entries = in_order(in_manifests(concat(parts), indices))
+            self._regrouped += self._regroup(metadata, rewrite, group, entries)
+
+    # -- both -------------------------------------------------------------------------------------
+
+    def _listed(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        written: Sequence[ManifestFile],
+        kept: Sequence[ManifestFile],
+        summary: Mapping[str, str],
+    ) -> Proposal:
+        """Write a manifest list of new manifests and those that stay."""
+        location = self.outputs.manifest_list(snapshot_id)
+        new_manifests = frozenset(item.manifest_path for item in written)
+        new = NewSnapshot(
+            snapshot_id, self.branch, "replace", (*written, *kept), new_manifests, summary
+        )
+        return propose_snapshot(self.context, metadata, new, location)
+
+    def _writer(
+        self,
+        metadata: TableMetadata,
+        kind: _Kind,
+        target_size_bytes: int | None = None,
+        file_format: FileFormat | None = None,
+    ) -> ManifestWriter:
+        if target_size_bytes is None:
+            target_size_bytes = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
+        return ManifestWriter(
+            context=self.context,
+            form=form_for(metadata, *kind, file_format),
+            target_size_bytes=target_size_bytes,
+            new_location=self.outputs.manifest,
+        )
+
+
+def _counts(
+    written: Sequence[ManifestFile], kept: Sequence[ManifestFile], before: Sequence[ManifestFile]
+) -> Mapping[str, str]:
+    """Return what a summary says of manifests."""
+    return {
+        "manifests-created": str(len(written)),
+        "manifests-kept": str(len(kept)),
+        "manifests-replaced": str(len(before) - len(kept)),
+    }
+
+
+def _kept(files: LiveFiles, removed: Entries) -> list[ManifestFile]:
+    """Return manifests that are listed as they are: no entry goes, and some are live (R-056)."""
+    touched = set(count_by_value(removed, "manifest"))
+    counts = count_by_manifest(live(files.entries), len(files.manifests))
+    return [
+        item
+        for at, (item, count) in enumerate(zip(files.manifests, counts, strict=True))
+        if count and at not in touched
+    ]
+
+
+def _emptied(rewrite: ManifestRewrite) -> set[str]:
+    """Rewritten manifests without a live entry: nothing takes their place (R-056)."""
+    counts = rewrite.listed.live_counts
+    return {
+        rewrite.listed.manifests[at].manifest_path
+        for group in rewrite.plan.chosen
+        for at in group.rewritten
+        if not counts[at]
+    }
+
+
+def _of_content(entries: Entries, content: ManifestContent) -> Entries:
+    return data_files(entries) if content is ManifestContent.DATA else delete_files(entries)

@@ -39,7 +39,7 @@ from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile
 from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
-from icectl.table.rewrite_task import DeleteFile, InputFile, MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import DeleteFile, InputFile, MergeDeletesTask, RewriteTask, Task
 
 
 @dataclass(frozen=True, slots=True)

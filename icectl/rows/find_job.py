@@ -47,7 +47,7 @@ from icectl.rows.read_data import SourceFile
 from icectl.rows.rewrite_data import StoredRows, stored_rows
 from icectl.rows.write_data import FileOutputs
 from icectl.rows.write_job import IncomingRows, frame_schema
-from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import RewriteTask
 
 _COMPARE: Mapping[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
     "<": pc.less,

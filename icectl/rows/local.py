@@ -31,7 +31,7 @@ from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
-from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask
+from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
 
 _WORTH_A_WORKER_BYTES = 16 << 20
 """What is rewritten in the time that a worker takes to start."""

@@ -31,7 +31,7 @@ from icectl.rows.rewrite_data import DeletesOfGroup, positions_of
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.location import loosest_key
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_task import InputFile, MergeDeletesTask
+from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask
 
 _ROW_GROUP_ROWS = 1 << 20
 

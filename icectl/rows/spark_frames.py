@@ -40,7 +40,7 @@ from icectl.rows.worker_context import WorkerContext, bundle_small_tasks
 from icectl.rows.write_data import FileOutputs
 from icectl.rows.write_job import WriteJob, partition_keys, run_write
 from icectl.storage.open import StorageOptions, open_store
-from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import RewriteTask
 
 _UUID_DIGITS = [at for at in range(36) if at not in (8, 13, 18, 23)]
 """Where the digits of a UUID are in its text; between them are hyphens."""

@@ -38,7 +38,7 @@ from icectl.rows.sort_rows import RowKeys, sort_keys
 from icectl.rows.spark import Spark, TaskAttempt, batch_payload, payload_batch
 from icectl.rows.worker_context import WorkerContext
 from icectl.rows.write_data import FileOutputs
-from icectl.table.rewrite_task import InputFile, RewriteTask, even_splits
+from icectl.table.rewrite_tasks import InputFile, RewriteTask, even_splits
 
 _PIECE_BYTES = 64 << 20
 _SEVERAL = 2

@@ -32,7 +32,7 @@ from icectl.rows.spark_connect import open_spark
 from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges, rewriting
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks
 from icectl.storage.open import StorageOptions
-from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask
+from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
 
 _Done = tuple[list[TaskResult], bool]
 

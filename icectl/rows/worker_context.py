@@ -11,7 +11,7 @@ from icectl.rows.compact_job import FileNames, ahead_of
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions, add_root, open_store, requests_at_once
 from icectl.storage.store import Assembly
-from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 
 OutputsOf = Callable[[Task | int], FileOutputs]
 """Outputs of a task, or of the part of new rows that has a number."""

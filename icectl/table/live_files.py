@@ -1,16 +1,29 @@
-"""The live files of a snapshot as compactions plan and commit with them; what entries state."""
+"""The live files of a snapshot, for compactions and changes of rows; the columns they may have."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, stated_files
+from icectl.checks.schemas import mapping_problem
+from icectl.entries.columns import Integers
 from icectl.entries.conditions import Predicate
-from icectl.entries.deletes import NamedFiles, names_of
+from icectl.entries.deletes import (
+    DeleteIndex,
+    Matches,
+    NamedFiles,
+    NamedPositionDeletes,
+    dangling_rows,
+    match,
+    names_of,
+    resolve_names,
+)
+from icectl.entries.file_verdicts import of_specs
 from icectl.entries.rows import (
     EMPTY,
     Entries,
@@ -27,20 +40,123 @@ from icectl.entries.rows import (
     where,
     with_manifests_moved,
 )
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.parquet.schema import NameMapping
+from icectl.format.json_members import parse_json
 from icectl.format.locations import scheme_of_entries, with_scheme
 from icectl.format.manifest import Content, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.schema import POSITION_FIELD
+from icectl.format.partition import PartitionSpec, result_types
+from icectl.format.properties import NAME_MAPPING
+from icectl.format.schema import POSITION_FIELD, Schema
 from icectl.format.snapshot import Snapshot
+from icectl.format.types import NestedField, StructType
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.table.context import TableContext
-from icectl.table.file_columns import every_column
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries, scan_entries
-from icectl.table.rewritable_files import LiveFiles, files_of_snapshot
-from icectl.table.rewrite_task import Task
-from icectl.table.rewrite_tasks import LOADED_COLUMNS
+from icectl.table.rewrite_tasks import LOADED_COLUMNS, Task
 from icectl.table.row_safety import check_live
+
+_OTHER_DELETES = (
+    "`--where` without these files, or rewrite the deletes with the engine that made them"
+)
+
+
+@dataclass(frozen=True)
+class LiveFiles:
+    """A snapshot's manifests and live entries, whose `manifest` indexes them.
+
+    `entries` are those of load_entries, to be matched, with LOADED_COLUMNS; `named_files` are
+    position delete files that were read, `spelling` the locations of data files that are named in
+    another way. Manifests of other specs than `known_spec_ids` cannot be rewritten.
+    """
+
+    manifests: tuple[ManifestFile, ...]
+    entries: Entries
+    known_spec_ids: frozenset[int]
+    unpartitioned_spec_ids: frozenset[int]
+    named_files: NamedFiles
+    spelling: Mapping[str, str]
+
+    @cached_property
+    def data(self) -> Entries:
+        """Live data files."""
+        return data_files(live(self.entries))
+
+    @cached_property
+    def deletes(self) -> Entries:
+        """Live delete files."""
+        return delete_files(live(self.entries))
+
+    @cached_property
+    def matches(self) -> Matches:
+        """The deletes that apply to data files, with rows of `data` and `deletes`."""
+        return match(self.entries, self.unpartitioned_spec_ids)
+
+    @cached_property
+    def named(self) -> NamedPositionDeletes:
+        """The position delete files that were read, and the data files that they name."""
+        return resolve_names(self.matches, self.named_files, self.spelling)
+
+    @cached_property
+    def index(self) -> DeleteIndex:
+        """The deletes of each data file."""
+        return DeleteIndex(self.matches, self.named)
+
+    @cached_property
+    def dangling(self) -> Integers:
+        """Rows of `deletes` that apply to no live data file, and whose manifests can do without."""
+        rows = dangling_rows(self.matches, self.named)
+        return rows[of_specs(self.deletes, self.known_spec_ids)[rows]]
+
+
+def files_of_snapshot(
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    entries: Entries,
+    named_files: NamedFiles,
+    spelling: Mapping[str, str],
+) -> LiveFiles:
+    """Return the files of a snapshot, ready to be planned with."""
+    specs = metadata.partition_specs
+    return LiveFiles(
+        tuple(manifests),
+        entries,
+        known_spec_ids=frozenset(spec.spec_id for spec in specs if _is_known(spec, metadata)),
+        unpartitioned_spec_ids=frozenset(spec.spec_id for spec in specs if spec.is_unpartitioned),
+        named_files=named_files,
+        spelling=spelling,
+    )
+
+
+def _is_known(spec: PartitionSpec, metadata: TableMetadata) -> bool:
+    """Return whether all values of a spec have a type: transforms and columns are known (R-007)."""
+    return None not in result_types(spec, metadata.schemas)  # R-007
+
+
+def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
+    """Refuse to rewrite data files of which readers disagree on the deleted rows.
+
+    Raises: Unsupported; CorruptTable R-114.
+    """
+    misspelt = int(files.named.misspelt[list(rows)].sum())
+    if misspelt:
+        message = (
+            f"position deletes of {misspelt:,} rows name their data file in another spelling "
+            "than its manifest entry: not all readers apply them"
+        )
+        raise Unsupported(message, hint=_OTHER_DELETES)
+    if (files.matches.vectors.counts[list(rows)] > 1).any():
+        message = "a data file has more than one deletion vector"
+        raise CorruptTable(message, rule="R-114")  # R-114
+    misplaced = len(set(files.named.misplaced[1].tolist()).intersection(rows))
+    if misplaced:
+        message = (
+            f"position deletes or vectors of {misplaced:,} data files lie in another partition "
+            "than these: not all readers apply them (R-211)"
+        )  # R-211
+        raise Unsupported(message, hint=_OTHER_DELETES)
 
 
 def load_stated(
@@ -233,3 +349,38 @@ def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:
     by_key = dict(zip(keys, locations.to_pylist(), strict=True))
     spelling = {name: by_key.get(loosest_key(name)) for name in other}
     return {name: location for name, location in spelling.items() if location is not None}
+
+
+def every_column(metadata: TableMetadata) -> Schema:
+    """The current schema, with the fields that only older schemas have, those of structs too."""
+    current = metadata.current_schema
+    fields = current.fields
+    for schema in reversed(metadata.schemas):
+        fields = _with_dropped(fields, schema.fields)
+    return Schema(current.schema_id, fields)
+
+
+def _with_dropped(
+    fields: Sequence[NestedField], older: Sequence[NestedField]
+) -> tuple[NestedField, ...]:
+    left = {item.id: item for item in older}
+    dropped = []
+    for item in fields:
+        before = left.pop(item.id, item)
+        if isinstance(item.type, StructType) and isinstance(before.type, StructType):
+            inner = _with_dropped(item.type.fields, before.type.fields)
+            dropped.append(replace(item, type=StructType(inner)))
+        else:
+            dropped.append(item)
+    return (*dropped, *left.values())
+
+
+def name_mapping(metadata: TableMetadata) -> NameMapping:
+    """Return the table's mapping of names to ids; empty without a valid one (R-181)."""
+    text = metadata.properties.get(NAME_MAPPING.name)
+    try:
+        parsed: NameMapping = parse_json(text) if text else ()
+        is_valid = not text or mapping_problem(parsed) is None
+    except (ValueError, RecursionError):
+        return ()  # level metadata reports it
+    return parsed if is_valid else ()

@@ -13,10 +13,9 @@ from icectl.entries.deletes import delete_counts
 from icectl.entries.file_verdicts import DELETES, Verdicts, of_specs
 from icectl.entries.rows import GROUP_KEYS, Entries, numbers
 from icectl.format.manifest import FileFormat
+from icectl.table.live_files import LiveFiles
 from icectl.table.output_sizes import Sizes
-from icectl.table.rewritable_files import LiveFiles
-from icectl.table.rewrite_task import Method
-from icectl.table.rewrite_tasks import Bin
+from icectl.table.rewrite_tasks import Bin, Method
 from icectl.units import print_size
 
 MERGE_ROW_GROUP_BYTES = 4 << 20

@@ -7,7 +7,7 @@ from icectl.rows.compact_job import CompactJob, OutputPlaces, TaskResult, run_re
 from icectl.rows.local import LocalEngine
 from icectl.rows.write_data import FileOutputs
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import RewriteTask
 
 
 class InlineEngine(LocalEngine):

@@ -20,7 +20,7 @@ from icectl.rows.write_data import FileOutputs
 from icectl.rows.write_job import WriteJob, run_write
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import RewriteTask
 from tests.builders.expiry import context_of
 from tests.builders.plain_metadata import plain_metadata
 from tests.builders.table_builder import TableBuilder, make_rows

@@ -8,7 +8,7 @@ import pyarrow as pa
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
-from icectl.commit.outputs import outputs_of
+from icectl.commit.transaction import outputs_of
 from icectl.entries.rows import CARRIED, PLANNING, Entries
 from icectl.env import Env
 from icectl.format.manifest import Content

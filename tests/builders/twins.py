@@ -20,7 +20,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
 from icectl.commit.attempt import CommitAsked, commit_changes
-from icectl.commit.outputs import Outputs, outputs_of
+from icectl.commit.transaction import Outputs, outputs_of
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, Entries
 from icectl.files.puffin.positions import read_dv

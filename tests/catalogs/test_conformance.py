@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icectl.catalog.protocol import Committed, Conflict, Unknown
-from icectl.commit.outputs import Outputs
+from icectl.commit.transaction import Outputs
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows

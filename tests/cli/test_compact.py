@@ -18,8 +18,7 @@ from icectl.format.types import PrimitiveType
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.mergeable import Mergeable, MethodChoice, choose_method
-from icectl.table.rewrite_task import Method
-from icectl.table.rewrite_tasks import Bin
+from icectl.table.rewrite_tasks import Bin, Method
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import (

@@ -9,7 +9,7 @@ import pytest
 
 from icectl.cli import session
 from icectl.storage.local.store import LocalStore
-from icectl.table import recovery_hint
+from icectl.table import recovery
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Run, checked_document
 from tests.stores.fixed_env import FixedEnv
@@ -199,7 +199,7 @@ def test_what_goes_wrong_in_looking_is_not_told(
     table: TableBuilder, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest_manifest(table).write_bytes(b"")
-    monkeypatch.setattr(recovery_hint, "WholeSnapshots", None)
+    monkeypatch.setattr(recovery, "WholeSnapshots", None)
     ended = run(table.location, *COMPACT, command="compact")
     assert ended.code == 15
     assert ended.err.count("hint: ") == 1
@@ -230,7 +230,7 @@ def test_a_store_that_does_not_answer_holds_up_no_run_that_has_failed(
     broken.write_bytes(b"")
     stuck = StuckStore(str(broken))
     monkeypatch.setattr(session, "open_store", lambda *_: stuck)
-    monkeypatch.setattr(recovery_hint, "_MOST_SECONDS", 0.2)
+    monkeypatch.setattr(recovery, "_MOST_SECONDS", 0.2)
     began = monotonic()
     try:
         ended = run(table.location, *COMPACT, command="compact")

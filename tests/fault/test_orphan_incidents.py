@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.commit.outputs import outputs_of
+from icectl.commit.transaction import outputs_of
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, reachable

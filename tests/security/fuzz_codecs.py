@@ -28,7 +28,7 @@ from icectl.catalog.hive import thrift
 from icectl.cli import app
 from icectl.cli.plans import open_saved_plan, sealed_plan
 from icectl.commands.maintain.policy import read_policy
-from icectl.commit import deletion_journal, journals, output_journal
+from icectl.commit import deletion, journals, output_journal
 from icectl.entries.files import FileKind, files, rows
 from icectl.entries.rows import ALL_COLUMNS
 from icectl.env import SystemEnv
@@ -170,7 +170,7 @@ def _output_journal(directory: Path) -> bytes:
 
 def _deletion(content: bytes) -> object:
     """Read a journal, and ask what its reader asks of it."""
-    found = deletion_journal.unfinished_journals(
+    found = deletion.unfinished_journals(
         _store(content), _listed("expire-snapshots"), "expire-snapshots", SilentProgress()
     )
     return [list(rows(journal.files)) for journal in found]
@@ -181,8 +181,8 @@ def _deletion_journal(directory: Path) -> bytes:
     places = [f"{directory}/data/{number}.parquet" for number in range(3)]
     named = files(places, places, FileKind.DATA_FILES, [10, 20, 30])
     location = journals.journal_location(str(directory / "metadata"), "expire-snapshots", UUID)
-    journal = deletion_journal.Journal(location, UUID, 1, (4711, 4712), named)
-    deletion_journal.write(LocalStore(), journal)
+    journal = deletion.Journal(location, UUID, 1, (4711, 4712), named)
+    deletion.write(LocalStore(), journal)
     return Path(location).read_bytes()
 
 

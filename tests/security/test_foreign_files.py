@@ -11,7 +11,7 @@ from icectl.commands.compact.foreign_files import check_foreign_files
 from icectl.format.manifest import FileFormat
 from icectl.progress import SilentProgress
 from icectl.storage.real_paths import is_kept_from_owner
-from icectl.table.rewrite_task import InputFile, RewriteTask
+from icectl.table.rewrite_tasks import InputFile, RewriteTask
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run

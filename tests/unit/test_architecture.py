@@ -197,7 +197,7 @@ IMPORTS_BY_KIND = {
 
 IMPORTS_OF_FEW_RUNS = {
     PACKAGE / "catalog" / "files.py": "icectl.catalog.commit_file",
-    PACKAGE / "table" / "list_reader.py": "icectl.checks",
+    PACKAGE / "table" / "manifest_lists.py": "icectl.checks",
     PACKAGE / "table" / "manifests.py": "icectl.checks",
 }
 """What only a commit needs, a plan, or a manifest in doubt: not a run that shows a table."""

@@ -21,10 +21,9 @@ from icectl.entries.deletes import Applied, delete_counts
 from icectl.entries.file_verdicts import FileVerdict, Verdicts, of_specs, same_verdict
 from icectl.entries.rows import by_row
 from icectl.format.metadata import TableMetadata
+from icectl.table.live_files import LiveFiles, check_deletes
 from icectl.table.output_sizes import pack
-from icectl.table.rewritable_files import LiveFiles, check_deletes
-from icectl.table.rewrite_task import MergeDeletesTask
-from icectl.table.rewrite_tasks import TaskMaker
+from icectl.table.rewrite_tasks import MergeDeletesTask, TaskMaker
 from icectl.units import print_count
 
 _VECTORS_FROM = 3

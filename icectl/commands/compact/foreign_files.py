@@ -10,7 +10,7 @@ from icectl.format.data_paths import named_folders
 from icectl.progress import Progress
 from icectl.storage.location import is_within, redacted
 from icectl.storage.real_paths import is_kept_from_owner
-from icectl.table.rewrite_task import Task
+from icectl.table.rewrite_tasks import Task
 from icectl.units import print_count
 
 

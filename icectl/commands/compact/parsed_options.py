@@ -26,7 +26,7 @@ from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_
 from icectl.rows.order import RowOrder, parse_sort_order, parse_zorder, table_order
 from icectl.table.mergeable import MERGE_ROW_GROUP_BYTES
 from icectl.table.output_sizes import sizes_of
-from icectl.table.rewrite_task import Method
+from icectl.table.rewrite_tasks import Method
 
 
 @dataclass(frozen=True, slots=True)

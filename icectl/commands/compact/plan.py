@@ -37,6 +37,7 @@ from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import Type
 from icectl.rows.order import RowOrder
+from icectl.table.live_files import LiveFiles, check_deletes
 from icectl.table.mergeable import (
     MERGE_ROW_GROUP_BYTES,
     Mergeable,
@@ -46,9 +47,15 @@ from icectl.table.mergeable import (
 )
 from icectl.table.output_sizes import Sizes, pack
 from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
-from icectl.table.rewritable_files import LiveFiles, check_deletes
-from icectl.table.rewrite_task import Method, RewriteTask, Task
-from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once, split_bins
+from icectl.table.rewrite_tasks import (
+    Bin,
+    Method,
+    RewriteTask,
+    Task,
+    TaskMaker,
+    check_once,
+    split_bins,
+)
 from icectl.units import print_size
 
 

@@ -25,14 +25,12 @@ from icectl.commands.compact.report import (
     compaction_result,
     print_compaction,
 )
-from icectl.commit.carry import DeleteCarrier
 from icectl.commit.output_journal import DataPlaces, Leftovers
-from icectl.commit.outputs import DataOutputs, Outputs, data_places
-from icectl.commit.rewrite_files import FileRewrite, PlannedState
+from icectl.commit.rewrite_files import DeleteCarrier, FileRewrite, PlannedState
 from icectl.commit.rewritten_groups import GroupResult, Made, changes
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import writer_of
-from icectl.commit.transaction import transaction
+from icectl.commit.transaction import DataOutputs, Outputs, data_places, transaction
 from icectl.entries.conditions import Predicate, leaves
 from icectl.entries.deletes import NamedFiles
 from icectl.entries.file_verdicts import at_locations
@@ -76,12 +74,17 @@ from icectl.rows.sort_rows import Sorting, sort_keys
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
-from icectl.table.file_columns import every_column, name_mapping
-from icectl.table.live_files import load_live_files, load_stated, with_stated
+from icectl.table.live_files import (
+    LiveFiles,
+    every_column,
+    load_live_files,
+    load_stated,
+    name_mapping,
+    with_stated,
+)
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.reading import in_threads, naming
-from icectl.table.rewritable_files import LiveFiles
-from icectl.table.rewrite_task import MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 from icectl.table.row_safety import open_to_change
 from icectl.units import print_size
 

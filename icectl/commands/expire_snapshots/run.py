@@ -39,9 +39,9 @@ from icectl.commands.expire_snapshots.report import (
     question,
     superseded,
 )
-from icectl.commit import deletion_journal as journals
+from icectl.commit import deletion as journals
 from icectl.commit.attempt import CommitAsked, commit_changes
-from icectl.commit.deletion_journal import Journal
+from icectl.commit.deletion import Journal, Removal, remove_files
 from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table
 from icectl.commit.output_journal import remove_own
 from icectl.entries.files import (
@@ -65,7 +65,6 @@ from icectl.storage.location import is_local, join, loosest_key, redacted
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
-from icectl.table.cleanup import Removal, remove_files
 from icectl.table.context import TableContext, open_table
 from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places

@@ -13,7 +13,7 @@ from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, ancestors
-from icectl.table.snapshot_choice import snapshot_by_id
+from icectl.table.reader import snapshot_by_id
 from icectl.units import print_instant
 
 CHANGES_SOURCES: frozenset[str] = frozenset(

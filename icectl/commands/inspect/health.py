@@ -20,9 +20,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.names import parse_metadata_file_name
 from icectl.storage import location as locations
 from icectl.storage.store import FileStatus
-from icectl.table.reader import Reader
+from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 from icectl.table.retention import AskedRetention, Retention, decide
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.units import read_count
 
 _EXACT_SNAPSHOTS = 5_000

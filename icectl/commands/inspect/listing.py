@@ -14,13 +14,19 @@ from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY, parse_count, parse_option
-from icectl.cli.targets import tables_on_disk
+from icectl.cli.targets import (
+    TABLE_COLUMNS,
+    ListedTable,
+    table_rows,
+    tables_below,
+    tables_in,
+    tables_on_disk,
+)
 from icectl.commands.inspect import rows_report as row_output
 from icectl.commands.inspect.views import Row, RowSet
 from icectl.errors import Incomplete, TableNotFound, UsageError
 from icectl.storage.location import scheme
 from icectl.storage.open import open_store, requests_at_once
-from icectl.table.listing import TABLE_COLUMNS, ListedTable, table_rows, tables_below, tables_in
 
 VIEW = "tables"
 _PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {

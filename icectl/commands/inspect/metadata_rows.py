@@ -17,7 +17,7 @@ from icectl.format.snapshot import ancestors
 from icectl.format.sort import SortOrder
 from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
-from icectl.table.snapshot_choice import logged_snapshot_id
+from icectl.table.reader import logged_snapshot_id
 from icectl.units import print_instant
 
 

@@ -9,8 +9,7 @@ from icectl.entries.rows import Entries, concat, live
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, StorageError
 from icectl.format.names import lost_versions
-from icectl.table.reader import Reader
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 
 _BATCH_ROWS = 50_000
 

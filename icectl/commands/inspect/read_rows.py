@@ -18,8 +18,7 @@ from icectl.errors import UsageError
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.snapshot import Snapshot
 from icectl.table.manifest_lists import distinct_manifests, snapshot_reader
-from icectl.table.reader import Reader
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""

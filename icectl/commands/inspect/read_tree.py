@@ -8,8 +8,7 @@ from icectl.entries.rows import Entries, concat, with_manifest_number
 from icectl.format.layout import layout_of_manifest
 from icectl.format.manifest import ManifestFile
 from icectl.table.manifest_lists import reader_of, snapshot_reader
-from icectl.table.reader import Reader
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 
 
 def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:

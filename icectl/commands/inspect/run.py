@@ -38,8 +38,7 @@ from icectl.errors import (
     TableNotFound,
     UsageError,
 )
-from icectl.table.reader import Gaps, Reader
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
+from icectl.table.reader import Gaps, Reader, SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.units import parse_instant
 
 if TYPE_CHECKING:  # which is imported where it is shown

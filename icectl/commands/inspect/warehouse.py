@@ -28,7 +28,7 @@ from icectl.commands.maintain.schedule_plan import exit_code_of
 from icectl.commands.many import TableEnd, end_on, many_result, missing_ends, print_troubles
 from icectl.errors import ProblemsFound
 from icectl.rows.choice import EngineChoice
-from icectl.table.snapshot_choice import SnapshotChoice
+from icectl.table.reader import SnapshotChoice
 from icectl.units import print_count, print_size
 
 

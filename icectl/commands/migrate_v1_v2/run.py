@@ -25,9 +25,8 @@ from icectl.commands.rewrite_manifests import run as rewriting
 from icectl.commands.upgrade_to_v4.change import Upgraded, planned_upgrade, refused
 from icectl.commands.upgrade_to_v4.report import MIGRATION_NOTES, Upgrade
 from icectl.commit.output_journal import Leftovers
-from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import branch_head
-from icectl.commit.transaction import Proposal, transaction
+from icectl.commit.transaction import Outputs, Proposal, transaction
 from icectl.entries.rows import EMPTY, PLANNING_COLUMNS, Entries, in_manifests
 from icectl.entries.summary import describe_manifest
 from icectl.errors import CommitUnknown, CorruptTable, IcectlError, UsageError

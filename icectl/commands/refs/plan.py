@@ -7,7 +7,7 @@ from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import SnapshotRef, ancestors
 from icectl.format.updates import RemoveSnapshotRef, SetSnapshotRef, Update
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.table.reader import SnapshotChoice, chosen_snapshot
 from icectl.units import print_instant, read_count
 
 

@@ -46,7 +46,7 @@ from icectl.commands.relocate.prepare import Preparation, Prepared, WaitingFile
 from icectl.commands.relocate.report import print_relocation, relocate_result
 from icectl.commit.attempt import CommitAsked, unknown_outcome
 from icectl.commit.output_journal import DataPlaces, Leftovers, OutputJournal, new_journal
-from icectl.commit.outputs import Outputs
+from icectl.commit.transaction import Outputs
 from icectl.entries.files import rows
 from icectl.errors import (
     CommitConflict,

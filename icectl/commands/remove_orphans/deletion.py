@@ -14,6 +14,7 @@ from icectl.commands.remove_orphans.search import (
     check_same_place,
     open_deletable,
 )
+from icectl.commit.deletion import BATCH, remove_batch
 from icectl.entries.files import (
     ListedFile,
     ListedFiles,
@@ -28,7 +29,6 @@ from icectl.env import Env
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
 from icectl.storage.store import FailedRemoval, Store
-from icectl.table.cleanup import BATCH, remove_batch
 from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import check_sums_last, described_files
 from icectl.table.reading import in_threads

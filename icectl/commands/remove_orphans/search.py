@@ -27,7 +27,7 @@ from icectl.table.orphan_verdicts import (
     restrict_to_reviewed,
 )
 from icectl.table.own_places import OtherTables, own_places
-from icectl.table.references import References
+from icectl.table.reachable import References
 from icectl.table.reviewed import Reviewed
 from icectl.table.row_safety import check_deletable
 from icectl.units import DURATION_UNITS_MS, print_duration

@@ -54,7 +54,7 @@ from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.compact_job import carried_metrics
 from icectl.storage.location import loosest_key, loosest_keys, name, parent
-from icectl.table.file_columns import name_mapping
+from icectl.table.live_files import name_mapping
 from icectl.table.manifest_lists import (
     distinct_manifests,
     read_snapshot_manifests,

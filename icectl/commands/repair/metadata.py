@@ -29,7 +29,7 @@ from icectl.format.names import VERSION_HINT
 from icectl.storage import location as locations
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table
-from icectl.table.whole import newest_whole_metadata
+from icectl.table.recovery import newest_whole_metadata
 from icectl.units import print_duration
 
 

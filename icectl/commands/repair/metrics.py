@@ -15,7 +15,7 @@ from icectl.format.partition import result_types
 from icectl.format.schema import Schema
 from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField
-from icectl.table.file_columns import name_mapping
+from icectl.table.live_files import name_mapping
 from icectl.table.reader import Reader
 from icectl.table.reading import read_or_none
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from icectl.checks.rule import Finding
 from icectl.errors import UsageError
-from icectl.table.losses import NOTHING, Loss, together
+from icectl.table.recovery import NOTHING, Loss, together
 
 RepairLevel = Literal["metadata", "files", "footers"]
 """How deep a repair looks, as `validate` does."""

@@ -32,10 +32,10 @@ from icectl.entries.rows import (
 from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.storage.location import loosest_key, loosest_keys, name
-from icectl.table.losses import Loss
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, try_manifests
 from icectl.table.reader import Reader
+from icectl.table.recovery import Loss
 from icectl.table.row_safety import check_live
 from icectl.units import print_count
 

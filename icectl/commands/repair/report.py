@@ -10,7 +10,7 @@ from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.commands.repair.plan import Remedy, RepairPlan
 from icectl.commands.validate.report import print_wrapped
 from icectl.format.snapshot import Snapshot
-from icectl.table.losses import NOTHING, Loss, WayOut
+from icectl.table.recovery import NOTHING, Loss, WayOut
 from icectl.units import print_count
 
 

@@ -42,10 +42,14 @@ from icectl.format.updates import (
     Update,
 )
 from icectl.table.context import TableContext
-from icectl.table.losses import WayOut, going_back, loss_of_going_back
-from icectl.table.reader import Reader
-from icectl.table.snapshot_choice import SnapshotChoice, parse_snapshot_id, snapshot_by_id
-from icectl.table.whole import WholeLevel, WholeSnapshots
+from icectl.table.reader import Reader, SnapshotChoice, parse_snapshot_id, snapshot_by_id
+from icectl.table.recovery import (
+    WayOut,
+    WholeLevel,
+    WholeSnapshots,
+    going_back,
+    loss_of_going_back,
+)
 
 COMMAND = "repair"
 WHOLE = "whole"

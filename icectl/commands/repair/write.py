@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
 from icectl.commands.repair.plan import Remedy
 from icectl.commit.manifests import ManifestWriter, form_for
-from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import NewSnapshot, head, propose_snapshot
-from icectl.commit.transaction import Proposal
+from icectl.commit.transaction import Outputs, Proposal
 from icectl.entries.rows import (
     ALL_COLUMNS,
     PLANNING,

@@ -16,10 +16,9 @@ from icectl.commands.rows.change import (
     whole_files,
 )
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
-from icectl.commit.outputs import data_places
 from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
-from icectl.commit.transaction import Proposal
+from icectl.commit.transaction import Proposal, data_places
 from icectl.entries.conditions import Predicate, parse_where
 from icectl.entries.deletes import NamedFiles, known_deleted_rows
 from icectl.entries.may_match import METRICS, all_match, may_match
@@ -33,9 +32,15 @@ from icectl.rows.find_job import FindJob, FoundRows, Keys
 from icectl.rows.merge_deletes import delete_file_entries, write_vectors
 from icectl.rows.write_data import FileOutputs
 from icectl.table.context import TableContext
-from icectl.table.rewritable_files import LiveFiles
-from icectl.table.rewrite_task import InputFile, MergeDeletesTask, RewriteTask
-from icectl.table.rewrite_tasks import Bin, TaskMaker, check_once
+from icectl.table.live_files import LiveFiles
+from icectl.table.rewrite_tasks import (
+    Bin,
+    InputFile,
+    MergeDeletesTask,
+    RewriteTask,
+    TaskMaker,
+    check_once,
+)
 
 
 class Finder(Protocol):

@@ -18,12 +18,10 @@ from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.spark_frames import LoadJob, OutgoingRows
 from icectl.rows.write_data import write_options
 from icectl.table.context import TableContext, open_table
-from icectl.table.file_columns import every_column, name_mapping
+from icectl.table.live_files import LiveFiles, every_column, name_mapping
 from icectl.table.output_sizes import pack, sizes_of
-from icectl.table.rewritable_files import LiveFiles
-from icectl.table.rewrite_task import RewriteTask
-from icectl.table.rewrite_tasks import Bin, TaskMaker, split_bins
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.table.reader import SnapshotChoice, chosen_snapshot
+from icectl.table.rewrite_tasks import Bin, RewriteTask, TaskMaker, split_bins
 
 _SPLIT_BYTES = 128 << 20
 """Bytes of files that one task reads, as in the scans of the reference implementation."""

@@ -15,10 +15,9 @@ from icectl.commands.rows.change import (
     whole_files,
 )
 from icectl.commit.output_journal import DataPlaces
-from icectl.commit.outputs import DataOutputs, data_places
 from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
-from icectl.commit.transaction import Proposal
+from icectl.commit.transaction import DataOutputs, Proposal, data_places
 from icectl.entries.deletes import known_deleted_rows
 from icectl.entries.rows import GROUP_KEYS, Entries, by_row, numbers
 from icectl.errors import Refused
@@ -35,7 +34,7 @@ from icectl.rows.write_job import IncomingRows, WriteJob, frame_schema
 from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.manifests import TreeFacts, tree_rows, with_column
 from icectl.table.context import TableContext
-from icectl.table.rewritable_files import LiveFiles
+from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import TaskMaker, check_once
 
 _WITHOUT_LINEAGE = 2

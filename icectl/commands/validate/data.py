@@ -49,7 +49,7 @@ from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
 from icectl.storage.streams import CountingReader
-from icectl.table.file_columns import every_column, name_mapping
+from icectl.table.live_files import every_column, name_mapping
 from icectl.table.manifests import try_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import in_threads, of_one_file

@@ -40,9 +40,8 @@ from icectl.format.snapshot import Snapshot
 from icectl.rows.spark import Spark
 from icectl.rows.spark_connect import open_spark
 from icectl.sfc1.rules import EVERY_RULE
-from icectl.table.reader import Reader
-from icectl.table.recovery_hint import BrokenTable
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
+from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot, parse_snapshot_id
+from icectl.table.recovery import BrokenTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.manifests import ManifestWriter, form_for
-from icectl.commit.outputs import Outputs
+from icectl.commit.transaction import Outputs
 from icectl.entries.columns import NONE, Positions
 from icectl.entries.locations import without_scheme
 from icectl.entries.rows import (

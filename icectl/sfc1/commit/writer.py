@@ -8,11 +8,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.commit.outputs import Outputs
 from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import engine_summary, head, put_on
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
-from icectl.commit.transaction import Proposal
+from icectl.commit.transaction import Outputs, Proposal
 from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
@@ -53,7 +52,7 @@ from icectl.sfc1.safety import sound_root
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.rewritable_files import LiveFiles
+from icectl.table.live_files import LiveFiles
 from icectl.table.row_safety import require_safe_base
 from icectl.units import read_count
 

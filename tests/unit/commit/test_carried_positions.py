@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from icectl.commit.carried_positions import (
+from icectl.commit.rewrite_files import (
     NotCarried,
     deleted_since,
     joined,
@@ -14,7 +14,7 @@ from icectl.commit.carried_positions import (
     positions_of_rows,
 )
 from icectl.format.manifest import FileFormat
-from icectl.table.rewrite_task import InputFile
+from icectl.table.rewrite_tasks import InputFile
 
 
 def file(name: str, rows: int) -> InputFile:

@@ -11,8 +11,8 @@ from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
+from icectl.table.live_files import files_of_snapshot
 from icectl.table.output_sizes import Sizes
-from icectl.table.rewritable_files import files_of_snapshot
 from tests.builders.entry_rows import data, entries, equality
 from tests.builders.plain_metadata import plain_metadata
 

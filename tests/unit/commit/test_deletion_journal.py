@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from icectl.commit import deletion_journal as journals
-from icectl.commit.deletion_journal import Journal
+from icectl.commit import deletion as journals
+from icectl.commit.deletion import Journal
 from icectl.commit.journals import journal_location
 from icectl.entries.files import NO_FILES, FileKind, Files, files, rows, together
 from icectl.storage.local.store import LocalStore

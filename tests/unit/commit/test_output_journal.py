@@ -12,8 +12,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.output_journal import DataPlaces, Leftovers, is_output
-from icectl.commit.outputs import Outputs, outputs_of
-from icectl.commit.transaction import Transaction
+from icectl.commit.transaction import Outputs, Transaction, outputs_of
 from icectl.errors import CommitConflict, StorageError
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store

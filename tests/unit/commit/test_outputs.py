@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
+from icectl.commit.deletion import remove_files
 from icectl.commit.output_journal import DataPlaces
-from icectl.commit.outputs import Outputs, outputs_of
-from icectl.commit.transaction import Transaction
+from icectl.commit.transaction import Outputs, Transaction, outputs_of
 from icectl.entries.files import FileKind, files, together
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
-from icectl.table.cleanup import remove_files
 from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.orphans import files_of
 from tests.builders.table_builder import TableBuilder

@@ -12,8 +12,8 @@ from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
-from icectl.table.rewritable_files import files_of_snapshot
-from icectl.table.rewrite_task import (
+from icectl.table.live_files import files_of_snapshot
+from icectl.table.rewrite_tasks import (
     DeleteFile,
     InputFile,
     MergeDeletesTask,

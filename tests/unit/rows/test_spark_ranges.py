@@ -12,7 +12,7 @@ from icectl.rows.rewrite_data import RowsRead, live_batches
 from icectl.rows.spark_ranges import pieces_of, rewriting
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.local.store import LocalStore
-from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import RewriteTask
 from tests.builders.compactions import planned
 from tests.builders.table_builder import TableBuilder
 

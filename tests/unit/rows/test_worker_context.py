@@ -9,7 +9,7 @@ from icectl.format.manifest import FileFormat
 from icectl.rows.compact_job import FileNames
 from icectl.rows.worker_context import WorkerContext
 from icectl.storage.open import StorageOptions, open_store
-from icectl.table.rewrite_task import DeleteFile, InputFile, RewriteTask
+from icectl.table.rewrite_tasks import DeleteFile, InputFile, RewriteTask
 
 BASE = "memory://worker/t"
 NAMES = FileNames(BASE, {}, "run")

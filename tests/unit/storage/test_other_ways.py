@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.table.references import OtherWays
+from icectl.table.reachable import OtherWays
 
 
 def ways(base: str, *stored: str) -> set[str]:

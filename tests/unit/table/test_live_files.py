@@ -10,11 +10,10 @@ from icectl.files.metadata_file import read_metadata
 from icectl.format.manifest import Content, FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.storage.local.store import LocalStore
-from icectl.table.live_files import load_live_files, load_stated, with_stated
+from icectl.table.live_files import LiveFiles, load_live_files, load_stated, with_stated
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.rewritable_files import LiveFiles
-from icectl.table.rewrite_task import DeleteFile, InputFile, MergeDeletesTask
+from icectl.table.rewrite_tasks import DeleteFile, InputFile, MergeDeletesTask
 from tests.builders.expiry import context_of
 from tests.builders.table_builder import SCHEMA, TableBuilder
 from tests.stores.wrapped import CountingStore

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from icectl.format.snapshot import Snapshot
-from icectl.table.losses import Loss, WayOut, dropping, loss_of_going_back, together
+from icectl.table.recovery import Loss, WayOut, dropping, loss_of_going_back, together
 from tests.builders.table_builder import TableBuilder
 
 APPEND = {"operation": "append", "added-data-files": "1", "added-records": "4"}

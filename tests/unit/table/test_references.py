@@ -9,7 +9,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.errors import MissingFile
 from icectl.storage.local.store import LocalStore
 from icectl.storage.same_store import SameStore
-from icectl.table.references import References
+from icectl.table.reachable import References
 from tests.builders.expiry import context_of
 from tests.builders.orphans import files_of
 from tests.builders.table_builder import TableBuilder

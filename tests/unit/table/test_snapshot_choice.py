@@ -6,7 +6,7 @@ import pytest
 
 from icectl.errors import UsageError
 from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot, logged_snapshot_id
+from icectl.table.reader import SnapshotChoice, chosen_snapshot, logged_snapshot_id
 from tests.builders.plain_metadata import plain_metadata
 
 METADATA = plain_metadata(

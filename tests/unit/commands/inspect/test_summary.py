@@ -6,7 +6,7 @@ from icectl.commands.inspect.metadata_rows import ALL_MANIFEST_COLUMNS, all_mani
 from icectl.commands.inspect.summary import summary
 from icectl.entries.summary import Totals
 from icectl.format.manifest import ManifestContent, ManifestFile
-from icectl.table.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.table.reader import SnapshotChoice, chosen_snapshot
 from tests.builders.table_builder import TableBuilder
 
 MANIFESTS = (

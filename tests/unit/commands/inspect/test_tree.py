@@ -7,7 +7,7 @@ import pytest
 from icectl.commands.inspect.read_tree import tree
 from icectl.commands.inspect.tree_plan import Node
 from icectl.commands.inspect.tree_report import walk
-from icectl.table.snapshot_choice import SnapshotChoice
+from icectl.table.reader import SnapshotChoice
 from tests.builders.scenarios import SCENARIOS, Scenario
 
 READ = [name for name, scenario in SCENARIOS.items() if scenario["kind"] in ("READ", "WRITE")]

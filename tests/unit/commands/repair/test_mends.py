@@ -16,7 +16,7 @@ from icectl.errors import Incomplete, MissingFile, StorageError
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
-from icectl.table.losses import Loss
+from icectl.table.recovery import Loss
 from tests.builders.broken import Broken, in_first, r042_an_entry_without_any_snapshot_id
 from tests.builders.lost_manifests import (
     Failing,

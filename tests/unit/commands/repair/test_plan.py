@@ -5,7 +5,7 @@ import pytest
 from icectl.checks.rule import Finding
 from icectl.commands.repair.plan import Kind, RemainingFinding, Remedy, RepairPlan, plan
 from icectl.errors import UsageError
-from icectl.table.losses import Loss
+from icectl.table.recovery import Loss
 
 LENGTH = Finding("R-050", "warning", "/t/m0.avro", "its length is 5", "hint")
 LOST = Finding("R-034", "error", "/t/data/a.parquet", "the data file is missing", "hint")

@@ -9,7 +9,7 @@ import pytest
 from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, read_head
 from icectl.commands.repair.plan import Kind, Remedy
 from icectl.commands.repair.write import Mending, RepairedHead, proposal, write_manifests
-from icectl.commit.outputs import Outputs, outputs_of
+from icectl.commit.transaction import Outputs, outputs_of
 from icectl.entries.rows import ALL_COLUMNS, as_existing, take
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete

@@ -12,7 +12,7 @@ from icectl.errors import Refused
 from icectl.rows.spark_frames import LoadJob, _load
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
-from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import RewriteTask
 from tests.builders.inline_rows import InlineFrame, way_to
 from tests.builders.rows import current_metadata
 from tests.builders.shape_table import ROWS, shape_table

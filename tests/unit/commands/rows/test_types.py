@@ -20,7 +20,7 @@ from icectl.rows.find_job import keys_of
 from icectl.rows.spark_frames import LoadJob, OutgoingRows, _load
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
-from icectl.table.rewrite_task import RewriteTask
+from icectl.table.rewrite_tasks import RewriteTask
 from tests.builders.inline_rows import InlineFinder, InlineFrame, typed_tree, way_to
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 

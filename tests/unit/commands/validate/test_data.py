@@ -9,7 +9,7 @@ import pytest
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
 from icectl.format.types import NestedField, PrimitiveType, StructType
-from icectl.table.file_columns import every_column, name_mapping
+from icectl.table.live_files import every_column, name_mapping
 from tests.builders.data_files import schema
 
 

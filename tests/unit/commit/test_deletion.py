@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from icectl.commit import deletion
+from icectl.commit.deletion import Removal, remove_files
 from icectl.entries.files import FileKind, Files, distinct, files, rows, together
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
-from icectl.table import cleanup
-from icectl.table.cleanup import Removal, remove_files
 from tests.builders.expiry import context_of
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
@@ -49,7 +49,7 @@ def places(found: Files) -> list[str]:
 
 
 def test_files_go_before_what_describes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "STEP", 2)
+    monkeypatch.setattr(deletion, "STEP", 2)
     store = CountingStore(LocalStore())
     removal = remove(store, DOOMED)
     assert [location for _, location in store.calls] == [
@@ -188,7 +188,7 @@ class Told:
 
 
 def test_progress_counts_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "STEP", 2)
+    monkeypatch.setattr(deletion, "STEP", 2)
     progress = Told()
     remove_files(context_of(progress=progress), DOOMED)
     assert progress.told == [("deleting files", 7, "count"), 2, 1, 1, 1, 1, 1]

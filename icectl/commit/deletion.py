@@ -1,22 +1,24 @@
-"""The record of a deletion, written before it begins, so that a later run can finish it.
+"""Deleting files once a commit is known to have landed, and the record to finish it from.
 
-One JSON file in the metadata folder. It only ever names candidates: whoever finishes it computes
-anew what the table reaches, and deletes nothing that it does.
+The journal is one JSON file in the metadata folder, written before the deletion. It only names
+candidates: the run that finishes it computes again what the table reaches, and deletes nothing of
+that.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from icectl.commit.journals import VERSION, check_version, read_each, text_or_none, texts
-from icectl.entries.files import FileKind, Files, files, rows, together
+from icectl.entries.files import FileKind, Files, excluding, files, of_kind, rows, slices, together
 from icectl.errors import StorageError
 from icectl.format.json_members import parse_json
 from icectl.format.metadata import TableMetadata
 from icectl.progress import Progress
-from icectl.storage.location import loosest_key
-from icectl.storage.store import FileStatus, Store
+from icectl.storage.location import check_sum, loosest_key
+from icectl.storage.store import FailedRemoval, FileStatus, Store
+from icectl.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +90,62 @@ def discard(store: Store, journals: Sequence[Journal]) -> None:
     """Remove journals that are done or abandoned; never raises, one that stays does no harm."""
     with suppress(StorageError):
         store.remove([journal.location for journal in journals])
+
+
+BATCH = 1_000
+"""What one request of S3 deletes at most."""
+STEP = 4 * BATCH
+"""Files that go at a time: requests lie side by side, each takes some tenths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The files that were deleted, and those that were not and why.
+
+    `stopped` where time ran out before the end.
+    """
+
+    removed: Files
+    failed: tuple[FailedRemoval, ...]
+    stopped: bool
+
+
+def remove_files(
+    context: TableContext, files: Files, kept_check_sums: Collection[str] | None = None
+) -> Removal:
+    """Delete files in their order; never raises for one that cannot be deleted.
+
+    The check sum `.x.crc` of a file goes with `x`, unless its loosest key is among
+    `kept_check_sums`; where that is None, there are no check sums.
+    """
+    context.progress.phase("deleting files", total=len(files))
+    removed: list[Files] = []
+    failed: list[FailedRemoval] = []
+    for batch in _batches(files):
+        if context.deadline.passed:
+            return Removal(together(removed), tuple(failed), stopped=True)
+        missed = remove_batch(context, [location for location, _, _ in rows(batch)])
+        failed += missed
+        removed.append(excluding(batch, [item.location for item in missed]))
+        if kept_check_sums is not None and len(removed[-1]):
+            check_sums = [check_sum(location) for location, _, _ in rows(removed[-1])]
+            remove_batch(  # one that stays is an orphan
+                context, [each for each in check_sums if loosest_key(each) not in kept_check_sums]
+            )
+        context.progress.advance(len(batch))
+    return Removal(together(removed), tuple(failed), stopped=False)
+
+
+def remove_batch(context: TableContext, locations: Sequence[str]) -> list[FailedRemoval]:
+    """Delete some files in one step; returns those that are still there, with reasons."""
+    try:
+        with context.shield():
+            return list(context.store.remove(locations))
+    except StorageError as error:
+        return [FailedRemoval(location, error.message) for location in locations]
+
+
+def _batches(files: Files) -> Iterator[Files]:
+    """Pieces of one kind each: no manifest goes while a file that it describes is still there."""
+    for kind in FileKind:
+        yield from slices(of_kind(files, kind), STEP)

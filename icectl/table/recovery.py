@@ -1,0 +1,639 @@
+"""Recovery of a broken table: whole metadata and snapshots, what each way loses, and hints."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from shlex import join, quote
+from threading import Thread
+from typing import Literal
+
+import pyarrow as pa
+
+from icectl.catalog.metadata_files import (
+    METADATA_FOLDER,
+    check_own_version,
+    moved_from,
+    read_file,
+    relocation_hint,
+)
+from icectl.catalog.versions import (
+    MetadataVersion,
+    is_file_system_table,
+    list_versions,
+    metadata_version,
+    newest,
+)
+from icectl.checks.rule import Finding
+from icectl.checks.rules import ALL_RULES
+from icectl.entries.files import (
+    content_files,
+    distinct,
+    excluding,
+    including,
+    sized_keys,
+    without,
+)
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import (
+    PLANNING_COLUMNS,
+    Entries,
+    RawEntries,
+    by_row,
+    concat,
+    data_files,
+    live,
+    total,
+    with_manifest_number,
+)
+from icectl.env import Deadline
+from icectl.errors import CorruptTable, MissingFile, OtherFile, StorageError, Unsupported
+from icectl.files.metadata_file import find_table_uuid
+from icectl.format.manifest import Content, ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK
+from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile, ancestors
+from icectl.progress import SilentProgress
+from icectl.storage import location as locations
+from icectl.storage.path_map import PathMapStore
+from icectl.storage.store import Store
+from icectl.table.context import TableContext
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import ManifestRead, try_manifests
+from icectl.table.reading import of_one_file, read_or_none
+from icectl.table.row_safety import check_live
+from icectl.table.stored import Discrepancy, compare_with_store
+from icectl.units import print_count, read_count
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The cost of a way out, at most; None where nobody has counted.
+
+    `rows` are lost, `rows_back` were deleted and reappear, `snapshots` leave the branch.
+    """
+
+    rows: int | None = 0
+    rows_back: int | None = 0
+    snapshots: int = 0
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """The key that losses sort by, the smallest first; a loss that nobody counted is last."""
+        known = self.rows is not None and self.rows_back is not None
+        return not known, (self.rows or 0) + (self.rows_back or 0), self.snapshots
+
+    def __str__(self) -> str:
+        """Tell it: `drops 7 snapshots with 120 rows; 20 deleted rows reappear`."""
+        if self.snapshots:
+            drops = f"drops {print_count(self.snapshots, 'snapshot')} with {_rows(self.rows)}"
+        elif self.rows == 0:
+            drops = "" if self.rows_back != 0 else "loses no row"
+        elif self.rows is None:
+            drops = f"loses {_rows(None)}"
+        else:
+            drops = f"loses at most {_rows(self.rows)}"
+        if self.rows_back != 0:
+            back = "deleted rows reappear"
+            if self.rows_back is not None:
+                verb = "reappears" if self.rows_back == 1 else "reappear"
+                back = f"at most {print_count(self.rows_back, 'deleted row')} {verb}"
+            drops += f"; {back}" if drops else back
+        return drops
+
+
+NOTHING = Loss()
+
+
+def together(losses: Sequence[Loss]) -> Loss:
+    """Add losses up."""
+    return Loss(
+        _total([one.rows for one in losses]),
+        _total([one.rows_back for one in losses]),
+        sum(one.snapshots for one in losses),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """The options of `icectl repair` that lead out of a broken table, and what they cost.
+
+    `errors_left` counts what stays broken afterwards.
+    """
+
+    options: tuple[str, ...]
+    loss: Loss
+    errors_left: int = 0
+
+    @property
+    def order(self) -> tuple[int, bool, int, int]:
+        """The key that ways sort by: first those that leave nothing broken, then the cheapest."""
+        return self.errors_left, *self.loss.order
+
+    def command(self, table: str) -> str:
+        """Return the command line for a table."""
+        return join(["icectl", "repair", table, *self.options])
+
+
+def dropping(loss: Loss) -> WayOut:
+    """Return the way out that takes what is missing from the table, by what that costs."""
+    options = ["--drop-missing"] if loss.rows != 0 or loss.rows_back == 0 else []
+    options += ["--accept-undeleted"] if loss.rows_back != 0 else []
+    return WayOut(tuple(options), loss)
+
+
+def going_back(metadata: TableMetadata, head: Snapshot, target: Snapshot) -> WayOut:
+    """Return the way out that sets a branch back from its head to a snapshot."""
+    options = ("--to-snapshot", str(target.snapshot_id))
+    return WayOut(options, loss_of_going_back(metadata, head, target))
+
+
+def _rows(count: int | None) -> str:
+    return "rows that nobody has counted" if count is None else print_count(count, "row")
+
+
+def loss_of_going_back(metadata: TableMetadata, head: Snapshot, target: Snapshot) -> Loss:
+    """Return what a branch loses when it goes from its head to another snapshot.
+
+    By the summaries of the snapshots that leave the branch (R-031): the rows that they added, those
+    that compaction wrote again left out, and the deletes that they added. Deletes by value have no
+    count of rows.
+    """
+    by_id = metadata.snapshots_by_id
+    stays = {one.snapshot_id for one in ancestors(by_id, target.snapshot_id)}
+    line = ancestors(by_id, head.snapshot_id)
+    leaving = list(takewhile(lambda one: one.snapshot_id not in stays, line))
+    changing = [one for one in leaving if one.operation != "replace"]
+    rows = _total([_added(one, by_id) for one in changing])
+    rows_back = _total([_deleted_rows(one) for one in changing])
+    return Loss(rows, rows_back, len(leaving))
+
+
+def _added(snapshot: Snapshot, by_id: Mapping[int, Snapshot]) -> int | None:
+    """Return the rows that a snapshot added; writers leave out the counters that are zero."""
+    summary = snapshot.summary or {}
+    if _keeps_counters(summary):
+        return _counter(summary, "added-records")
+    parent = by_id.get(snapshot.parent_snapshot_id or -1)
+    before = {"total-records": "0"} if parent is None else parent.summary or {}
+    totals = [_counter(one, "total-records") for one in (summary, before)]
+    if snapshot.operation != "append" or None in totals or "total-records" not in summary:
+        return None
+    return (totals[0] or 0) - (totals[1] or 0)
+
+
+def _deleted_rows(snapshot: Snapshot) -> int | None:
+    """Return the rows that a snapshot deleted; None for deletes by value, which have no count."""
+    summary = snapshot.summary or {}
+    if snapshot.operation == "append":
+        return 0
+    if not _keeps_counters(summary) or _counter(summary, "added-equality-deletes") != 0:
+        return None
+    keys = ("deleted-records", "added-position-deletes")
+    return _total([_counter(summary, key) for key in keys])
+
+
+def _keeps_counters(summary: Mapping[str, str]) -> bool:
+    return any(key.startswith(("added-", "deleted-", "removed-")) for key in summary)
+
+
+def _counter(summary: Mapping[str, str], key: str) -> int | None:
+    return read_count(summary.get(key, "0"))
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+WholeLevel = Literal["metadata", "files"]
+"""`metadata`: every manifest can be read; `files`: its files are there too, with their sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMetadata:
+    """A metadata file that can be read, and what it says."""
+
+    version: MetadataVersion
+    metadata: TableMetadata
+
+
+def newest_whole_metadata(
+    store: Store, versions: Sequence[MetadataVersion], broken: str
+) -> WholeMetadata | None:
+    """Return the newest metadata file with a lower number than a broken one that can be read.
+
+    `versions` are the files in its directory. Files without a number are passed over, and so are
+    those of another table than the broken one, as far as its beginning still says which it is of.
+    Raises: StorageError of the store.
+    Cost: reads files from the newest on until one is whole.
+    """
+    number = metadata_version(broken).version
+    if number is None:
+        return None
+    uuid = read_or_none(lambda: find_table_uuid(store.read(broken)))
+    older = [
+        version
+        for version in versions
+        if version.version is not None
+        and version.version < number
+        and version.kind != "uncommitted"
+    ]
+    for version in sorted(older, key=_newest_first, reverse=True):
+        try:
+            metadata = read_file(store, version.location)
+            check_own_version(metadata, version.location)
+        except (CorruptTable, Unsupported, FileNotFoundError):
+            continue
+        if uuid is None or metadata.table_uuid == uuid:  # R-002
+            return WholeMetadata(version, metadata)
+    return None
+
+
+def _newest_first(version: MetadataVersion) -> tuple[int, bool, int]:
+    """Make the key that versions sort by in reverse, the newest first.
+
+    By number; names of a convention go before others, and of these the one written last.
+    """
+    return version.version or 0, version.kind != "other", version.modified_ms or 0
+
+
+@dataclass(slots=True)
+class WholeSnapshots:
+    """A search for the snapshots of a table that are whole; what several share is read once.
+
+    `broken` are locations of files that are there and known to be damaged.
+    """
+
+    context: TableContext
+    metadata: TableMetadata
+    level: WholeLevel
+    broken: frozenset[str] = frozenset()
+    _read: dict[ManifestFile, Entries | None] = field(default_factory=dict)
+    _there: set[str] = field(default_factory=set)
+    _lost: set[str] = field(default_factory=set)
+
+    def newest(self, branch: str) -> Snapshot | None:
+        """Return the newest snapshot of a branch that is whole: its head, or an ancestor of it.
+
+        None where there is none, and no such branch. Raises: StorageError of the store; Incomplete.
+        """
+        ref = self.metadata.refs.get(branch)
+        if ref is None:
+            return None
+        line = ancestors(self.metadata.snapshots_by_id, ref.snapshot_id)
+        return next((snapshot for snapshot in line if self.is_whole(snapshot)), None)
+
+    def is_whole(self, snapshot: Snapshot) -> bool:
+        """Return whether all that a snapshot lists can be read, and its live entries agree.
+
+        Raises: StorageError of the store; Incomplete.
+        """
+        self.context.deadline.check()
+        try:
+            manifests = read_snapshot_manifests(self.context.store, self.metadata, snapshot)
+            entries = self._entries(manifests)
+            if entries is None:
+                return False
+            check_live(self.metadata, snapshot, manifests, entries)
+        except FileNotFoundError:
+            return False
+        except (CorruptTable, Unsupported, StorageError) as error:
+            of_one_file(error)
+            return False
+        return self.level == "metadata" or self._are_there(entries)
+
+    def loss_of_dropping(self, snapshot: Snapshot) -> Loss | None:
+        """Return what is lost at most where all that a snapshot misses is taken from the table.
+
+        Files that are known to be damaged count as missing. None where more than that is wrong with
+        it, nothing is missing, or no row would be left; and for version 4, whose roots and leaves
+        are not written anew.
+        Raises: StorageError of the store; Incomplete.
+        """
+        if self.metadata.format_version > 3:
+            return None
+        try:
+            lost, parts = [], []
+            for manifest, one in self._read_manifests(snapshot):
+                if one.rows is not None:
+                    parts.append(inherit(with_manifest_number(one.rows, 0), [manifest]))
+                elif _is_gone(one.problem):
+                    lost.append(_counted(manifest))
+                else:
+                    return None
+            live_entries = live(concat(parts))
+            missing = self._missing(live_entries)
+        except (FileNotFoundError, CorruptTable, Unsupported):
+            return None
+        if missing is None or not [*lost, *missing]:
+            return None
+        loss = together([*lost, *missing])
+        rows_found = total(data_files(live_entries), "record_count")
+        is_all = rows_found <= sum(one.rows or 0 for one in missing)
+        return None if is_all else loss
+
+    def damaged_files(self, snapshot: Snapshot) -> Sequence[str]:
+        """Return the live files of a snapshot that are known to be damaged, and there.
+
+        Raises: as loss_of_dropping.
+        """
+        locations: set[str] = set()
+        with suppress(FileNotFoundError, CorruptTable, Unsupported):
+            for manifest, one in self._read_manifests(snapshot):
+                if one.rows is not None:
+                    locations |= _live_locations(one.rows, manifest)
+        damaged = sorted(self.broken & locations)
+        return [one for one in damaged if self.context.store.stat(one) is not None]
+
+    def not_named(self, snapshot: Snapshot, locations: frozenset[str]) -> frozenset[str]:
+        """Return those of some locations that a snapshot does not need.
+
+        None of them where it cannot be read in whole.
+        Raises: StorageError of the store; Incomplete.
+        """
+        try:
+            named = self._named(snapshot)
+        except (FileNotFoundError, CorruptTable, Unsupported):
+            return frozenset()
+        return frozenset(one for one in locations - named if "/" in one)
+
+    def _named(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the list, the manifests and the live files of a snapshot.
+
+        Raises: FileNotFoundError, CorruptTable, Unsupported, where one cannot be read.
+        """
+        named = {snapshot.manifest_list or snapshot.root_manifest or ""}
+        for manifest, one in self._read_manifests(snapshot):
+            if one.problem is not None:
+                raise one.problem
+            named.add(manifest.manifest_path)
+            _, rows = one.content
+            named |= _live_locations(rows, manifest)
+        return frozenset(named)
+
+    def _read_manifests(self, snapshot: Snapshot) -> Iterator[tuple[ManifestFile, ManifestRead]]:
+        """Yield the manifests of a snapshot as its list has them, damaged ones included."""
+        manifests = read_snapshot_manifests(self.context.store, self.metadata, snapshot)
+        read = try_manifests(self.context, self.metadata, manifests, PLANNING_COLUMNS)
+        with closing(read):
+            yield from zip(manifests, read, strict=True)
+
+    def _missing(self, alive: Entries) -> Sequence[Loss] | None:
+        """Return the loss of each live file that is not there, as far as the level looks.
+
+        None where the size of one is another than its entry says.
+        """
+        gone = set(self.broken)
+        if self.level == "files":
+            named = distinct(content_files(alive, sized_keys(alive)))
+            compared = compare_with_store(self.context, named, self.metadata.location)
+            gone |= {one.location for one in compared.discrepancies if _is_absent(one)}
+            if not {one.location for one in compared.discrepancies} <= gone:
+                return None
+        columns = ("location", "content", "record_count")
+        return [
+            Loss(rows) if content == Content.DATA else Loss(rows_back=_deleted(content, rows))
+            for location, content, rows in by_row(alive, *columns)
+            if location in gone
+        ]
+
+    def _entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
+        """Return the entries of manifests, `manifest` being the place there.
+
+        None where one is broken.
+        """
+        parts = []
+        for place, manifest in enumerate(manifests):
+            if manifest not in self._read:
+                self._read[manifest] = self._try(manifest)
+            entries = self._read[manifest]
+            if entries is None:
+                return None
+            parts.append(with_manifest_number(entries, place))
+        return concat(parts)
+
+    def _try(self, manifest: ManifestFile) -> Entries | None:
+        (found,) = try_manifests(self.context, self.metadata, [manifest], PLANNING_COLUMNS)
+        return (
+            None if found.rows is None else inherit(with_manifest_number(found.rows, 0), [manifest])
+        )
+
+    def _are_there(self, entries: Entries) -> bool:
+        """Whether the files of live entries are in the store, none of them known to be damaged.
+
+        Each is looked for once.
+        """
+        alive = live(entries)
+        if not self.broken.isdisjoint(alive.table["location"].to_pylist()):
+            return False
+        named = distinct(content_files(alive, sized_keys(alive)))
+        if not self._lost.isdisjoint(named.table["key"].to_pylist()):
+            return False
+        unknown = without(named, pa.array(self._there, pa.string()))
+        compared = compare_with_store(self.context, unknown, self.metadata.location)
+        lost = [found.location for found in compared.discrepancies]
+        self._lost.update(including(unknown, lost).table["key"].to_pylist())
+        self._there.update(excluding(unknown, lost).table["key"].to_pylist())
+        return not lost
+
+
+def _live_locations(rows: RawEntries, manifest: ManifestFile) -> set[str]:
+    alive = live(inherit(with_manifest_number(rows, 0), [manifest]))
+    return set(alive.table["location"].to_pylist())
+
+
+def _is_gone(problem: Exception | None) -> bool:
+    """Whether nobody can read a manifest any more: it is missing, another's, or no Avro file."""
+    is_other = isinstance(problem, MissingFile | OtherFile)
+    return is_other or (isinstance(problem, CorruptTable) and problem.rule == "R-008")
+
+
+def _is_absent(one: Discrepancy) -> bool:
+    return one.found is None and one.problem is None
+
+
+def _counted(lost: ManifestFile) -> Loss:
+    """Return the loss of a manifest, by its row in the list."""
+    counts = (lost.added_rows_count, lost.existing_rows_count)
+    rows = None if None in counts else sum(count or 0 for count in counts)
+    return Loss(rows) if lost.content is ManifestContent.DATA else Loss(rows_back=rows)
+
+
+def _deleted(content: int, rows: int) -> int | None:
+    """Return the rows that a delete file deletes at most; None for one that goes by value."""
+    return rows if content == Content.POSITION_DELETES else None
+
+
+_MOST_SECONDS = 5.0
+"""How long a run that has failed looks for what is whole."""
+
+_LOST = frozenset({ROLL_BACK, RESTORE, ALL_RULES["R-008"].fix})
+_GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS}
+"""Next steps that name neither file nor snapshot, or do not lead out of a file that is broken."""
+
+_UNREADABLE = "it cannot be read"
+_GONE = frozenset({"R-024", "R-034"})
+"""Rules that files break which are not where the metadata name them."""
+
+_NO_WAY_OUT = "no snapshot of branch main is whole"
+_NAMED_FILE = re.compile("`([^`]+)`")
+"""The location that the message of an error begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recovery:
+    """The ways out of a broken table: a repair of its head, and others by the broken location.
+
+    `is_moved` where the metadata name another place than their own: `repair` relocates them.
+    """
+
+    repair: str | None
+    others: Mapping[str, str] = field(default_factory=dict)
+    is_moved: bool = False
+
+    def of(self, location: str | None) -> str | None:
+        """Return the way out where the object at a location is broken."""
+        return self.others.get(location or "", self.repair)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenTable:
+    """A table that something is wrong with; `name` is what the caller calls it by."""
+
+    context: TableContext
+    name: str
+
+    def hint(self, error: CorruptTable) -> str | None:
+        """Tell what to do about an error: the way out that loses least, if one is known.
+
+        Cost: some seconds at most, and nothing that is wrong meanwhile is told.
+        """
+        if not isinstance(error, MissingFile) and error.hint not in _GENERAL:
+            return error.hint
+        named = _NAMED_FILE.match(error.message)
+        location = None if named is None else named[1]
+        broken = frozenset[str]() if location is None else frozenset({location})
+        recovery = self._recovery("files", broken)
+        way_out = None if recovery is None else recovery.of(location)
+        if isinstance(error, MissingFile) and (way_out or "").startswith(_NO_WAY_OUT):
+            return f"{error.hint}; else {way_out}"
+        return way_out or error.hint
+
+    def hinted(self, findings: tuple[Finding, ...], level: WholeLevel) -> tuple[Finding, ...]:
+        """Return the findings, with the way out that loses least in the place of general hints."""
+        general = [one.severity == "error" and _is_general(one) for one in findings]
+        broken = frozenset(
+            one.subject for one, is_general in zip(findings, general, strict=True) if is_general
+        )
+        recovery = self._recovery(level, broken) if broken else None
+        if recovery is not None and recovery.is_moved:
+            return tuple(
+                replace(one, hint=recovery.repair or one.hint) if one.rule in _GONE else one
+                for one in findings
+            )
+        return tuple(
+            replace(one, hint=(recovery.of(one.subject) if recovery and lost else None) or one.hint)
+            for one, lost in zip(findings, general, strict=True)
+        )
+
+    def _recovery(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery | None:
+        """Look for ways out; None where nobody can tell in time.
+
+        `broken` are locations of what is known to be damaged or missing.
+        """
+        recoveries: list[_Recovery] = []
+
+        def look() -> None:
+            """Look for what is whole; errors are left alone."""
+            with suppress(Exception):  # the run has failed already, and is told why
+                recoveries.append(self._look(level, broken))
+
+        thread = Thread(target=look, name="icectl-recovery-hint", daemon=True)
+        thread.start()
+        thread.join(_MOST_SECONDS)
+        return recoveries[0] if recoveries else None
+
+    def _look(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery:
+        try:
+            loaded = self.context.catalog.load()
+        except CorruptTable as error:
+            return _Recovery(self._older_metadata(is_cut_off=error.rule in ("R-005", "R-006")))
+        if moved_from(loaded) is not None and not isinstance(self.context.store, PathMapStore):
+            place = locations.parent(locations.parent(loaded.metadata_location))
+            return _Recovery(relocation_hint(place, loaded), is_moved=True)
+        metadata = loaded.metadata
+        head = metadata.current_snapshot
+        if head is None:
+            return _Recovery(None)
+        search, table = self._search(metadata, level, broken), quote(self.name)
+        expire = (
+            f"the current snapshot does not need it: `icectl expire-snapshots {table}` drops old "
+            "snapshots that do"
+        )
+        statistics = f"`icectl repair {table}` takes it out of the metadata; no row depends on it"
+        entries: Sequence[StatisticsFile | PartitionStatisticsFile]
+        entries = (*metadata.statistics, *metadata.partition_statistics)
+        others = dict.fromkeys(search.not_named(head, broken), expire)
+        others |= dict.fromkeys((one.statistics_path for one in entries), statistics)
+        return _Recovery(self._repair(metadata, head, search), others)
+
+    def _repair(
+        self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots
+    ) -> str | None:
+        """Name the repair of main that costs least, with its cost; None where main is whole."""
+        table, whole = quote(self.name), search.newest("main")
+        if whole == head:
+            return None
+        ways = [] if whole is None else [going_back(metadata, head, whole)]
+        loss = search.loss_of_dropping(head)
+        ways += [] if loss is None else [dropping(loss)]
+        if not ways:
+            return f"{_NO_WAY_OUT}: `icectl repair {table} --dry-run` shows what can be rebuilt"
+        best = min(ways, key=lambda way: way.order)
+        repair = f"`{best.command(self.name)}` {best.loss}"
+        damaged = search.damaged_files(head)
+        if damaged and "--to-snapshot" not in best.options:
+            files, them = f"`{damaged[0]}`", "it"
+            if len(damaged) > 1:
+                files, them = f"the {len(damaged)} damaged files", "them"
+            return f"restore {files} from a copy; else move {them} away, and {repair}"
+        if len(ways) > 1:
+            repair += f"; `icectl repair {table} --dry-run` compares the ways out"
+        return repair
+
+    def _search(
+        self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
+    ) -> WholeSnapshots:
+        env = self.context.env
+        deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
+        quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
+        return WholeSnapshots(quiet, metadata, level, broken)
+
+    def _older_metadata(self, *, is_cut_off: bool) -> str:
+        """Return the metadata file before the newest, which is cut off, or breaks a rule."""
+        given = getattr(self.context.catalog, "metadata_file", None)
+        folder = locations.join(self.name, METADATA_FOLDER)
+        if given is not None:
+            folder = locations.parent(given)
+        versions = list_versions(self.context.store, folder)
+        broken = given or newest(versions, lambda version: version.modified_ms or 0).location
+        whole = newest_whole_metadata(self.context.store, versions, broken)
+        name, table = locations.name(broken), quote(self.name)
+        if whole is None:
+            return f"no metadata file before {name} is whole: restore it from a copy"
+        before = whole.version.location
+        text = f"the newest whole metadata file before {name} is `{before}`"
+        if given is not None or not is_file_system_table(versions):
+            return f"{text}: point the catalog at it, or restore {name} from a copy"
+        shown = f"{text}: `icectl inspect {quote(before)}` shows it, and"
+        if not is_cut_off:
+            return f"{shown} the engine that wrote {name} may set right what it says, or a copy"
+        return f"{shown} `icectl repair {table}` goes back to it where that is safe"
+
+
+def _is_general(finding: Finding) -> bool:
+    if finding.message.startswith(_UNREADABLE):
+        return finding.hint in _GENERAL
+    return finding.hint in _LOST
