@@ -189,10 +189,14 @@ DeletedList = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What a run may do to one table at most; None for no limit."""
+    """What a run may do to one table at most; None for no limit.
+
+    Where it `is_strict`, a limit that lets nothing be done is an error.
+    """
 
     rewritten_bytes: int | None = None
     deleted_files: int | None = None
+    is_strict: bool = False
 
     def check_deleted(self, count: int) -> None:
         """Raises: Refused, where so many files are too many."""

@@ -315,3 +315,19 @@ def test_the_health_of_a_table_that_is_not_whole_is_never_green(
     assert ": ok" not in ended.out
     assert "icectl_last_run_success" in (text := Path(metrics).read_text())
     assert re.search(r'icectl_health_verdict{command="inspect".*check="all"} 3\n', text)
+
+
+def test_small_files_do_not_hide_that_part_of_a_table_is_missing(
+    run: Run, table: TableBuilder, tmp_path: Path
+) -> None:
+    min(Path(table.location).glob("metadata/*-m0.avro")).unlink()
+    metrics = tmp_path / "m.prom"
+    words = ("health", "--json", "--metrics-file", str(metrics))
+    for limit, code in (("1, 1000", 4), ("1000, 2000", 3)):
+        settings = tmp_path / "icectl.toml"
+        settings.write_text(f'[health]\nfiles-to-save = "{limit}"\n')
+        ended = run(table.location, *words, "--check", "--config", str(settings))
+        found = ended.document["result"]
+        assert (ended.code, found["verdict"]) == (code, "unknown")
+        assert found["small_files"]["verdict"] == ("attention" if code == 4 else "unknown")
+        assert re.search(r'check="all"} 3\n', metrics.read_text())

@@ -306,6 +306,37 @@ def test_a_budget_that_is_smaller_than_any_group_is_named(
         assert step["figures"]["left_alone_left to another run by `budget.rewrite-bytes`"] > 0
         [warning] = [one for one in ended.document["warnings"] if "budget" in one]
         assert "`budget.rewrite-bytes`, 1KiB, is less than the smallest group" in warning
+        assert rows(ended)["rotten"]["withheld"] == [
+            {
+                "step": "compact",
+                "reason": "`budget.rewrite-bytes` is less than any group of files",
+            }
+        ]
+    shown = maintain("main", "--policy", str(policy)).out
+    assert "no compact: `budget.rewrite-bytes` is less than any group of files" in shown
+
+    ended = maintain("main", "--policy", str(policy), "--strict", "--json")
+    [step] = rows(ended)["rotten"]["steps"]
+    assert (step["status"], step["exit"], step["error_id"]) == ("refused", 5, "over-budget")
+    assert (ended.code, step["hint"]) == (3, "raise it; without `--strict` this is a warning")
+
+
+def test_files_that_a_budget_leaves_to_the_next_run_are_told(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    table = rotten(server, "rotten")
+    table_files = len(table.live()) - 1  # but the delete file
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(
+        "steps = ['compact']\nbudget.rewrite-bytes = '25KiB'\ncompact.target-file-size = '20KiB'\n"
+    )
+    planned = maintain("main", "--policy", str(policy), "--dry-run")
+    done = maintain("main", "--policy", str(policy))
+    for ended, shown in ((planned, r"merging saves \d+ files"), (done, r"(\d+) files into 1")):
+        told = rf"{shown}\S* \((\d+) files left to the next run by `budget\.rewrite-bytes`\)"
+        found = re.search(told, " ".join(ended.out.split()))
+        assert found is not None, ended.out
+        assert 0 < int(found[found.re.groups]) < table_files
 
 
 def test_an_interrupted_run_says_what_it_has_done(

@@ -144,7 +144,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             with_method(options(metadata), request, session.settings), only=session.reviewed
         ),
     )
-    _warn_of_budget(session, prepared.plan)
+    _tell_of_budget(session, prepared.plan)
     choice = weigh_engine(choice, sum(group.input_bytes for group in prepared.plan.groups))
     if prepared.plan.has_work and not (change.dry_run or change.check):
         choice = confirm_engine(choice)
@@ -186,14 +186,23 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         return carry_out(session, change, planned)
 
 
-def _warn_of_budget(session: Session, plan: CompactPlan) -> None:
-    """Warn where the budget of a policy is too small for any group: no run would ever take one."""
+def _tell_of_budget(session: Session, plan: CompactPlan) -> None:
+    """Warn where the budget of a policy is too small for any group: no run would ever take one.
+
+    Raises: Refused, where that is to be an error.
+    """
     smallest, budget = plan.smallest_bytes, plan.options.max_bytes
-    if smallest is not None and budget is not None:
-        session.console.warn(
-            f"`budget.rewrite-bytes`, {print_size(budget)}, is less than the smallest group of "
-            f"files to compact, {print_size(smallest)}: no run takes any"
+    if smallest is None or budget is None:
+        return
+    message = (
+        f"`budget.rewrite-bytes`, {print_size(budget)}, is less than the smallest group of "
+        f"files to compact, {print_size(smallest)}: no run takes any"
+    )
+    if session.limits.is_strict:
+        raise Refused(
+            message, hint="raise it; without `--strict` this is a warning", id="over-budget"
         )
+    session.console.warn(message)
 
 
 def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:

@@ -1,6 +1,6 @@
 """The health view: what maintenance a snapshot needs, with the threshold behind each verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -144,7 +144,7 @@ def health(source: HealthSource) -> Row:
     given = source.targets.file_size_given
     return {
         "snapshot_id": id_text(source.snapshot.snapshot_id) if source.snapshot else None,
-        "verdict": _worst(*(check.verdict for check in checks.values())).value,
+        "verdict": _of_all(checks.values(), is_whole=source.is_whole).value,
         "target_file_size_bytes": source.targets.file_size_bytes,
         "target_file_size_origin": "table property" if given else "default",
         "data_file_count": totals.data_file_count,
@@ -183,6 +183,14 @@ class _Check:
             "command_in_this_version": self.command in commands if needed else None,
             **self.figures,
         }
+
+
+def _of_all(checks: Iterable[_Check], *, is_whole: bool) -> HealthVerdict:
+    """Return the verdict of all checks; that part cannot be read is worse than attention."""
+    worst = _worst(*(check.verdict for check in checks))
+    if is_whole or worst is HealthVerdict.CRITICAL:
+        return worst
+    return HealthVerdict.UNKNOWN
 
 
 def _worst(*verdicts: HealthVerdict) -> HealthVerdict:

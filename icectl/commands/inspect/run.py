@@ -1,6 +1,6 @@
 """The views of `icectl inspect`: options checked, the view run, its output chosen."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -235,7 +235,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
         elif not is_read and _lacks(reader, request):  # read while it was printed
             raise missing
 
-    fails = shown.result.get("verdict") in request.failing
+    fails = not request.failing.isdisjoint(_verdicts(shown.result))
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **shown.result},
@@ -244,6 +244,14 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
         exit_code=ProblemsFound.exit_code if fails else Incomplete.exit_code if incomplete else 0,
         status="incomplete" if incomplete else "done",
     )
+
+
+def _verdicts(result: Row) -> Iterator[object]:
+    """Yield the verdict of a table's health, and that of each check."""
+    yield result.get("verdict")
+    for check in result.values():
+        if isinstance(check, Mapping):
+            yield check.get("verdict")
 
 
 def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:

@@ -61,7 +61,10 @@ class MaintainRequest:
         bool, option("--explain", help="print the policy of a table, each value with its origin")
     ] = False
     strict: Annotated[
-        bool, option("--strict", help="refuse a rule, `--exclude` or `--only` that matches nothing")
+        bool,
+        option(
+            "--strict", help="refuse what matches nothing: rules, `--exclude`, `--only`, budgets"
+        ),
     ] = False
     jobs: Annotated[
         str | None,

@@ -6,7 +6,8 @@ from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
-from icectl.commands.maintain.needs_plan import Facts
+from icectl.commands.compact.plan import OVER_BUDGET
+from icectl.commands.maintain.needs_plan import Facts, WithheldStep
 from icectl.commands.maintain.schedule_plan import ASSESS, STATUSES, VALIDATE, StepEnd, TableRun
 from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles, what_was_done
 from icectl.units import print_count, print_size
@@ -36,7 +37,7 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "hint": None if worst is None else worst.hint,
         "benefit_bytes": table.first.benefit_bytes,
         "needs": [asdict(need) for need in table.first.needs],
-        "withheld": [asdict(one) for one in table.first.withheld],
+        "withheld": [asdict(one) for one in _withheld(table)],
         "steps": [_step(one) for one in table.ends],
         "before": _facts(table.first.facts),
         "after": None if table.last is None else _facts(table.last.facts),
@@ -134,21 +135,49 @@ def _what(table: TableRun, *, planning: bool) -> str:
         if why:
             return why
         needed = {need.step: need.reason for need in table.first.needs}
-        return "; ".join(
-            f"{one.step}: {needed.get(one.step, '')}"
+        planned = [
+            f"{one.step}: {needed.get(one.step, '')}{_left_to_next_run(one)}"
             for one in table.ends
             if one.status == "planned"
-        )
-    done = _done(table)
-    if table.first.withheld:
-        steps = " and ".join(one.step for one in table.first.withheld)
-        done.append(f"no {steps}: {table.first.withheld[0].reason}")
-    return "; ".join(filter(None, (", ".join(done), why)))
+        ]
+        return "; ".join((*planned, *_not_done(table)))
+    return "; ".join(filter(None, (", ".join(_done(table)), *_not_done(table), why)))
+
+
+def _not_done(table: TableRun) -> Iterator[str]:
+    """Yield what is not done although the table needs it, steps of one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for one in _withheld(table):
+        by_reason.setdefault(one.reason, []).append(one.step)
+    for reason, steps in by_reason.items():
+        yield f"no {' and '.join(steps)}: {reason}"
+
+
+def _withheld(table: TableRun) -> list[WithheldStep]:
+    """Return the steps that the table needs, and that were kept from doing anything."""
+    by_budget = [
+        WithheldStep(one.step, "`budget.rewrite-bytes` is less than any group of files")
+        for one in table.ends
+        if one.status == "nothing-to-do" and one.figures.get(_OVER_BUDGET)
+    ]
+    return [*table.first.withheld, *by_budget]
+
+
+def _left_to_next_run(end: StepEnd) -> str:
+    """Return how many files the budget leaves to the next run; empty for none."""
+    count = end.figures.get(_OVER_BUDGET, 0)
+    if not count:
+        return ""
+    return f" ({print_count(count, 'file')} left to the next run by `budget.rewrite-bytes`)"
+
+
+_OVER_BUDGET = f"left_alone_{OVER_BUDGET}"
+"""The figure of a step that tells the files that its budget was not enough for."""
 
 
 def _done(table: TableRun) -> list[str]:
     return [
-        text
+        f"{text}{_left_to_next_run(one)}"
         for one in table.ends
         if one.status == "done" and (text := what_was_done(one.step, one.figures))
     ]

@@ -134,6 +134,7 @@ class _Asked:
             seconds_left=seconds_left,
             instant_ms=self.instant_ms if is_planned else None,
             held=held,
+            is_strict=self.request.strict,
         )
 
     def _share(self, table: str, step: str) -> int | None:

@@ -83,6 +83,7 @@ class Errand:
     `options` are those of Common, as given; `concurrency` the files at once that are left to it;
     `planning` where nothing may change, `is_alone` where no other such step may run beside it. At
     `instant_ms`, where that is given, the plan is made, to be kept; `held` where it was reviewed.
+    Where it `is_strict`, a budget that is too small for anything is an error.
     """
 
     table: str
@@ -96,6 +97,7 @@ class Errand:
     seconds_left: float = float("inf")
     instant_ms: int | None = None
     held: HeldPlan | None = None
+    is_strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +343,7 @@ def _shell(errand: Errand, place: ErrandPlace) -> Shell:
     limits = RunLimits(
         rewritten_bytes=errand.policy.read("budget.rewrite-bytes"),
         deleted_files=errand.policy.read("budget.delete-files"),
+        is_strict=errand.is_strict,
     )
     return Shell(
         console,
