@@ -28,8 +28,8 @@ from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import DataOutputs, Proposal
 from icectl.entries.rows import Entries, by_row, concat
 from icectl.errors import CommitConflict, CorruptTable, SelfCheckFailed, Unsupported
+from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.schema import NameMapping
-from icectl.files.puffin.positions import Positions
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema

@@ -29,7 +29,7 @@ from icectl.entries.rows import (
     without,
 )
 from icectl.entries.summary import summarise, summary_counters
-from icectl.files.puffin.positions import Positions
+from icectl.files.deletion_vectors import Positions
 from icectl.format.manifest import Content
 from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task

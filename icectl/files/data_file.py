@@ -13,7 +13,7 @@ import pyarrow as pa
 from icectl.errors import Unsupported
 from icectl.files.avro.data_file import open_avro
 from icectl.files.data_rows import FileRows
-from icectl.files.orc.data_file import open_orc
+from icectl.files.orc import open_orc
 from icectl.files.parquet.data_file import open_parquet
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import NameMapping

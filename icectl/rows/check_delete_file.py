@@ -12,21 +12,21 @@ from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import open_data_file
+from icectl.files.deletion_vectors import (
+    BLOB_TYPE,
+    CARDINALITY,
+    REFERENCED_DATA_FILE,
+    check_cardinality,
+    read_dv,
+)
 from icectl.files.parquet.schema import field_id
-from icectl.files.puffin.container import (
+from icectl.files.puffin import (
     FOOTER_END,
     PuffinBlob,
     PuffinFile,
     footer_size,
     read_blob,
     read_footer,
-)
-from icectl.files.puffin.positions import (
-    BLOB_TYPE,
-    CARDINALITY,
-    REFERENCED_DATA_FILE,
-    check_cardinality,
-    read_dv,
 )
 from icectl.format.schema import FILE_PATH, POSITION, POSITION_DELETES
 from icectl.rows.check_data_file import (

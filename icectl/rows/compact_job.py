@@ -12,7 +12,7 @@ import pyarrow as pa
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable
-from icectl.files.parquet.merge_source import NotMergeable
+from icectl.files.parquet.merge_footer import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.write import ParquetOptions
 from icectl.format.data_paths import data_file_name, data_location, delete_file_name

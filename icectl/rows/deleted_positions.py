@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from icectl.checks.file_identity import RESTORE_IT
 from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.data_file import DataFile
+from icectl.files.deletion_vectors import Positions, check_cardinality, read_dv
 from icectl.files.parquet.schema import field_id
-from icectl.files.puffin.container import PuffinBlob
-from icectl.files.puffin.positions import Positions, check_cardinality, read_dv
+from icectl.files.puffin import PuffinBlob
 from icectl.format.locations import with_scheme
 from icectl.format.schema import FILE_PATH, PATH_FIELD, POSITION, POSITION_FIELD
 from icectl.format.types import NestedField

@@ -23,9 +23,9 @@ from icectl.entries.conditions import (
     StartsWith,
 )
 from icectl.errors import Refused
+from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
-from icectl.files.puffin.positions import Positions, read_dv, write_dv
 from icectl.format.schema import Schema
 from icectl.format.types import (
     DecimalType,

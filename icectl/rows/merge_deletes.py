@@ -11,11 +11,11 @@ from icectl import __version__
 from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable, SelfCheckFailed
 from icectl.files.data_file import open_data_file
+from icectl.files.deletion_vectors import Positions, dv_blob
 from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.files.parquet.schema import arrow_schema
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
-from icectl.files.puffin.container import read_puffin, write_puffin
-from icectl.files.puffin.positions import Positions, dv_blob
+from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.locations import relative_location
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.schema import POSITION_DELETES

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from icectl.errors import SelfCheckFailed, StorageError
 from icectl.files.data_file import open_data_file
+from icectl.files.parquet.footer import Integers
 from icectl.files.parquet.merge import (
     CopyRange,
     MergedFile,
@@ -19,16 +20,15 @@ from icectl.files.parquet.merge import (
     check_page,
     written_columns,
 )
-from icectl.files.parquet.merge_footer import Layout
-from icectl.files.parquet.merge_source import (
+from icectl.files.parquet.merge_footer import (
     FileColumn,
+    Layout,
     MergeSource,
     NotMergeable,
     read_source,
 )
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema, field_id, leaves
-from icectl.files.parquet.thrift import Integers
 from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
 from icectl.rows.deleted_positions import DeletedPositions, Flags

@@ -21,7 +21,7 @@ from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.avro.data_file import AvroDataFile
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, ids_of, retype_array
-from icectl.files.orc.data_file import OrcDataFile
+from icectl.files.orc import OrcDataFile
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import (

@@ -15,6 +15,7 @@ from icectl.checks.file_identity import RESTORE_IT
 from icectl.errors import OtherFile, SelfCheckFailed
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.data_rows import FileRows
+from icectl.files.deletion_vectors import REFERENCED_DATA_FILE, Positions
 from icectl.files.parquet.schema import (
     NameMapping,
     Shredding,
@@ -22,8 +23,7 @@ from icectl.files.parquet.schema import (
     is_same_schema,
 )
 from icectl.files.parquet.shredding import common_shredding
-from icectl.files.puffin.container import PuffinBlob
-from icectl.files.puffin.positions import REFERENCED_DATA_FILE, Positions
+from icectl.files.puffin import PuffinBlob
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.types import PrimitiveType

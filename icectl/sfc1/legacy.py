@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.errors import MissingFile
-from icectl.files.manifest.header import PARQUET_MAGIC
 from icectl.files.manifest.manifest import read_manifest
+from icectl.files.manifest.schema import PARQUET_MAGIC
 from icectl.files.parquet.schema import field_id
 from icectl.format import single_value
 from icectl.format.locations import with_scheme

@@ -19,8 +19,8 @@ from icectl.entries.locations import with_schemes
 from icectl.entries.may_match import METRICS, may_match
 from icectl.entries.rows import CARRIED, PLANNING, Entries, RawEntries, where, with_manifest_number
 from icectl.errors import CorruptTable
+from icectl.files.deletion_vectors import read_bitmap, write_bitmap
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.puffin.positions import read_bitmap, write_bitmap
 from icectl.format.manifest import (
     Content,
     FileFormat,

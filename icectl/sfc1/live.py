@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from icectl.entries.columns import NONE, Positions
 from icectl.errors import CorruptTable, MissingFile
-from icectl.files.puffin.positions import read_bitmap, read_dv
+from icectl.files.deletion_vectors import read_bitmap, read_dv
 from icectl.format.manifest import Content, Status
 from icectl.sfc1.manifests import FILES, LEAVES, with_column
 from icectl.sfc1.rows import LISTED, ListedRow, listed_rows, number_of, text_of

@@ -15,8 +15,8 @@ from icectl.entries.inherit import inherit
 from icectl.entries.locations import all_resolved, locations_with_scheme
 from icectl.entries.rows import ALL_COLUMNS, Entries
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.manifest.header import check_known
 from icectl.files.manifest.manifest import read_manifest
+from icectl.files.manifest.schema import check_known
 from icectl.files.parquet.schema import no_rows
 from icectl.format.locations import relative_base, relative_location, scheme_of
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.entries.columns import NONE, Positions
+from icectl.files.deletion_vectors import read_bitmap, write_bitmap
 from icectl.files.parquet.schema import field_id
-from icectl.files.puffin.positions import read_bitmap, write_bitmap
 from icectl.format.manifest import FieldSummary, ManifestFile, ManifestVector, RootManifest, Status
 from icectl.format.snapshot import Snapshot
 from icectl.format.stats_columns import group_id

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.files.parquet.merge import CopyRange, MergedFile, check_alike
-from icectl.files.parquet.merge_source import read_source
+from icectl.files.parquet.merge_footer import read_source
 from tests.benchmarks.bench_compact import Table, told
 from tests.benchmarks.bench_stores import delaying
 from tests.benchmarks.compact_tables import build

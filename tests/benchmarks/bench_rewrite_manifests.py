@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import fastavro
 
 from icectl.entries.inherit import inherit
-from icectl.files.avro.compression import deflate_block, inflate_block
+from icectl.files.avro.container import deflate_block, inflate_block
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import PieceWriter, move_entries
 from icectl.files.manifest.write import ManifestForm

@@ -20,7 +20,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from icectl.entries.rows import Entries
-from icectl.files.puffin.positions import write_bitmap
+from icectl.files.deletion_vectors import write_bitmap
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.sfc1.manifest_file import TreeContent, read_tree, write_tree

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from icectl.catalog.files import NAMED_FILE
 from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, RawEntries
+from icectl.files.deletion_vectors import dv_blob, read_dv, write_bitmap
 from icectl.files.manifest.write import write_manifest
-from icectl.files.puffin.container import read_puffin, write_puffin
-from icectl.files.puffin.positions import dv_blob, read_dv, write_bitmap
+from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import CARRIED, PLANNING, RawEntries
+from icectl.files.deletion_vectors import write_dv
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import write_metadata
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema
-from icectl.files.puffin.container import NewBlob, read_puffin, write_puffin
-from icectl.files.puffin.positions import write_dv
+from icectl.files.puffin import NewBlob, read_puffin, write_puffin
 from icectl.format.manifest import (
     Content,
     FieldSummary,

@@ -23,7 +23,7 @@ from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.transaction import Outputs, outputs_of
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, Entries
-from icectl.files.puffin.positions import read_dv
+from icectl.files.deletion_vectors import read_dv
 from icectl.format.expressions import Expression
 from icectl.format.manifest import Content, Status
 from icectl.format.metadata import TableMetadata

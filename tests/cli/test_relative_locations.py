@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.files.puffin.container import read_puffin
+from icectl.files.puffin import read_puffin
 from tests.builders.rows import local, read_metadata
 from tests.builders.twins import TreeTwin, twins
 

@@ -13,7 +13,7 @@ from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.progress_bar import ConsoleProgress
 from icectl.commands.validate.report import CheckedTable, print_checked
 from icectl.env import Env, SystemEnv
-from icectl.files.puffin.container import NewBlob, write_puffin
+from icectl.files.puffin import NewBlob, write_puffin
 from tests.builders.broken import Broken
 from tests.builders.respell import respell_data_files
 from tests.builders.table_builder import START_MS, TableBuilder

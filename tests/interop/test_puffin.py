@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.puffin import container as puffin
-from icectl.files.puffin import positions as dv
+from icectl.files import deletion_vectors as dv
+from icectl.files import puffin
 
 BITMAPS = "iceberg-java/position-bitmaps"
 SINGLE_FILES = [

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from icectl.errors import CorruptTable
-from icectl.files.puffin import positions as dv
+from icectl.files import deletion_vectors as dv
 
 RANGES = st.tuples(
     st.sampled_from(

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.files.puffin.container import read_puffin, write_puffin
-from icectl.files.puffin.positions import dv_blob
+from icectl.files.deletion_vectors import dv_blob
+from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import spec_from_json
 from icectl.rows.equality_deletes import EqualityDeletes

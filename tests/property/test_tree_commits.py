@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.commands.inspect.changes import detect_changes
-from icectl.files.puffin.positions import write_dv
+from icectl.files.deletion_vectors import write_dv
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.commit.compose import compose

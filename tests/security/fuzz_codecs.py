@@ -34,12 +34,12 @@ from icectl.entries.rows import ALL_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
 from icectl.files.avro.data_file import open_avro
+from icectl.files.deletion_vectors import dv_blob, read_bitmap, read_dv, write_bitmap, write_dv
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import ManifestListReader, read_manifest_list
 from icectl.files.metadata_file import find_table_uuid, read_metadata, read_metadata_to_show
-from icectl.files.orc.tail import read_tail
-from icectl.files.puffin.container import MAGIC, NewBlob, read_blob, read_puffin, write_puffin
-from icectl.files.puffin.positions import dv_blob, read_bitmap, read_dv, write_bitmap, write_dv
+from icectl.files.orc import read_tail
+from icectl.files.puffin import MAGIC, NewBlob, read_blob, read_puffin, write_puffin
 from icectl.progress import SilentProgress
 from icectl.sfc1.manifest_file import read_tree
 from icectl.storage.local.store import LocalStore

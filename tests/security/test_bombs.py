@@ -30,12 +30,12 @@ from icectl.files.avro.container import (
     write_header,
     write_long,
 )
+from icectl.files.deletion_vectors import read_bitmap, read_dv, write_bitmap, write_dv
 from icectl.files.inflate import UnusuallyLargeError, usual_sizes
 from icectl.files.manifest.manifest_list import ManifestListReader, read_manifest_list
 from icectl.files.manifest.parquet_columns import ParquetColumns
 from icectl.files.metadata_file import read_metadata_json
-from icectl.files.puffin.container import MAGIC, read_footer, read_puffin
-from icectl.files.puffin.positions import read_bitmap, read_dv, write_bitmap, write_dv
+from icectl.files.puffin import MAGIC, read_footer, read_puffin
 from icectl.format.manifest import ManifestFile
 from icectl.table import manifests
 from icectl.table.manifests import _Decoder

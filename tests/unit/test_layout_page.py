@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.commands.upgrade_to_v4.plan import RULES
+from icectl.files.deletion_vectors import read_bitmap, read_dv, write_bitmap, write_dv
 from icectl.files.parquet.schema import FIELD_ID, child_fields, no_rows
-from icectl.files.puffin.positions import read_bitmap, read_dv, write_bitmap, write_dv
 from icectl.format import properties
 from icectl.format.manifest import Content
 from icectl.format.stats_columns import StatsColumn

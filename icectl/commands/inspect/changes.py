@@ -29,7 +29,7 @@ from icectl.entries.rows import (
     position_delete_files,
 )
 from icectl.errors import StorageError
-from icectl.files.puffin.positions import check_cardinality, read_dv
+from icectl.files.deletion_vectors import check_cardinality, read_dv
 from icectl.format.manifest import FileFormat, ManifestContent
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import comparison_key

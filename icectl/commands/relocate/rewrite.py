@@ -18,7 +18,7 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.avro.container import Change, Record, rewrite_records
 from icectl.files.avro.schema import AvroType, fields_by_id
 from icectl.files.data_file import open_data_file
-from icectl.files.manifest.header import PARQUET_MAGIC
+from icectl.files.deletion_vectors import REFERENCED_DATA_FILE
 from icectl.files.manifest.manifest_list import LOCATION_IDS
 from icectl.files.manifest.schema import (
     CONTENT,
@@ -26,19 +26,20 @@ from icectl.files.manifest.schema import (
     DATA_FILE_IDS,
     ENTRY_IDS,
     MAP_IDS,
+    PARQUET_MAGIC,
     STATUS,
 )
-from icectl.files.parquet.rewrite import (
+from icectl.files.parquet.schema import arrow_schema, field_id
+from icectl.files.parquet.write import (
+    ParquetOptions,
+    ParquetWriter,
     Place,
     column,
     read_row_groups,
     rewrite_rows,
     with_column,
 )
-from icectl.files.parquet.schema import arrow_schema, field_id
-from icectl.files.parquet.write import ParquetOptions, ParquetWriter
-from icectl.files.puffin.container import with_properties
-from icectl.files.puffin.positions import REFERENCED_DATA_FILE
+from icectl.files.puffin import with_properties
 from icectl.format.manifest import Content, Status
 from icectl.format.schema import PATH_FIELD, POSITION_DELETES, POSITION_FIELD
 

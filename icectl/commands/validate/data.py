@@ -24,7 +24,7 @@ from icectl.entries.rows import (
 )
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.files.puffin.container import read_blob
+from icectl.files.puffin import read_blob
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.locations import named_in_vector
 from icectl.format.manifest import Content, FileFormat, ManifestFile

@@ -1,16 +1,49 @@
-"""Avro object container files: header, inflated blocks, records by fastavro, and writing them."""
+"""Avro container files: header, blocks and their compression, records by fastavro, and writing."""
 
+import bz2
 import json
+import lzma
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from io import BytesIO
 from typing import Any
 
+import cramjam
+from isal import igzip_lib
+
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.avro.compression import CODECS, deflate_block, inflate_block
 from icectl.files.avro.schema import PRIMITIVES, SCHEMAS, AvroType, damaged, parse_text
-from icectl.files.inflate import UnusuallyLargeError, most_inflated, spend, usual_left
+from icectl.files.inflate import (
+    TooLargeError,
+    UnusuallyLargeError,
+    decompress_within,
+    most_inflated,
+    spend,
+    usual_left,
+)
+
+_NOT_OF_CODEC: tuple[type[Exception], ...] = (  # type: ignore[assignment] # isal calls its class a value
+    igzip_lib.error,
+    cramjam.DecompressionError,
+    OSError,
+    lzma.LZMAError,
+    ValueError,
+    EOFError,
+)
+_BLOCK_BYTES = 96 * 2**10
+"""Room to start inflating a block with: most writers end a block at 64 KiB."""
+
+_LARGEST_RATIO = 1040
+"""Deflate makes at most 1032 bytes of one."""
+
+_HARMLESS_BYTES = 2**25
+"""Inflated bytes that are made before they are found to be too many: it saves small blocks, which
+are most, a decompressor of their own."""
+
+_LARGEST_BLOCK = 2**30
+"""Bytes of one inflated block; writers make blocks of some KiB, a few one block a file."""
 
 _MAGIC = b"Obj\x01"
 _ENCRYPTED_MAGIC = b"AGS1"
@@ -21,14 +54,6 @@ _RECORDS_ALWAYS = 65_536
 _BATCH_BYTES = 2**20
 _LARGEST_RECORD = 8 * 2**20
 """Bytes of a record that describes a file or a manifest; one of 10,000 columns has some 100 KiB."""
-
-
-@cache
-def _fastavro() -> Any:
-    """Import fastavro: few runs need it, and it takes a tenth of a short one."""
-    import fastavro
-
-    return fastavro
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +102,50 @@ def read_header(content: bytes, like: AvroFile | None = None) -> AvroFile:
     return AvroFile(stored, schema, codec, marker, content, at + _SYNC_SIZE)
 
 
+def _read_metadata(content: bytes, at: int) -> tuple[dict[str, str], int]:
+    stored: dict[str, str] = {}
+    while True:
+        count, at = read_long(content, at)
+        if count == 0:
+            return stored, at
+        if count < 0:
+            _, at = read_long(content, at)
+        for _ in range(abs(count)):
+            key, at = _read_text(content, at)
+            stored[key], at = _read_text(content, at)
+
+
+def _read_text(content: bytes, at: int) -> tuple[str, int]:
+    size, at = read_long(content, at)
+    if not 0 <= size <= len(content) - at:
+        raise damaged("its header is incomplete")
+    try:
+        return content[at : at + size].decode(), at + size
+    except UnicodeDecodeError as error:
+        raise damaged("its header is not text") from error
+
+
 StoredBlock = tuple[int, int, int]
 """Records by the block's own word; where its bytes start and end in the file."""
+
+
+def stored_blocks(file: AvroFile) -> Iterator[StoredBlock]:
+    """Find the blocks; nothing is inflated. Raises: CorruptTable R-008."""
+    content, at = file.content, file.first_block
+    records_left = _RECORDS_ALWAYS + len(content)
+    while at < len(content):
+        count, at = read_long(content, at)
+        size, at = read_long(content, at)
+        end = at + size
+        if count < 0 or size < 0 or end + _SYNC_SIZE > len(content):
+            raise damaged("a block is longer than the file")
+        if content[end : end + _SYNC_SIZE] != file.sync_marker:
+            raise damaged("a sync marker is wrong")
+        records_left -= count
+        if records_left < 0:
+            raise damaged("it has more records than its size allows")
+        yield count, at, end
+        at = end + _SYNC_SIZE
 
 
 def read_blocks(file: AvroFile, stored: Iterable[StoredBlock] | None = None) -> Iterator[Block]:
@@ -110,106 +177,92 @@ def _inflated(codec: str, stored: bytes, left: int) -> bytes:
     return block
 
 
-def stored_blocks(file: AvroFile) -> Iterator[StoredBlock]:
-    """Find the blocks; nothing is inflated.
+def inflate_block(codec: str, stored: bytes, limit: int | None = None) -> bytes:
+    """Inflate one block, of at most so many bytes; by default as many as `most_inflated` says.
 
-    Raises: CorruptTable R-008.
+    Raises: CorruptTable R-008 on damage.
+    Cost: little more memory than the limit, whatever the block would inflate to.
     """
-    content, at = file.content, file.first_block
-    records_left = _RECORDS_ALWAYS + len(content)
-    while at < len(content):
-        count, at = read_long(content, at)
-        size, at = read_long(content, at)
-        end = at + size
-        if count < 0 or size < 0 or end + _SYNC_SIZE > len(content):
-            raise damaged("a block is longer than the file")
-        if content[end : end + _SYNC_SIZE] != file.sync_marker:
-            raise damaged("a sync marker is wrong")
-        records_left -= count
-        if records_left < 0:
-            raise damaged("it has more records than its size allows")
-        yield count, at, end
-        at = end + _SYNC_SIZE
+    most = min(most_inflated(len(stored)) if limit is None else limit, _LARGEST_BLOCK)
+    try:
+        inflated = _INFLATE[codec](stored, most)
+    except TooLargeError:
+        inflated = None
+    except _NOT_OF_CODEC as error:
+        raise damaged(f"a block is not valid {codec} data") from error
+    if inflated is None or len(inflated) > most:
+        raise damaged(f"it inflates to more than {most:,} bytes")
+    return inflated
 
 
-def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[Any, ...]]:
-    """Decode records to tuples of field values, by fastavro; logical types stay as stored.
+def _inflate(stored: bytes, limit: int) -> bytes:
+    # Bytes behind the end of the stream are left alone: some writers put a checksum there.
+    if len(stored) * _LARGEST_RATIO > max(limit, _HARMLESS_BYTES):
+        inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
+        inflated: bytes = inflater.decompress(stored, limit + 1)
+        return _whole(inflated, limit, is_whole=inflater.eof)
+    whole: bytes = igzip_lib.decompress(stored, flag=igzip_lib.DECOMP_DEFLATE, bufsize=_BLOCK_BYTES)
+    return whole
 
-    Shape: one tuple per record in field order; records inside are dicts of field position.
-    Raises: CorruptTable R-008.
+
+def _inflate_whole(inflater: Any, stored: bytes, limit: int) -> bytes:
+    inflated: bytes = inflater.decompress(stored, limit + 1)
+    return _whole(inflated, limit, is_whole=inflater.eof and not inflater.unused_data)
+
+
+def _whole(inflated: bytes, limit: int, *, is_whole: bool) -> bytes:
+    if len(inflated) > limit:
+        raise TooLargeError
+    if not is_whole:
+        raise EOFError
+    return inflated
+
+
+def _unsnap(stored: bytes, limit: int) -> bytes:
+    if len(stored) < 4:
+        raise ValueError(stored)
+    if cramjam.snappy.decompress_raw_len(stored[:-4]) > limit:
+        raise TooLargeError
+    content = bytes(cramjam.snappy.decompress_raw(stored[:-4]))
+    if zlib.crc32(content) != int.from_bytes(stored[-4:], "big"):
+        raise ValueError(stored)
+    return content
+
+
+_INFLATE: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": lambda stored, _: stored,
+    "deflate": _inflate,
+    "snappy": _unsnap,
+    "zstandard": lambda stored, limit: decompress_within(cramjam.zstd, stored, limit),
+    "bzip2": lambda stored, limit: _inflate_whole(bz2.BZ2Decompressor(), stored, limit),
+    "xz": lambda stored, limit: _inflate_whole(
+        lzma.LZMADecompressor(memlimit=_LARGEST_BLOCK), stored, limit
+    ),
+}
+
+
+CODECS = frozenset(_INFLATE)
+"""Names that a header may give; the last two are read for other writers' sake."""
+
+
+def in_batches(schema: AvroType, blocks: Iterable[Block]) -> Iterator[Sequence[Block]]:
+    """Yield blocks whose records fastavro can decode together within a bound of memory.
+
+    A value of it takes a hundred times the byte that is stored of it.
+    Raises: CorruptTable R-008, where a record alone has too many bytes for that.
     """
-    names = [str(at) for at in range(len(schema.fields))]
-    # One array of records is one call; a record would be one call each.
-    parsed = _fastavro_array(schema)
+    batch: list[Block] = []
+    size = 0
     for block in blocks:
-        stream = BytesIO(write_long(block.record_count) + block.content + b"\0")
-        for record in _decode(stream, parsed, block.record_count):
-            yield tuple([record[name] for name in names])
-
-
-@lru_cache(SCHEMAS)
-def _fastavro_array(schema: AvroType) -> Any:
-    return _fastavro().parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
-
-
-def decode_fields(
-    schema: AvroType, positions: Sequence[int], blocks: Iterable[Block]
-) -> list[list[Any]]:
-    """Decode some fields of records, by fastavro; logical types stay as stored.
-
-    Shape: for each position a list of its values; records inside are dicts of field position.
-    Raises: CorruptTable R-008.
-    """
-    stored = list(blocks)
-    count = sum(block.record_count for block in stored)
-    content = b"".join([write_long(count), *(block.content for block in stored), b"\0"])
-    written = _fastavro_schema(schema, [0])
-    names = [str(at) for at in positions]
-    wanted = written | {"fields": [written["fields"][at] for at in positions]}
-    parsed, reader = (
-        _fastavro().parse_schema({"type": "array", "items": each}) for each in (written, wanted)
-    )
-    records = _decode(BytesIO(content), parsed, count, reader)
-    return [[record[name] for record in records] for name in names]
-
-
-def decode_as_stored(schema: AvroType, blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    """Decode whole records, by fastavro; logical types stay as stored.
-
-    Shape: dicts of field position, at any depth.
-    Raises: CorruptTable R-008.
-    """
-    stored = list(blocks)
-    count = sum(block.record_count for block in stored)
-    content = b"".join([write_long(count), *(block.content for block in stored), b"\0"])
-    return _decode(BytesIO(content), _fastavro_array(schema), count)
-
-
-def encode_as_stored(schema: AvroType, records: Iterable[Mapping[str, Any]]) -> bytes:
-    """Encode records that `decode_as_stored` has decoded, one after the other."""
-    parsed = _fastavro_record(schema)
-    stream = BytesIO()
-    for record in records:
-        _fastavro().schemaless_writer(stream, parsed, record)
-    return stream.getvalue()
-
-
-@lru_cache(SCHEMAS)
-def _fastavro_record(schema: AvroType) -> Any:
-    return _fastavro().parse_schema(_fastavro_schema(schema, [0]))
-
-
-_FAILURES = (
-    EOFError,
-    ValueError,
-    IndexError,
-    KeyError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-    StopIteration,
-)
-"""What fastavro makes of damage."""
+        for part in in_parts(schema, block, _BATCH_BYTES):
+            if len(part.content) > _LARGEST_RECORD:
+                raise damaged(f"a record of it has more than {_LARGEST_RECORD >> 20} MiB")
+            if batch and size + len(part.content) > _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+            batch.append(part)
+            size += len(part.content)
+    yield batch
 
 
 def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]:
@@ -239,28 +292,66 @@ def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]
         yield Block(count, block.content[start:])
 
 
-def in_batches(schema: AvroType, blocks: Iterable[Block]) -> Iterator[Sequence[Block]]:
-    """Yield blocks whose records fastavro can decode together within a bound of memory.
+def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[Any, ...]]:
+    """Decode records to tuples of field values, by fastavro; logical types stay as stored.
 
-    A value of it takes a hundred times the byte that is stored of it.
-    Raises: CorruptTable R-008, where a record alone has too many bytes for that.
+    Shape: one tuple per record in field order; records inside are dicts of field position.
+    Raises: CorruptTable R-008.
     """
-    batch: list[Block] = []
-    size = 0
+    names = [str(at) for at in range(len(schema.fields))]
+    parsed = _fastavro_array(schema)
     for block in blocks:
-        for part in in_parts(schema, block, _BATCH_BYTES):
-            if len(part.content) > _LARGEST_RECORD:
-                raise damaged(f"a record of it has more than {_LARGEST_RECORD >> 20} MiB")
-            if batch and size + len(part.content) > _BATCH_BYTES:
-                yield batch
-                batch, size = [], 0
-            batch.append(part)
-            size += len(part.content)
-    yield batch
+        for record in _decode([block], parsed):
+            yield tuple([record[name] for name in names])
 
 
-def _decode(stream: BytesIO, parsed: Any, record_count: int, reader: Any = None) -> list[Any]:
-    size = len(stream.getbuffer())
+def decode_fields(
+    schema: AvroType, positions: Sequence[int], blocks: Iterable[Block]
+) -> list[list[Any]]:
+    """Decode some fields of records, by fastavro; logical types stay as stored.
+
+    Shape: for each position a list of its values; records inside are dicts of field position.
+    Raises: CorruptTable R-008.
+    """
+    written = _fastavro_schema(schema, [0])
+    names = [str(at) for at in positions]
+    wanted = written | {"fields": [written["fields"][at] for at in positions]}
+    parsed, reader = (
+        _fastavro().parse_schema({"type": "array", "items": each}) for each in (written, wanted)
+    )
+    records = _decode(blocks, parsed, reader)
+    return [[record[name] for record in records] for name in names]
+
+
+def decode_as_stored(schema: AvroType, blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """Decode whole records, by fastavro; logical types stay as stored.
+
+    Shape: dicts of field position, at any depth.
+    Raises: CorruptTable R-008.
+    """
+    return _decode(blocks, _fastavro_array(schema))
+
+
+_FAILURES = (
+    EOFError,
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    StopIteration,
+)
+"""What fastavro makes of damage."""
+
+
+def _decode(blocks: Iterable[Block], parsed: Any, reader: Any = None) -> list[Any]:
+    """Decode records as one array: one call for all of them."""
+    stored = list(blocks)
+    record_count = sum(block.record_count for block in stored)
+    parts = [write_long(record_count), *(block.content for block in stored), b"\0"]
+    size = sum(map(len, parts))
+    stream = BytesIO(b"".join(parts))
     try:
         records = _fastavro().schemaless_reader(stream, parsed, reader)
     except _FAILURES as error:
@@ -268,6 +359,75 @@ def _decode(stream: BytesIO, parsed: Any, record_count: int, reader: Any = None)
     if stream.tell() != size or not isinstance(records, list) or len(records) != record_count:
         raise damaged("a block is longer than its records")
     return records
+
+
+@cache
+def _fastavro() -> Any:
+    """Import fastavro: few runs need it, and it takes a tenth of a short one."""
+    import fastavro
+
+    return fastavro
+
+
+@lru_cache(SCHEMAS)
+def _fastavro_array(schema: AvroType) -> Any:
+    return _fastavro().parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
+
+
+@lru_cache(SCHEMAS)
+def _fastavro_record(schema: AvroType) -> Any:
+    return _fastavro().parse_schema(_fastavro_schema(schema, [0]))
+
+
+def _fastavro_schema(part: AvroType, counter: list[int]) -> Any:
+    """The schema for fastavro: names by position, no logical types, so nothing is converted."""
+    if part.kind == "union":
+        return [_fastavro_schema(branch, counter) for branch in part.parts]
+    if part.kind in ("array", "map"):
+        of = "items" if part.kind == "array" else "values"
+        return {"type": part.kind, of: _fastavro_schema(part.parts[0], counter)}
+    if part.kind in PRIMITIVES:
+        return part.kind
+    counter[0] += 1
+    named: dict[str, Any] = {"type": part.kind, "name": f"n{counter[0]}"}
+    if part.kind == "record":
+        named["fields"] = [
+            {"name": str(at), "type": _fastavro_schema(field.type, counter)}
+            for at, field in enumerate(part.fields)
+        ]
+    elif part.kind == "enum":
+        named["symbols"] = list(part.symbols)
+    else:
+        named["size"] = part.size
+    return named
+
+
+def encode_as_stored(schema: AvroType, records: Iterable[Mapping[str, Any]]) -> bytes:
+    """Encode records that `decode_as_stored` has decoded, one after the other."""
+    parsed = _fastavro_record(schema)
+    stream = BytesIO()
+    for record in records:
+        _fastavro().schemaless_writer(stream, parsed, record)
+    return stream.getvalue()
+
+
+def encode_records(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[bytes]:
+    """Encode records one by one, by fastavro; values are those of the types below logical ones."""
+    parsed = _fastavro().parse_schema(_without_logical(dict(schema)))
+    encoded = []
+    for record in records:
+        stream = BytesIO()
+        _fastavro().schemaless_writer(stream, parsed, record)
+        encoded.append(stream.getvalue())
+    return encoded
+
+
+def _without_logical(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            key: _without_logical(value) for key, value in schema.items() if key != "logicalType"
+        }
+    return [_without_logical(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def write_file(
@@ -302,104 +462,27 @@ def write_block(block: Block, *, codec: str, sync_marker: bytes) -> bytes:
     return b"".join([write_long(block.record_count), write_long(len(stored)), stored, sync_marker])
 
 
-def encode_records(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[bytes]:
-    """Encode records one by one, by fastavro; values are those of the types below logical ones."""
-    parsed = _fastavro().parse_schema(_without_logical(dict(schema)))
-    encoded = []
-    for record in records:
-        stream = BytesIO()
-        _fastavro().schemaless_writer(stream, parsed, record)
-        encoded.append(stream.getvalue())
-    return encoded
+def deflate_block(codec: str, content: bytes) -> bytes:
+    """Compress one block."""
+    return _DEFLATE[codec](content)
 
 
-def _without_logical(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {
-            key: _without_logical(value) for key, value in schema.items() if key != "logicalType"
-        }
-    return [_without_logical(item) for item in schema] if isinstance(schema, list) else schema
-
-
-def _fastavro_schema(part: AvroType, counter: list[int]) -> Any:
-    """The schema for fastavro: names by position, no logical types, so nothing is converted."""
-    if part.kind == "union":
-        return [_fastavro_schema(branch, counter) for branch in part.parts]
-    if part.kind in ("array", "map"):
-        of = "items" if part.kind == "array" else "values"
-        return {"type": part.kind, of: _fastavro_schema(part.parts[0], counter)}
-    if part.kind in PRIMITIVES:
-        return part.kind
-    counter[0] += 1
-    named: dict[str, Any] = {"type": part.kind, "name": f"n{counter[0]}"}
-    if part.kind == "record":
-        named["fields"] = [
-            {"name": str(at), "type": _fastavro_schema(field.type, counter)}
-            for at, field in enumerate(part.fields)
-        ]
-    elif part.kind == "enum":
-        named["symbols"] = list(part.symbols)
-    else:
-        named["size"] = part.size
-    return named
-
-
-def read_long(content: bytes, at: int) -> tuple[int, int]:
-    """Read one zigzag number; returns it and where it ends.
-
-    Raises: CorruptTable R-008.
-    """
-    value = shift = 0
-    while True:
-        if at >= len(content) or shift > 63:
-            raise damaged("a number is damaged")
-        byte = content[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    if value >= 2**64:
-        raise damaged("a number is damaged")
-    return (value >> 1) ^ -(value & 1), at
-
-
-def write_long(value: int) -> bytes:
-    """Encode one zigzag number."""
-    left = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while left >= 0x80:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    encoded.append(left)
-    return bytes(encoded)
-
-
-def _read_metadata(content: bytes, at: int) -> tuple[dict[str, str], int]:
-    stored: dict[str, str] = {}
-    while True:
-        count, at = read_long(content, at)
-        if count == 0:
-            return stored, at
-        if count < 0:
-            _, at = read_long(content, at)
-        for _ in range(abs(count)):
-            key, at = _read_text(content, at)
-            stored[key], at = _read_text(content, at)
-
-
-def _read_text(content: bytes, at: int) -> tuple[str, int]:
-    size, at = read_long(content, at)
-    if not 0 <= size <= len(content) - at:
-        raise damaged("its header is incomplete")
-    try:
-        return content[at : at + size].decode(), at + size
-    except UnicodeDecodeError as error:
-        raise damaged("its header is not text") from error
+_DEFLATE: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda content: content,
+    # Level 1 of isal: ten times as fast as zlib's 6, and within 4 % of its size on manifests.
+    "deflate": lambda content: igzip_lib.compress(content, level=1, flag=igzip_lib.COMP_DEFLATE),
+    "snappy": lambda content: (
+        bytes(cramjam.snappy.compress_raw(content)) + zlib.crc32(content).to_bytes(4, "big")
+    ),
+    "zstandard": lambda content: bytes(cramjam.zstd.compress(content, 3)),
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
 
 
 Record = dict[str, Any]
 """A record by position: `"0"` is its first field; logical types as stored."""
+
 
 Change = Callable[[Record], None]
 """Changes values of a record in place."""
@@ -437,3 +520,34 @@ def _check_unions(schema: AvroType) -> None:
         raise Unsupported(f"an Avro file has a union of {kinds}, which a rewrite could change")
     for part in (*schema.parts, *(field.type for field in schema.fields)):
         _check_unions(part)
+
+
+def read_long(content: bytes, at: int) -> tuple[int, int]:
+    """Read one zigzag number; returns it and where it ends.
+
+    Raises: CorruptTable R-008.
+    """
+    value = shift = 0
+    while True:
+        if at >= len(content) or shift > 63:
+            raise damaged("a number is damaged")
+        byte = content[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if value >= 2**64:
+        raise damaged("a number is damaged")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def write_long(value: int) -> bytes:
+    """Encode one zigzag number."""
+    left = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while left >= 0x80:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)

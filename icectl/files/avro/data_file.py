@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from icectl.errors import CorruptTable
 from icectl.files.arrow_failures import damaged_data_file, reading_data_file, unsupported_data_file
-from icectl.files.avro.compression import inflate_block
 from icectl.files.avro.container import (
     AvroFile,
     Block,
     decode_fields,
     in_parts,
+    inflate_block,
     read_header,
     read_long,
 )

@@ -27,10 +27,10 @@ from icectl.files.avro.container import (
     read_header,
     stored_blocks,
 )
-from icectl.files.manifest.header import PARQUET_MAGIC, header_of, spec_field_ids
 from icectl.files.manifest.layout import ManifestLayout, has_lengths, partition_order, stored_layout
 from icectl.files.manifest.records import Order, decode_columns
 from icectl.files.manifest.scan import UnusualSchemaError, scan_columns
+from icectl.files.manifest.schema import PARQUET_MAGIC, header_of, spec_field_ids
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestHeader, Status
 from icectl.format.partition import PartitionSpec
 

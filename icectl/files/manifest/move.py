@@ -28,11 +28,11 @@ from icectl.files.avro.container import (
     write_header,
 )
 from icectl.files.avro.schema import SCHEMAS, AvroType
-from icectl.files.manifest.header import PARQUET_MAGIC, check_known
 from icectl.files.manifest.layout import ManifestLayout, stored_layout
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.parquet import write_parquet
 from icectl.files.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
+from icectl.files.manifest.schema import PARQUET_MAGIC, check_known
 from icectl.files.manifest.write import BLOCK_BYTES, ManifestForm, encode_entries, format_names
 from icectl.files.parquet.schema import arrow_values
 from icectl.format.manifest import FileFormat

@@ -13,7 +13,6 @@ import pyarrow as pa
 from icectl.entries.columns import whole
 from icectl.entries.partition_key import encode_keys
 from icectl.errors import CorruptTable
-from icectl.files.manifest.header import header_of
 from icectl.files.manifest.layout import RULE_OF_REQUIRED
 from icectl.files.manifest.parquet_columns import ROWS_IN_GROUP, Columns, ParquetColumns, Place
 from icectl.files.manifest.records import Order
@@ -29,6 +28,7 @@ from icectl.files.manifest.schema import (
     PARTITION,
     REQUIRED,
     avro_type,
+    header_of,
 )
 from icectl.files.parquet.schema import arrow_schema, child_fields, field_id, flat_type
 from icectl.format.manifest import FileFormat, ManifestHeader

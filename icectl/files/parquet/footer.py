@@ -1,19 +1,30 @@
-"""Footers of Parquet files, changed: without what misleads readers, with types pyarrow lacks.
+"""Footers of Parquet files: structs of Thrift's compact protocol, read, changed and encoded.
 
-A footer is one struct of Thrift's compact protocol. Its members are copied as they are, but for
-those of column chunks that readers skip rows by, and the logical types of some columns and groups.
+Members are found by loops.c. What a struct holds beyond the members that are looked for, left out
+or replaced stays as it is, byte for byte.
 """
 
 import math
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
 
 from icectl.files.arrow_failures import damaged_data_file
-from icectl.files.parquet import thrift
-from icectl.files.varint import read_varint
+from icectl.files.compiled import address, loops
 from icectl.format.bounding_box import BoundingBox
+
+NUMBER, BINARY, LIST, STRUCT, ANY = 1 << 4 | 1 << 5 | 1 << 6, 1 << 8, 1 << 9, 1 << 12, 0
+"""Kinds that a member may have, one bit a kind."""
+
+_FULL = -2
+_LONGEST_NUMBER = 10
+_LIMITS = np.array([1 << shift for shift in range(7, 63, 7)], np.int64)
+Integers = npt.NDArray[np.int64]
+Octets = npt.NDArray[np.uint8]
 
 _INTEGER, _DOUBLE, _BINARY, _LIST, _STRUCT = 5, 7, 8, 9, 12
 _SIZES = {1: 0, 2: 0, 3: 1, 7: 8, 13: 16}
@@ -28,10 +39,110 @@ _BOUNDS = (1, 2, 5, 6, 7, 8)
 """Members of statistics: the least and the greatest value, twice, and whether these are exact."""
 
 Copied = tuple[bytes, int]
-"""A value made anew, and where the old one ends."""
+"""A value, and where the one that it was copied from ends."""
 
 Change = Callable[[bytes, int], Copied]
 """Copies the value that starts at a place of a footer, changed."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """The members of one struct in the order of its bytes: (node, first byte, end, value) a row.
+
+    The value is that of a number, the length of bytes, or the count of a list.
+    """
+
+    content: Octets
+    rows: Integers
+    end: int
+
+    @cached_property
+    def _by_node(self) -> tuple[Integers, Integers]:
+        order = np.argsort(self.rows[:, 0], kind="stable")
+        return self.rows[order], self.rows[order, 0]
+
+    def of(self, node: int) -> Integers:
+        """Return the rows of a node."""
+        rows, nodes = self._by_node
+        start, end = np.searchsorted(nodes, [node, node + 1])
+        return rows[start:end]
+
+    def raw(self, node: int) -> bytes:
+        """Return the bytes of a member that is there at most once; none without it."""
+        rows = self.of(node)
+        return self.content[rows[0, 1] : rows[0, 2]].tobytes() if len(rows) else b""
+
+    def value(self, node: int) -> int | None:
+        """Return the value of a member that is there at most once."""
+        rows = self.of(node)
+        return int(rows[0, 3]) if len(rows) else None
+
+    def column(self, node: int, owners: Integers, missing: int = 0) -> Integers:
+        """Return the values of a node, one for each of the structs that have it or not."""
+        rows = self.of(node)
+        values = np.full(len(owners), missing, np.int64)
+        values[np.searchsorted(owners[:, 1], rows[:, 1], "right") - 1] = rows[:, 3]
+        return values
+
+
+def octets(content: bytes | memoryview) -> Octets:
+    """Return bytes as an array of numpy."""
+    return np.frombuffer(content, np.uint8)
+
+
+def find_members(content: Octets, wanted: Integers, at: int = 0) -> Members:
+    """Find members of the struct that begins at a byte.
+
+    `wanted` are rows of (parent, field id, kinds); a row's number, from 1, is a node. Parent 0 is
+    the struct itself. Field id 0 stands for the elements of a list, and -n for every id from n on
+    that no row before has named.
+    Raises: CorruptTable R-099, for bytes that are no such struct.
+    """
+    end = np.zeros(1, np.int64)
+    room = 64 + len(content) // 8
+    while True:
+        rows = np.empty((room, 4), np.int64)
+        count: int = loops().find_members(
+            *(address(content, np.uint8), len(content), at),
+            *(address(wanted, np.int64), len(wanted)),
+            *(address(rows, np.int64), room),
+            address(end, np.int64),
+        )
+        if count != _FULL:
+            break
+        room *= 2
+    if count < 0:
+        raise damaged_data_file("Parquet", "its footer or an index is not a Thrift struct")
+    return Members(content, rows[:count], int(end[0]))
+
+
+def find_pages(content: Octets, at: int, most: int = 4096) -> Integers:
+    """Return the pages that begin from `at`: (start, body, its bytes, kind, values, checksum) each.
+
+    A header that is not whole, or damaged, ends them. -1 stands for what a header does not say.
+    """
+    pages = np.empty((most, 6), np.int64)
+    count: int = loops().find_pages(
+        *(address(content, np.uint8), len(content), at), address(pages, np.int64), most
+    )
+    return pages[:count]
+
+
+def number_sizes(values: Integers) -> Integers:
+    """Return how many bytes numbers take that are not negative."""
+    return np.searchsorted(_LIMITS, values << 1, "right") + 1
+
+
+def replace_numbers(content: Octets, at: int, end: int, spans: Integers, values: Integers) -> bytes:
+    """Return some bytes with other numbers in these spans, which are in order."""
+    output = np.empty(end - at + _LONGEST_NUMBER * len(values), np.uint8)
+    size: int = loops().replace_numbers(
+        *(address(content, np.uint8), at, end),
+        address(np.ascontiguousarray(spans, np.int64), np.int64),
+        *(address(np.ascontiguousarray(values, np.int64), np.int64), len(values)),
+        address(output, np.uint8),
+    )
+    return output[:size].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +210,14 @@ def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:
 
     Shape: of members the number, the kind and the encoded value, in order.
     """
-    return _far(number, _STRUCT) + thrift.struct(members) + b"\0"
+    return _far(number, _STRUCT) + encode_struct(members) + b"\0"
 
 
 def shape_type(number: int, crs: str, algorithm: int | None = None) -> bytes:
     """Encode the logical type of geometry, or of geography with an algorithm."""
-    members = [(1, _BINARY, thrift.text(crs.encode()))]
+    members = [(1, _BINARY, encode_bytes(crs.encode()))]
     if algorithm is not None:
-        members.append((2, _INTEGER, thrift.number(algorithm)))
+        members.append((2, _INTEGER, encode_number(algorithm)))
     return logical_type(number, *members)
 
 
@@ -118,9 +229,9 @@ def shape_statistics(box: BoundingBox, types: Collection[int]) -> bytes:
         for number, end in enumerate(ends, 1)
         if not math.isnan(end)
     ]
-    listed = thrift.header_of_list(1 << _INTEGER, len(types))
-    listed += b"".join(map(thrift.number, sorted(types)))
-    return thrift.struct([(1, _STRUCT, thrift.struct(doubles)), (2, _LIST, listed)])
+    listed = header_of_list(1 << _INTEGER, len(types))
+    listed += b"".join(map(encode_number, sorted(types)))
+    return encode_struct([(1, _STRUCT, encode_struct(doubles)), (2, _LIST, listed)])
 
 
 def _struct(
@@ -133,14 +244,14 @@ def _struct(
 
     `added` is the number and value of a further struct, which no member with a change comes behind.
     """
-    made = bytearray()
+    copied = bytearray()
     number = before = 0
     while at < len(content) and content[at]:
         step, kind = content[at] >> 4, content[at] & 15
         if step:
             number, at = number + step, at + 1
         else:
-            doubled, at = _varint(content, at + 1)
+            doubled, at = read_varint(content, at + 1)
             number = doubled >> 1
         if number not in changes:
             value, at = _value(content, at, kind)
@@ -149,13 +260,13 @@ def _struct(
         else:
             at = _end(content, at, kind)
             continue
-        made += _member(before, number, kind) + value
+        copied += _member(before, number, kind) + value
         before = number
     if at >= len(content):
         raise damaged_data_file("Parquet", "its footer ends early")
     if added is not None:
-        made += _member(before, added[0], _STRUCT) + added[1]
-    return bytes(made) + b"\0", at + 1
+        copied += _member(before, added[0], _STRUCT) + added[1]
+    return bytes(copied) + b"\0", at + 1
 
 
 def _each(content: bytes, at: int, change: Callable[[int, bytes, int], Copied]) -> Copied:
@@ -165,12 +276,12 @@ def _each(content: bytes, at: int, change: Callable[[int, bytes, int], Copied]) 
         raise damaged_data_file(
             "Parquet", "its footer has something else in place of a list of structs"
         )
-    made = bytearray(content[at:first])
+    copied = bytearray(content[at:first])
     at = first
     for number in range(count):
         value, at = change(number, content, at)
-        made += value
-    return bytes(made), at
+        copied += value
+    return bytes(copied), at
 
 
 def _value(content: bytes, at: int, kind: int) -> Copied:
@@ -186,7 +297,7 @@ def _member(before: int, number: int, kind: int) -> bytes:
 
 def _far(number: int, kind: int) -> bytes:
     """Encode how a member begins whose number is far from the last one's: that number, zigzag."""
-    return bytes([kind]) + thrift.number(number)
+    return bytes([kind]) + encode_number(number)
 
 
 def _end(content: bytes, at: int, kind: int) -> int:
@@ -197,7 +308,7 @@ def _end(content: bytes, at: int, kind: int) -> int:
             end += 1
         end += 1
     elif kind == 8:
-        size, at = _varint(content, at)
+        size, at = read_varint(content, at)
         end = at + size
     elif kind in _SIZES:
         end = at + _SIZES[kind]
@@ -209,7 +320,7 @@ def _end(content: bytes, at: int, kind: int) -> int:
         end = at
         while end < len(content) and content[end]:
             step, kind = content[end] >> 4, content[end] & 15
-            end = _end(content, end + 1 if step else _varint(content, end + 1)[1], kind)
+            end = _end(content, end + 1 if step else read_varint(content, end + 1)[1], kind)
         end += 1
     else:
         raise damaged_data_file("Parquet", "its footer has a member of an unknown kind")
@@ -225,9 +336,54 @@ def _list_header(content: bytes, at: int) -> tuple[int, int, int]:
     kind, count = content[at] & 15, content[at] >> 4
     if count < 15:
         return kind, count, at + 1
-    count, at = _varint(content, at + 1)
+    count, at = read_varint(content, at + 1)
     return kind, count, at
 
 
-def _varint(content: bytes, at: int) -> tuple[int, int]:
-    return read_varint(content, at, "Parquet")
+def encode_number(value: int) -> bytes:
+    """Encode a number that is not negative."""
+    return encode_varint(value << 1)
+
+
+def header_of_list(kind_mask: int, count: int) -> bytes:
+    """Encode how a list of one kind begins."""
+    kind = kind_mask.bit_length() - 1
+    return bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + encode_varint(count)
+
+
+def encode_struct(members: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """Encode a struct of (field id, kind, encoded value), in order and not far apart."""
+    encoded, before = bytearray(), 0
+    for number, kind, value in members:
+        encoded += bytes([number - before << 4 | kind]) + value
+        before = number
+    return bytes(encoded) + b"\0"
+
+
+def encode_bytes(content: bytes) -> bytes:
+    """Encode bytes, or text in UTF-8."""
+    return encode_varint(len(content)) + content
+
+
+def encode_varint(left: int) -> bytes:
+    """Encode a number that is not negative, as lengths and counts are."""
+    encoded = bytearray()
+    while left > 0x7F:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*encoded, left])
+
+
+def read_varint(content: bytes, at: int, file_format: str = "Parquet") -> tuple[int, int]:
+    """Read one number of seven bits a byte, the lowest first; returns it and where it ends.
+
+    Raises: CorruptTable R-099, naming the format, where it has no end.
+    """
+    value = shift = 0
+    while at < len(content) and shift < 64:
+        byte = content[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise damaged_data_file(file_format, "its footer has a number without an end")

@@ -18,14 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal.isal_zlib import crc32
 
-from icectl.files.parquet.merge_footer import (
-    CopiedChunks,
-    Layout,
-    footer_of,
-    layout_of,
-    row_groups_of,
+from icectl.files.parquet.footer import (
+    LIST,
+    NUMBER,
+    STRUCT,
+    Integers,
+    find_members,
+    find_pages,
+    octets,
+    replace_numbers,
 )
-from icectl.files.parquet.merge_source import (
+from icectl.files.parquet.merge_footer import (
     BOUNDS_AT,
     BOUNDS_SIZE,
     CHUNK,
@@ -38,20 +41,14 @@ from icectl.files.parquet.merge_source import (
     OFFSETS_AT,
     OFFSETS_SIZE,
     Chunks,
+    CopiedChunks,
+    Layout,
     MergeSource,
     NotMergeable,
+    footer_of,
+    layout_of,
     read_range,
-)
-from icectl.files.parquet.thrift import (
-    LIST,
-    NUMBER,
-    STRUCT,
-    Integers,
-    Wanted,
-    find_members,
-    find_pages,
-    octets,
-    replace_numbers,
+    row_groups_of,
 )
 
 _BLOCK_BYTES = 1 << 20
@@ -60,9 +57,9 @@ _PART_BYTES = 1 << 25
 
 _LONGEST_HEADER = 16 << 20
 _MOST_ROW_GROUPS = 1 << 15
-_OFFSET_INDEX = Wanted(((0, 1, LIST), (1, 0, STRUCT), (2, 1, NUMBER), (2, 2, NUMBER)))
-_FILTER_HEADER = Wanted(((0, 1, NUMBER),))
-_NOTHING = Wanted(())
+_OFFSET_INDEX = np.array([(0, 1, LIST), (1, 0, STRUCT), (2, 1, NUMBER), (2, 2, NUMBER)])
+_FILTER_HEADER = np.array([(0, 1, NUMBER)])
+_NOTHING = np.empty((0, 3), np.int64)
 _FILTER_HEADER_BYTES = 64
 _DICTIONARY_PAGE, _DATA_PAGES = 2, (0, 3)
 
@@ -254,8 +251,10 @@ class MergedFile:
             return _Copied(source, shift, filters, *_indexes(file, source, shift, None))
         for places in chunks.runs():
             start, end = int(chunks.start[places[0]]), int(chunks.end[places[-1]])
-            if not self.size_bytes:
-                start = self._begin(start, copy)
+            if not self.size_bytes and copy is not None and start == len(MAGIC):
+                start = 0  # the source has magic bytes before its first chunk: one copy brings both
+            elif not self.size_bytes:
+                self._write(MAGIC)
             shift[places] = self.size_bytes - start
             if copy is not None:
                 copy.copy(start, end)
@@ -271,16 +270,6 @@ class MergedFile:
         found = None if copy else pages.found
         return _Copied(source, shift, filters, *_indexes(file, source, shift, found))
 
-    def _begin(self, start: int, copy: CopyRange | None) -> int:
-        """Have the magic bytes come first; where the first range to copy begins.
-
-        The source has them before its first chunk, so that one copy brings both.
-        """
-        if copy is not None and start == len(MAGIC):
-            return 0
-        self._write(MAGIC)
-        return start
-
     def _copy_filters(
         self, source: MergeSource, file: IO[bytes], copy: CopyRange | None
     ) -> Integers:
@@ -289,9 +278,8 @@ class MergedFile:
         new = np.zeros(len(at), np.int64)
         for place in np.flatnonzero(at).tolist():
             start = int(at[place])
-            header = find_members(
-                octets(read_range(file, start, _FILTER_HEADER_BYTES)), _FILTER_HEADER
-            )
+            content = read_range(file, start, _FILTER_HEADER_BYTES)
+            header = find_members(octets(content), _FILTER_HEADER)
             size = header.end + (header.value(1) or 0)
             if sizes[place] not in (0, size):
                 raise NotMergeable("a Bloom filter has another size than its footer says")
@@ -443,7 +431,11 @@ class _Pages:
             stop = body + size
             if size < 0 or base + stop > self._end:
                 raise NotMergeable("a page ends behind its column chunk")
-            self._add_page(base + start, stop - start, kind, values)
+            if kind in _DATA_PAGES and values >= 0:
+                self._values += values
+                self.found[self._place].append((base + start, stop - start))
+            elif kind != _DICTIONARY_PAGE or base + start != self._chunks.start[self._place]:
+                raise NotMergeable("there is a page of an unknown kind")
             self._expected = checksum
             self._checksum = crc32(content[body:stop]) if checksum >= 0 else 0
             if stop <= len(content):
@@ -453,13 +445,6 @@ class _Pages:
         self._carried = b""
         self._at += done
         return done
-
-    def _add_page(self, start: int, size: int, kind: int, values: int) -> None:
-        if kind in _DATA_PAGES and values >= 0:
-            self._values += values
-            self.found[self._place].append((start, size))
-        elif kind != _DICTIONARY_PAGE or start != self._chunks.start[self._place]:
-            raise NotMergeable("there is a page of an unknown kind")
 
     def _check_page(self) -> None:
         if self._expected >= 0 and self._expected != self._checksum:

@@ -10,7 +10,7 @@ from icectl.checks.rule import Breach, Check, Rule
 from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.summary import summary_counters
 from icectl.errors import CorruptTable
-from icectl.files.puffin.positions import read_dv
+from icectl.files.deletion_vectors import read_dv
 from icectl.format.manifest import Content, Status
 from icectl.format.rule import NEXT_COMMIT, ROLL_BACK, WRITER
 from icectl.format.snapshot import Snapshot

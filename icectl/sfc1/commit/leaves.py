@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import Positions
-from icectl.files.puffin.container import read_puffin, write_puffin
-from icectl.files.puffin.positions import dv_blob, write_bitmap
+from icectl.files.deletion_vectors import dv_blob, write_bitmap
+from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.sfc1.content_stats import aggregate
 from icectl.sfc1.manifest_file import TreeContent, write_tree

@@ -33,9 +33,9 @@ from icectl.entries.rows import (
 )
 from icectl.entries.summary import field_summaries
 from icectl.errors import SelfCheckFailed, Unsupported
-from icectl.files.manifest.header import check_known
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.files.manifest.schema import check_known
 from icectl.format.locations import with_scheme
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata

@@ -120,7 +120,7 @@ def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path: 
         "icectl.commands.inspect.read_rows",
         "icectl.commands.remove_orphans",
         "icectl.commit",
-        "icectl.files.orc.tail",
+        "icectl.files.orc",
         "icectl.files.parquet.schema",
         "icectl.format.updates",
         "icectl.rows",

@@ -8,9 +8,15 @@ import cramjam
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.avro import compression as avro_blocks
-from icectl.files.avro.compression import CODECS, deflate_block, inflate_block
-from icectl.files.avro.container import read_header, read_long, write_long
+from icectl.files.avro import container as avro_blocks
+from icectl.files.avro.container import (
+    CODECS,
+    deflate_block,
+    inflate_block,
+    read_header,
+    read_long,
+    write_long,
+)
 from icectl.files.avro.schema import parse_schema
 from tests.builders.avro import SYNC, field, number, text
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.puffin.positions import read_bitmap, write_bitmap, write_dv
+from icectl.files.deletion_vectors import read_bitmap, write_bitmap, write_dv
 
 # sfc-1 6.4.
 INLINE = [

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from icectl.files.orc.data_file import BlockFile
+from icectl.files.orc import BlockFile
 
 MIB = 2**20
 CONTENT = bytes(itertools.islice(itertools.cycle(range(251)), 5 * MIB // 2))

@@ -13,8 +13,7 @@ from pyarrow import orc
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import open_data_file
 from icectl.files.data_rows import LARGEST_BATCH_BYTES, ids_of
-from icectl.files.orc.data_file import open_orc
-from icectl.files.orc.tail import ColumnStatistics, OrcTail
+from icectl.files.orc import ColumnStatistics, OrcTail, open_orc
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode
 from icectl.format.types import DecimalType, NestedField, PrimitiveType

@@ -4,8 +4,8 @@ import cramjam
 import pytest
 
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.puffin import container as puffin
-from icectl.files.puffin.container import NewBlob, PuffinBlob, PuffinFile
+from icectl.files import puffin
+from icectl.files.puffin import NewBlob, PuffinBlob, PuffinFile
 
 EMPTY = (
     bytes.fromhex("5046413150464131") + b'{"blobs":[]}' + bytes.fromhex("0c0000000000000050464131")

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
+from icectl.files.deletion_vectors import dv_blob, read_dv
 from icectl.files.parquet.write import ParquetOptions
-from icectl.files.puffin.container import read_blob, read_puffin, write_puffin
-from icectl.files.puffin.positions import dv_blob, read_dv
+from icectl.files.puffin import read_blob, read_puffin, write_puffin
 from icectl.rows.merge_deletes import merged_positions, write_delete_file, write_vectors
 from icectl.rows.rewrite_data import DeletesOfGroup, DeletionVector, PositionDeletes
 from icectl.rows.write_data import FileOutputs

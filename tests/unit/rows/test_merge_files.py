@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import OtherFile, SelfCheckFailed
-from icectl.files.parquet.merge_source import NotMergeable
+from icectl.files.parquet.merge_footer import NotMergeable
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
+from icectl.files.deletion_vectors import dv_blob
 from icectl.files.parquet.schema import schema_from_arrow
-from icectl.files.puffin.container import read_puffin, write_puffin
-from icectl.files.puffin.positions import dv_blob
+from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec, spec_from_json
 from icectl.format.sort import order_from_json

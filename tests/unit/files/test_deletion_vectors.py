@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.puffin import container as puffin
-from icectl.files.puffin import positions as dv
-from icectl.files.puffin.positions import BLOB_TYPE
+from icectl.files import deletion_vectors as dv
+from icectl.files import puffin
+from icectl.files.deletion_vectors import BLOB_TYPE
 
 BITMAP_1_2_3 = bytes.fromhex("3a300000010000000000020010000000010002000300")
 """{1, 2, 3} as one array container, by the portable Roaring specification."""

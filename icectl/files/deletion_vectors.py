@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.puffin.container import NewBlob
+from icectl.files.puffin import NewBlob
 
 BLOB_TYPE = "deletion-vector-v1"
 MAGIC = bytes.fromhex("d1d33964")

@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.orc.tail import ColumnStatistics, OrcTail, Stripe, read_tail
+from icectl.files.orc import ColumnStatistics, OrcTail, Stripe, read_tail
 
 
 def varint(value):

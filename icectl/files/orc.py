@@ -1,4 +1,7 @@
-"""ORC data files in batches, a stripe at a time."""
+"""ORC data files in batches, a stripe at a time, and what their tails say.
+
+The footer is a message of protocol buffers; pyarrow decodes it, and tells little of what it says.
+"""
 
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +15,7 @@ from pyarrow import orc
 from pyarrow import types as arrow_types
 
 from icectl.errors import Unsupported
-from icectl.files.arrow_failures import reading_data_file
+from icectl.files.arrow_failures import damaged_data_file, reading_data_file
 from icectl.files.data_rows import (
     LARGEST_BATCH_BYTES,
     LARGEST_BATCH_ROWS,
@@ -22,7 +25,7 @@ from icectl.files.data_rows import (
     release_memory,
     typed_batch,
 )
-from icectl.files.orc.tail import ColumnStatistics, OrcTail, read_tail
+from icectl.files.parquet.footer import read_varint
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import (
     FIELD_ID,
@@ -38,55 +41,6 @@ from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, PrimitiveType, Type
 
 _BLOCK_BYTES = 2**20
-
-
-class BlockFile(RandomAccessFile):
-    """A file that keeps every block that it has read until `forget`, so that none is read twice.
-
-    With `most` it keeps so many, those that were asked for last.
-    """
-
-    def __init__(self, file: IO[bytes], most: int | None = None) -> None:
-        super().__init__(file.seek(0, io.SEEK_END))
-        self._file = file
-        self._most = most
-        self._blocks: dict[int, bytes] = {}
-
-    def with_most(self, most: int) -> "BlockFile":
-        """Return the same file by blocks of its own, of which it keeps so many."""
-        return BlockFile(self._file, most)
-
-    def forget(self) -> None:
-        """Drop all blocks."""
-        self._blocks.clear()
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return bytes out of the blocks that they lie in."""
-        first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
-        self._load(first, last)
-        parts = [self._blocks.pop(number) for number in range(first, last + 1)]
-        self._blocks.update(zip(range(first, last + 1), parts, strict=True))
-        while self._most is not None and len(self._blocks) > self._most:
-            del self._blocks[next(iter(self._blocks))]
-        start = offset - first * _BLOCK_BYTES
-        content = parts[0] if len(parts) == 1 else b"".join(parts)
-        return content[start : start + length]
-
-    def _load(self, first: int, last: int) -> None:
-        """Read the blocks that are not there yet, those side by side at once."""
-        missing = [number for number in range(first, last + 1) if number not in self._blocks]
-        while missing:
-            start = stop = missing[0]
-            while stop in missing:
-                stop += 1
-            self._file.seek(start * _BLOCK_BYTES)
-            content = self._file.read((stop - start) * _BLOCK_BYTES)
-            for number in range(start, stop):
-                at = (number - start) * _BLOCK_BYTES
-                self._blocks[number] = content[at : at + _BLOCK_BYTES]
-            missing = [number for number in missing if number >= stop]
-
-
 _KIND = "ORC"
 _ID, _LONG_TYPE, _BINARY_TYPE, _LENGTH, _UNIT = (
     f"iceberg.{name}".encode()
@@ -103,10 +57,50 @@ _TELLS_RANGE = 25
 _EARLIEST, _LATEST = "1677-09-21", "2262-04-11"
 _LARGEST_STRIPE_BYTES = 64 * 2**20
 """Decoded bytes of a stripe that is still read as a whole."""
+
 _PART_BYTES, _PART_ROWS = 2**20, 1024
 """What else is read at a time; pyarrow reads some 32 parts ahead."""
+
 _BLOCKS = 64
 _NUMBER_BYTES = 8
+_FOOTER_OF_TAIL = 2
+_STRIPES, _STATISTICS = 3, 7
+_OFFSET, _ROW_COUNT = 1, 5
+_VALUE_COUNT, _HAS_NULL = 1, 10
+_INTEGERS, _STRINGS, _DECIMALS, _DATES, _BINARIES = 2, 4, 6, 7, 8
+_STRING_SUM, _BINARY_SUM = 3, 1
+_WIRE_SIZES = {1: 8, 5: 4}
+Members = dict[int, list[int | bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """A stripe: where it starts, and its rows."""
+
+    offset: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """The statistics of one column: bounds only of integers, dates, strings and decimals."""
+
+    value_count: int | None
+    """Values that are not null."""
+    has_null: bool
+    smallest: int | bytes | None = None
+    largest: int | bytes | None = None
+    """Integers; strings and decimals as UTF-8."""
+    total_bytes: int = 0
+    """Of all strings or byte strings together, by the writer's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrcTail:
+    """The content of an ORC footer, columns in the order of their numbers: the root is number 0."""
+
+    stripes: tuple[Stripe, ...]
+    columns: tuple[ColumnStatistics, ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,7 @@ class OrcDataFile:
     stored: pa.Schema
     """The schema as pyarrow has it."""
     tail: OrcTail
-    blocks: BlockFile
+    blocks: "BlockFile"
 
     @property
     def record_count(self) -> int:
@@ -144,7 +138,9 @@ class OrcDataFile:
         values: dict[int, int] = {}
         nulls: dict[int, int] = {}
         bounds: dict[int, tuple[bytes, bytes]] = {}
-        for number, statistics in zip(_column_ids(self.schema), self.tail.columns, strict=False):
+        exact: set[int] = set()
+        fields = (id_ for field in self.schema for id_ in _field_ids(field, is_repeated=False))
+        for number, statistics in zip([None, *fields], self.tail.columns, strict=False):
             if number is None:
                 continue
             if statistics.value_count is not None:
@@ -153,15 +149,17 @@ class OrcDataFile:
                 values[number] = statistics.value_count + nulls[number]
             stored_field = schema.field(number)
             range_ = None if stored_field is None else _range(stored_field.type, statistics)
-            if range_ is not None:
+            if stored_field is not None and range_ is not None:
                 bounds[number] = range_
+                if stored_field.type != PrimitiveType("string"):  # long texts are cut off
+                    exact.add(number)
         return FileMetrics(
             record_count=self.record_count,
             value_counts=values,
             null_value_counts=nulls,
             lower_bounds={number: lower for number, (lower, _) in bounds.items()},
             upper_bounds={number: upper for number, (_, upper) in bounds.items()},
-            exact_bounds=frozenset(n for n in bounds if _is_exact(schema, n)),
+            exact_bounds=frozenset(exact),
             split_offsets=tuple(stripe.offset for stripe in self.tail.stripes if stripe.row_count),
         )
 
@@ -185,7 +183,8 @@ class OrcDataFile:
 
     def _columns(self, places: list[int]) -> Iterator[tuple[list[pa.Array], int]]:
         """The columns as stored with their number of rows, stripe by stripe or in smaller parts."""
-        if not _tells_range() and self._timestamps(places):
+        version = int(pa.__version__.partition(".")[0])
+        if version < _TELLS_RANGE and self._timestamps(places):
             raise Unsupported(
                 f"pyarrow {pa.__version__} reads wrong timestamps from ORC files",
                 hint=f"install pyarrow {_TELLS_RANGE} or later, for the workers of Spark too",
@@ -306,6 +305,53 @@ def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
         return OrcDataFile(opened, schema, stored, tail, blocks)
 
 
+class BlockFile(RandomAccessFile):
+    """A file that keeps every block that it has read until `forget`, so that none is read twice.
+
+    With `most` it keeps so many, those that were asked for last.
+    """
+
+    def __init__(self, file: IO[bytes], most: int | None = None) -> None:
+        super().__init__(file.seek(0, io.SEEK_END))
+        self._file = file
+        self._most = most
+        self._blocks: dict[int, bytes] = {}
+
+    def with_most(self, most: int) -> "BlockFile":
+        """Return the same file by blocks of its own, of which it keeps so many."""
+        return BlockFile(self._file, most)
+
+    def forget(self) -> None:
+        """Drop all blocks."""
+        self._blocks.clear()
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return bytes out of the blocks that they lie in."""
+        first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
+        self._load(first, last)
+        parts = [self._blocks.pop(number) for number in range(first, last + 1)]
+        self._blocks.update(zip(range(first, last + 1), parts, strict=True))
+        while self._most is not None and len(self._blocks) > self._most:
+            del self._blocks[next(iter(self._blocks))]
+        start = offset - first * _BLOCK_BYTES
+        content = parts[0] if len(parts) == 1 else b"".join(parts)
+        return content[start : start + length]
+
+    def _load(self, first: int, last: int) -> None:
+        """Read the blocks that are not there yet, those side by side at once."""
+        missing = [number for number in range(first, last + 1) if number not in self._blocks]
+        while missing:
+            start = stop = missing[0]
+            while stop in missing:
+                stop += 1
+            self._file.seek(start * _BLOCK_BYTES)
+            content = self._file.read((stop - start) * _BLOCK_BYTES)
+            for number in range(start, stop):
+                at = (number - start) * _BLOCK_BYTES
+                self._blocks[number] = content[at : at + _BLOCK_BYTES]
+            missing = [number for number in missing if number >= stop]
+
+
 def _with_ids(field: pa.Field) -> pa.Field:
     """Return the field in the terms of Parquet, out of the attributes of Iceberg."""
     attributes = field.metadata or {}
@@ -313,16 +359,6 @@ def _with_ids(field: pa.Field) -> pa.Field:
     kind = with_children(field.type, children) if children else _kind(field.type, attributes)
     identity = {FIELD_ID: str(int(attributes[_ID]))} if _ID in attributes else None
     return pa.field(field.name, kind, field.nullable, identity)
-
-
-def _tells_range() -> bool:
-    return int(pa.__version__.partition(".")[0]) >= _TELLS_RANGE
-
-
-def _has_timestamps(kind: pa.DataType) -> bool:
-    return bool(arrow_types.is_timestamp(kind)) or any(
-        _has_timestamps(child.type) for child in child_fields(kind)
-    )
 
 
 def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:
@@ -338,17 +374,14 @@ def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:
     return kind
 
 
-def _column_ids(schema: pa.Schema) -> Iterator[int | None]:
-    """Yield the field id of each column by its number.
-
-    None of the root and of what is no plain value.
-    """
-    yield None
-    for field in schema:
-        yield from _field_ids(field, is_repeated=False)
+def _has_timestamps(kind: pa.DataType) -> bool:
+    return bool(arrow_types.is_timestamp(kind)) or any(
+        _has_timestamps(child.type) for child in child_fields(kind)
+    )
 
 
 def _field_ids(field: pa.Field, *, is_repeated: bool) -> Iterator[int | None]:
+    """Yield the ids of a field and those inside of it; None of what is no plain value."""
     children = child_fields(field.type)
     yield None if is_repeated or children else field_id(field)
     repeats = is_repeated or not arrow_types.is_struct(field.type)
@@ -370,12 +403,6 @@ def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | N
     return None if smallest is None or largest is None else (smallest, largest)
 
 
-def _is_exact(schema: Schema, number: int) -> bool:
-    """Return whether bounds of a column are values of it: long texts are cut off."""
-    stored_field = schema.field(number)
-    return stored_field is not None and stored_field.type != PrimitiveType("string")
-
-
 def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:
     match type_, stored:
         case PrimitiveType("int" | "long" | "date" | "time"), int():
@@ -386,3 +413,86 @@ def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:
             return single_value.encode(type_, single_value.from_json(type_, stored.decode()))
         case _:
             return None
+
+
+def read_tail(serialized: bytes) -> OrcTail:
+    """Read the tail of an ORC file as pyarrow serialises it.
+
+    Raises: CorruptTable R-099.
+    """
+    footer = _members(_message(_members(serialized), _FOOTER_OF_TAIL))
+    stripes = [_members(_content(stored)) for stored in footer.get(_STRIPES, [])]
+    statistics = [_members(_content(stored)) for stored in footer.get(_STATISTICS, [])]
+    return OrcTail(
+        tuple(Stripe(_number(one, _OFFSET), _number(one, _ROW_COUNT)) for one in stripes),
+        tuple(_column(one) for one in statistics),
+    )
+
+
+def _column(stored: Members) -> ColumnStatistics:
+    count = _number(stored, _VALUE_COUNT) if _VALUE_COUNT in stored else None
+    has_null = bool(_number(stored, _HAS_NULL)) if _HAS_NULL in stored else True
+    total = 0
+    for kind, number in ((_STRINGS, _STRING_SUM), (_BINARIES, _BINARY_SUM)):
+        if kind in stored:
+            total = max(_signed(_number(_members(_message(stored, kind)), number)), 0)
+            break
+    for kind in (_INTEGERS, _DATES, _STRINGS, _DECIMALS):
+        bounds = _members(_message(stored, kind)) if kind in stored else {}
+        if 1 in bounds and 2 in bounds:
+            smallest, largest = (
+                bound if isinstance(bound, bytes) else _signed(bound)
+                for bound in (bounds[1][-1], bounds[2][-1])
+            )
+            return ColumnStatistics(count, has_null, smallest, largest, total)
+    return ColumnStatistics(count, has_null, total_bytes=total)
+
+
+def _signed(stored: int) -> int:
+    """Return the number that a zigzag number stands for."""
+    return (stored >> 1) ^ -(stored & 1)
+
+
+def _number(message: Members, number: int) -> int:
+    value = message.get(number, [0])[-1]
+    if isinstance(value, bytes):
+        raise damaged_data_file(_KIND, "its footer has bytes in place of a number")
+    return value
+
+
+def _message(message: Members, number: int) -> bytes:
+    return _content(message.get(number, [b""])[-1])
+
+
+def _content(stored: int | bytes) -> bytes:
+    if isinstance(stored, int):
+        raise damaged_data_file(_KIND, "its footer has a number in place of a message")
+    return stored
+
+
+def _members(content: bytes) -> Members:
+    members: Members = {}
+    for number, value in _read(content):
+        members.setdefault(number, []).append(value)
+    return members
+
+
+def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(content):
+        key, at = read_varint(content, at, _KIND)
+        wire = key & 7
+        if wire == 0:
+            value, at = read_varint(content, at, _KIND)
+            yield key >> 3, value
+            continue
+        if wire == 2:
+            size, at = read_varint(content, at, _KIND)
+        elif wire in _WIRE_SIZES:
+            size = _WIRE_SIZES[wire]
+        else:
+            raise damaged_data_file(_KIND, "its footer has a member of an unknown kind")
+        if at + size > len(content):
+            raise damaged_data_file(_KIND, "its footer ends early")
+        yield key >> 3, content[at : at + size]
+        at += size

@@ -1,1 +1,0 @@
-"""ORC files: rows, and what the tail says."""

@@ -1,1 +1,0 @@
-"""Puffin files, and the positions of deleted rows that their blobs hold."""
