@@ -55,7 +55,7 @@ from icectl.format.names import (
     metadata_file_name,
 )
 from icectl.storage import location as locations
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore
 from icectl.storage.store import Store
 
 if TYPE_CHECKING:  # what changes a table is imported by the commit that does

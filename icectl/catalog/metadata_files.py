@@ -26,9 +26,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.names import VERSION_HINT
 from icectl.format.properties import METADATA_COMPRESSION, METADATA_PATH, read
 from icectl.storage import location as locations
-from icectl.storage.open import add_root
-from icectl.storage.path_map import PathMapStore
-from icectl.storage.real_paths import irregular_files, is_link
+from icectl.storage.identity import irregular_files, is_link
+from icectl.storage.open import PathMapStore, add_root
 from icectl.storage.store import Store, check_creatable
 
 METADATA_FOLDER = "metadata"

@@ -20,8 +20,7 @@ from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.storage.location import parent, redacted
-from icectl.storage.open import StorageOptions, open_store, requests_at_once
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore, StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.context import CatalogTables, LeftoverRemovals, TableContext, open_table
 from icectl.table.reader import Reader

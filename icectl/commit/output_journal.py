@@ -36,8 +36,8 @@ from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError, TableNotFound
 from icectl.format.json_members import parse_json
 from icectl.storage.location import loosest_key, name, parent, redacted
+from icectl.storage.new_files import old_temporaries
 from icectl.storage.store import FileStatus, Store
-from icectl.storage.temporary import old_temporaries
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.own_places import OtherTables, OwnPlaces, own_places

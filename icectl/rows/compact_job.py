@@ -37,8 +37,8 @@ from icectl.rows.rewrite_data import (
 from icectl.rows.row_runs import no_rows
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile
-from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
+from icectl.storage.streams import ReadAhead
 from icectl.table.rewrite_tasks import DeleteFile, InputFile, MergeDeletesTask, RewriteTask, Task
 
 

@@ -4,7 +4,6 @@ An object is made of parts: copied ranges, and bytes that are sent. What is too 
 its own, and what stands between, passes through here.
 """
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,10 +12,10 @@ from threading import Lock
 from typing import IO, Any, Protocol
 
 from icectl.errors import StorageError
-from icectl.files.random_access import RandomAccessFile
 from icectl.storage import location as locations
 from icectl.storage.failures import error_status
 from icectl.storage.store import Assembly, CopyRefused
+from icectl.storage.streams import Tail, range_reader
 
 TAIL_BYTES = 64 << 10
 """What is read of a source when it is opened: its footer, most often."""
@@ -24,7 +23,9 @@ TAIL_BYTES = 64 << 10
 _SENT_BYTES = 16 << 20
 """Bytes that wait here until they are sent as a part."""
 
-_BUFFER_BYTES = 8 << 10
+BUFFER_BYTES = 8 << 10
+"""What a reader of a source asks for at least."""
+
 _COPIES_AT_ONCE = 16
 _OTHER_OBJECT = 412
 """The status of an answer about an object that is not of the ETag that was asked for."""
@@ -93,20 +94,6 @@ class Parts(Protocol):
         """Free the parts; the storage forgets them in time where it can't now."""
 
 
-class SourceFile(RandomAccessFile):
-    """A source to read; its last bytes are known, and others are asked for."""
-
-    def __init__(self, size_bytes: int, tail: bytes, read: Callable[[int, int], bytes]) -> None:
-        super().__init__(size_bytes)
-        self._tail, self._read = tail, read
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        known_from = self.size_bytes - len(self._tail)
-        if offset >= known_from:
-            return self._tail[offset - known_from :][:length]
-        return self._read(offset, min(length, known_from - offset))
-
-
 @contextmanager
 def assembled(parts: Parts, location: str) -> Iterator[Assembly]:
     """A new object to put together, which is there, whole, once this is left without an error.
@@ -157,7 +144,7 @@ class _Assembled:
             """Read bytes of the object that was opened."""
             return self._read(location, offset, offset + length)
 
-        return io.BufferedReader(SourceFile(source.size_bytes, tail, read), _BUFFER_BYTES)
+        return range_reader(Tail(source.size_bytes, tail), read, BUFFER_BYTES)
 
     def _read(self, location: str, start: int, end: int) -> bytes:
         with same_object(location):

@@ -1,12 +1,27 @@
-"""The errors of operating systems and storage drivers, told in icectl's own (exit code 13)."""
+"""Errors of operating systems and storage drivers as icectl's own (exit code 13), and repeats.
+
+What failed for a passing reason is tried again; never a create, which may have happened.
+"""
 
 import errno
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
+from icectl.env import Env
 from icectl.errors import IcectlError, StorageError, UsageError
 from icectl.storage import location as locations
 from icectl.units import redact
+
+Result = TypeVar("Result")
+
+_LOGGER = logging.getLogger(__name__)
+_ATTEMPTS = 6
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 10.0
 
 _LOCAL_HINTS = {
     errno.ENOSPC: "free some space there, then run the command again",
@@ -160,17 +175,17 @@ def local_failure(doing: str, location: str, error: OSError) -> StorageError:
     reason, shown = error.strerror or str(error), locations.redacted(location)
     hint = _LOCAL_HINTS.get(error.errno or 0)
     if error.errno == errno.ENAMETOOLONG:
-        shown = "/".join(map(_abbreviated, shown.split("/")))
+        names = shown.split("/")
+        shown = "/".join(
+            name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN - 3]}..."
+            for name in names
+        )
         hint = _NAME_HINT if doing == "write" else None
     return StorageError(
         f"cannot {doing} {shown}: {reason[:1].lower()}{reason[1:]}",
         hint=hint,
         id=_IDS.get(error.errno or 0),
     )
-
-
-def _abbreviated(name: str) -> str:
-    return name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN - 3]}..."
 
 
 def is_transient(error: Exception) -> bool:
@@ -203,6 +218,64 @@ def remote_failure(
     return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
 
 
+@contextmanager
+def remote_errors(doing: str, location: str, secrets: Sequence[str] = ()) -> Iterator[None]:
+    """Use storage inside. Raises: what `remote_failure` makes of an error."""
+    try:
+        yield
+    except Exception as error:  # the seam: drivers raise what they like
+        failure = remote_failure(doing, location, error, secrets=secrets)
+        if failure is error:
+            raise
+        raise failure from error
+
+
+def repeated(
+    doing: str,
+    location: str,
+    action: Callable[[], Result],
+    env: Env,
+    *,
+    secrets: Sequence[str] = (),
+) -> Result:
+    """Return the result of a request to storage, made again where it failed for a passing reason.
+
+    Raises: StorageError; FileNotFoundError; what no driver means to raise.
+    """
+    return retry(
+        action,
+        env,
+        is_transient=is_transient,
+        translated=partial(remote_failure, doing, location, secrets=secrets),
+    )
+
+
+def retry(
+    action: Callable[[], Result],
+    env: Env,
+    *,
+    is_transient: Callable[[Exception], bool],
+    translated: Callable[[Exception], Exception],
+) -> Result:
+    """Return the result of `action`, tried up to six times with pauses that double in between.
+
+    Raises: the translation of the last error, or of the first that is not transient.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return action()
+        except Exception as error:  # the seam: drivers raise what they like
+            if attempt == _ATTEMPTS - 1 or not is_transient(error):
+                final = translated(error)
+                if final is error:
+                    raise
+                raise final from error
+            pause = min(_FIRST_PAUSE_SECONDS * 2**attempt, _LONGEST_PAUSE_SECONDS)
+            _LOGGER.debug("attempt %d failed, again in %s s: %s", attempt + 1, pause, error)
+            env.sleep(pause)
+    raise AssertionError
+
+
 def was_refused(error: Exception) -> bool:
     """Return whether storage has answered that it did nothing, or was never reached."""
     if _class_names(error) & _NOT_SENT or any(_class_names(e) & _NOT_SENT for e in _causes(error)):
@@ -223,7 +296,8 @@ def error_code(error: Exception) -> str | None:
 
 def error_status(error: Exception) -> int | None:
     """Return the HTTP status of the answer behind an error."""
-    return next((found for cause in _causes(error) if (found := _status(cause)) is not None), None)
+    statuses = (_status(cause) for cause in _causes(error))
+    return next((status for status in statuses if status is not None), None)
 
 
 def _reason_and_hint(

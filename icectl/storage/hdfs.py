@@ -15,10 +15,9 @@ import pyarrow as pa
 from icectl.env import Env
 from icectl.errors import StorageError, Unsupported
 from icectl.storage import location as locations
-from icectl.storage.failures import AnswerLost, is_transient, remote_failure
+from icectl.storage.failures import AnswerLost, remote_errors, remote_failure, repeated
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
-from icectl.storage.proof import Prober, Proof
-from icectl.storage.retry import retry
+from icectl.storage.new_files import PartWriter, Prober, Proof, temporary_name
 from icectl.storage.store import (
     Assembly,
     FailedRemoval,
@@ -26,8 +25,7 @@ from icectl.storage.store import (
     ListingPart,
     ListingSplit,
 )
-from icectl.storage.streams import PartWriter, Tail, range_reader
-from icectl.storage.temporary import temporary_name
+from icectl.storage.streams import Tail, range_reader
 
 Result = TypeVar("Result")
 
@@ -37,6 +35,13 @@ _UNKNOWN_CLUSTER = ("No NameNode hosts found", "No fs.defaultFS setting found")
 _LATER = {"RetriableException", "SafeModeException", "StandbyException"}
 _NO_DIRECTORY = "is not a directory"
 _BUFFER_BYTES = 1 << 20
+_COUNTER = itertools.count()
+_COPIED_BYTES = 8 << 20
+_TRIES: Mapping[str, str] = {
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.failover.sleep.max.millis": "2000",
+}
+"""What the driver repeats itself, with each of its name nodes; icectl repeats that."""
 
 
 class NameNodeAnswer(Exception):
@@ -138,15 +143,6 @@ class HdfsUpload(PartWriter):
             self._file.close()
 
 
-_COUNTER = itertools.count()
-_COPIED_BYTES = 8 << 20
-_TRIES: Mapping[str, str] = {
-    "dfs.client.failover.max.attempts": "4",
-    "dfs.client.failover.sleep.max.millis": "2000",
-}
-"""What the driver repeats itself, with each of its name nodes; icectl repeats that."""
-
-
 def open_hdfs(
     location: str,
     options: Mapping[str, str],
@@ -167,12 +163,10 @@ def open_hdfs(
         ) from error
     root = locations.root(location)
     has_authority = bool(root.partition("//")[2])
-    try:
+    with remote_errors("reach", location):
         client = driver_result(
             lambda: Client(root if has_authority else None, {**_TRIES, **options})
         )
-    except Exception as error:  # the seam: drivers raise what they like
-        raise remote_failure("reach", location, error, secrets=()) from error
     return HdfsStore(client, env, concurrency, warn)
 
 
@@ -230,7 +224,9 @@ class HdfsStore:
         return run_steps([part.location for part in parts], self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        statuses = [_status(path, one) for path, one in self._entries(location) if not one.isdir]
+        statuses = [
+            _status(path, entry) for path, entry in self._entries(location) if not entry.isdir
+        ]
         return sorted(statuses, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
@@ -279,7 +275,7 @@ class HdfsStore:
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         files = list(removed)
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
-            return [one for one in pool.map(self._remove_one, files) if one is not None]
+            return [failed for failed in pool.map(self._remove_one, files) if failed is not None]
 
     def _remove_one(self, location: str) -> FailedRemoval | None:
         try:
@@ -344,33 +340,23 @@ class HdfsStore:
 
     def _once(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
         """Return the result of a call that writes. Raises: StorageError."""
-        try:
+        with remote_errors(doing, location):
             return driver_result(action)
-        except Exception as error:  # the seam: drivers raise what they like
-            failure = remote_failure(doing, location, error, secrets=())
-            if failure is error:
-                raise
-            raise failure from error
 
     def _make(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
         """Return the result of a call that may be repeated.
 
         Raises: StorageError; FileNotFoundError.
         """
-        return retry(
-            partial(driver_result, action),
-            self.env,
-            is_transient=is_transient,
-            translated=partial(remote_failure, doing, location, secrets=()),
-        )
+        return repeated(doing, location, partial(driver_result, action), self.env)
 
     def _scan(self, directory: str) -> ListingStep[str]:
         rows, below = ListingRows(), []
-        for place, one in self._entries(directory):
-            if one.isdir:
+        for place, entry in self._entries(directory):
+            if entry.isdir:
                 below.append(place)
             else:
-                rows.add(place, int(one.length), int(one.modification_time))
+                rows.add(place, int(entry.length), int(entry.modification_time))
         return ListingStep(rows, tuple(below))
 
     def _entries(self, directory: str) -> Sequence[tuple[str, Any]]:
@@ -385,9 +371,9 @@ class HdfsStore:
         except FileNotFoundError:
             return []
         return [
-            (locations.join(directory, one.path.removeprefix(path)), one)
-            for one in entries
-            if one.path.rstrip("/") != path
+            (locations.join(directory, entry.path.removeprefix(path)), entry)
+            for entry in entries
+            if entry.path.rstrip("/") != path
         ]
 
 

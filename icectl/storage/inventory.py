@@ -24,8 +24,8 @@ from icectl.errors import StorageError, Unsupported, UsageError
 from icectl.files.arrow_failures import first_line
 from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
+from icectl.storage.identity import SameStore
 from icectl.storage.listing import LISTING_SCHEMA
-from icectl.storage.same_store import SameStore
 from icectl.storage.store import Store
 
 _INSTANT = pa.timestamp("ns", "UTC")

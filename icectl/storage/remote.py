@@ -19,10 +19,9 @@ import pyarrow as pa
 from icectl.env import Env
 from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
-from icectl.storage.failures import error_code, is_transient, remote_failure
+from icectl.storage.failures import error_code, remote_errors, repeated
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
-from icectl.storage.proof import Proof
-from icectl.storage.retry import retry
+from icectl.storage.new_files import Proof
 from icectl.storage.s3fs import (
     S3Writer,
     has_objects,
@@ -95,10 +94,8 @@ def open_remote(
         arguments = with_refreshing_credentials(arguments, renewed)
     url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
     secrets = secrets_of(options)
-    try:
+    with remote_errors("reach", location, secrets):
         filesystem = driver(**{**url_arguments, **arguments})
-    except Exception as error:  # drivers raise what they like
-        raise remote_failure("reach", location, error, secrets=secrets) from error
     writer = None
     if protocol == "s3":
         filesystem.retries = 1  # attempts; retry() is the only one to repeat
@@ -249,12 +246,7 @@ class RemoteStore:
         return path
 
     def _call(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
-        return retry(
-            action,
-            self.env,
-            is_transient=is_transient,
-            translated=partial(remote_failure, doing, location, secrets=self.secrets),
-        )
+        return repeated(doing, location, action, self.env, secrets=self.secrets)
 
     def _range(self, location: str, offset: int, length: int) -> bytes:
         if not length:

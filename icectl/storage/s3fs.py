@@ -3,6 +3,8 @@
 Plain requests only: obstore is what lists and reads many objects at once.
 """
 
+import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -15,13 +17,17 @@ import pyarrow as pa
 from icectl.env import Env
 from icectl.errors import StorageError, UsageError
 from icectl.storage import location as locations
-from icectl.storage.failures import is_transient, remote_failure
+from icectl.storage.assembly import TAIL_BYTES, PartLimits, Source, assembled
+from icectl.storage.failures import error_code, remote_failure, repeated
 from icectl.storage.listing import ListingRows
-from icectl.storage.proof import Prober, Proof, put_once
-from icectl.storage.retry import retry
-from icectl.storage.s3_assembly import assembled_by_s3
-from icectl.storage.store import Assembly, FailedRemoval, ListingPart, remove_in_batches
-from icectl.storage.streams import PartWriter, whole_or_none
+from icectl.storage.new_files import PartWriter, Prober, Proof, put_once, whole_or_none
+from icectl.storage.store import (
+    Assembly,
+    CopyRefused,
+    FailedRemoval,
+    ListingPart,
+    remove_in_batches,
+)
 
 Call = Callable[[Callable[[], Any]], Any]
 """Makes a request, again where it fails for a passing reason; raises StorageError."""
@@ -33,6 +39,16 @@ _THROTTLED = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout
 _TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
 _CREDENTIALS = {"key", "secret", "token"}
 _BOOLEANS = {"true": True, "false": False}
+
+LEAST_PART_BYTES = 5 << 20
+_PAUSES_SECONDS = (1, 2, 4, 8, 16, 32, 64, 0)
+_NOT_OFFERED = {
+    "400", "403", "405", "501", "AccessDenied", "InvalidArgument", "InvalidRequest",
+    "MethodNotAllowed", "NotImplemented",
+}  # fmt: skip
+"""Codes of answers of storage that does not copy ranges, or may not."""
+
+_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 
 
 def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
@@ -174,34 +190,26 @@ class S3Writer:
         """Return an object to put together; None where each request needs a key of its own."""
         if any(name.startswith("SSECustomer") for name in self.settings):
             return None
-        return assembled_by_s3(self, location)
+        return assembled(_CopiedUpload(self, location), location)
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings that new objects are made with, such as their encryption."""
-        found: Mapping[str, Any] = self.filesystem.s3_additional_kwargs
-        return found
+        settings: Mapping[str, Any] = self.filesystem.s3_additional_kwargs
+        return settings
 
     def call(self, doing: str, location: str, method: str, **arguments: Any) -> Any:
         """Return the answer to a request about an object, which may be repeated.
 
         Raises: StorageError; FileNotFoundError.
         """
-        return retry(
-            partial(self._request, method, location, **arguments),
-            self.env,
-            is_transient=is_transient,
-            translated=partial(remote_failure, doing, location, secrets=self.secrets),
-        )
+        action = partial(self._request, method, location, **arguments)
+        return repeated(doing, location, action, self.env, secrets=self.secrets)
 
     def content(self, location: str, **arguments: Any) -> tuple[Mapping[str, Any], bytes]:
         """Return the answer to a GET, and the bytes that came. Raises: as call."""
-        return retry(
-            partial(self._content, location, **arguments),
-            self.env,
-            is_transient=is_transient,
-            translated=partial(remote_failure, "read", location, secrets=self.secrets),
-        )
+        action = partial(self._content, location, **arguments)
+        return repeated("read", location, action, self.env, secrets=self.secrets)
 
     def _content(self, location: str, **arguments: Any) -> tuple[Mapping[str, Any], bytes]:
         from fsspec.asyn import sync
@@ -236,19 +244,17 @@ class S3Writer:
     def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete one batch; keys that were throttled are tried again with pauses."""
         bucket = _bucket_and_key(batch[0])[0]
-        return list(self._remove_keys(bucket, {_bucket_and_key(one)[1]: one for one in batch}))
+        return list(
+            self._remove_keys(bucket, {_bucket_and_key(place)[1]: place for place in batch})
+        )
 
     def _remove_keys(self, bucket: str, keys: dict[str, str]) -> Iterator[FailedRemoval]:
         left = dict(keys)
         reasons: dict[str, str] = {}
         for pause_seconds in (0.2, 0.8, 3.2, 0.0):
             first = next(iter(left.values()))
-            answer = retry(
-                partial(self._delete_objects, bucket, tuple(left)),
-                self.env,
-                is_transient=is_transient,
-                translated=partial(remote_failure, "delete", first, secrets=self.secrets),
-            )
+            action = partial(self._delete_objects, bucket, tuple(left))
+            answer = repeated("delete", first, action, self.env, secrets=self.secrets)
             if any(item.get("DeleteMarker") for item in answer.get("Deleted", ())):
                 self.warn(
                     f"bucket {bucket} keeps old versions: deleting frees no bytes before they "
@@ -277,6 +283,124 @@ class S3Writer:
         )
 
 
+class _CopiedUpload:
+    """An object in the making of parts of an upload, which S3 copies from others (UploadPartCopy).
+
+    S3 takes parts of 5 MiB and more, but for the last.
+    """
+
+    limits = PartLimits(LEAST_PART_BYTES, 5 << 30, 10_000)
+
+    def __init__(self, calls: S3Writer, location: str) -> None:
+        self._calls, self._location = calls, location
+        self._upload_id: str | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests may run at once."""
+        return self._calls.concurrency
+
+    def open(self, location: str) -> tuple[Source, bytes]:
+        """Return what there is to copy, and its last bytes, by one request."""
+        try:
+            answer, tail = self._calls.content(location, Range=f"bytes=-{TAIL_BYTES}")
+        except StorageError as error:  # another way to read it may work, and tells if not
+            raise CopyRefused(error.message) from error
+        size_bytes = int(str(answer.get("ContentRange", f"/{len(tail)}")).rpartition("/")[2])
+        if not answer.get("ETag"):
+            raise CopyRefused("the storage has no ETag for a file")
+        return Source(size_bytes, answer["ETag"]), tail
+
+    def read(self, location: str, source: Source, start: int, end: int) -> bytes:
+        """Return bytes of a source."""
+        condition = {"Range": f"bytes={start}-{end - 1}", "IfMatch": source.etag}
+        _, content = self._calls.content(location, **condition)
+        if len(content) == source.size_bytes:  # all of it was sent
+            return content[start:end]
+        return content
+
+    def begin(self) -> None:
+        begun = self._call("create_multipart_upload", **self._calls.settings)
+        self._upload_id = begun["UploadId"]
+
+    def copy(self, number: int, location: str, source: Source, start: int, end: int) -> str:
+        """Have a range copied as a part, and return its ETag."""
+        root = locations.root(location)
+        try:
+            answer = self._request(
+                "upload_part_copy",
+                PartNumber=number,
+                CopySource={
+                    "Bucket": root.partition("//")[2],
+                    "Key": location[len(root) :].lstrip("/"),
+                },
+                CopySourceRange=f"bytes={start}-{end - 1}",
+                CopySourceIfMatch=source.etag,
+            )
+        except StorageError as error:
+            if error_code(error) in _NOT_OFFERED:
+                raise CopyRefused(f"the storage copies no ranges: {error.message}") from error
+            raise
+        etag = answer.get("CopyPartResult", {}).get("ETag")
+        if not etag:
+            raise CopyRefused("the storage copies no ranges: it takes them for bytes to store")
+        return str(etag)
+
+    def send(self, number: int, content: bytes) -> str:
+        """Send bytes as a part, and return its ETag."""
+        answer = self._request("upload_part", PartNumber=number, Body=content)
+        return str(answer["ETag"])
+
+    def put(self, content: bytes) -> None:
+        """Make the object of bytes alone."""
+        self._call("put_object", Body=content, **self._calls.settings)
+
+    def complete(self, names: Sequence[str], size_bytes: int) -> None:
+        """Make the object of its parts."""
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(names, 1)]
+        try:
+            self._request(
+                "complete_multipart_upload", MultipartUpload={"Parts": parts}, IfNoneMatch="*"
+            )
+        except (StorageError, FileNotFoundError) as error:
+            # An answer that was lost leaves no upload to complete again, but the whole object:
+            # at once, or where that takes the storage its time, some time later.
+            for pause_seconds in _PAUSES_SECONDS if isinstance(error, FileNotFoundError) else (0,):
+                if self._is_stored(names, size_bytes):
+                    return
+                self._calls.env.sleep(pause_seconds)
+            raise
+
+    def _is_stored(self, etags: Sequence[str], size_bytes: int) -> bool:
+        """Return whether the object has the size and, as far as that is known, the ETag expected.
+
+        S3 makes the ETag of an upload in parts of those of its parts, where these are digests.
+        """
+        try:
+            metadata = self._call("head_object")
+        except (StorageError, FileNotFoundError):
+            return False
+        digests = [_MD5.fullmatch(etag) for etag in etags]
+        known = [bytes.fromhex(digest[1]) for digest in digests if digest]
+        whole = hashlib.md5(b"".join(known), usedforsecurity=False).hexdigest()
+        expected = f"{whole}-{len(etags)}"
+        etag = str(metadata["ETag"]).strip('"')
+        is_same = etag == expected or len(known) < len(etags) or not _MD5.match(etag)
+        return int(metadata["ContentLength"]) == size_bytes and is_same
+
+    def abandon(self) -> None:
+        """Free the parts; the storage forgets them in time where it can't now."""
+        if self._upload_id is not None:
+            with suppress(StorageError, FileNotFoundError):
+                self._request("abort_multipart_upload")
+
+    def _request(self, method: str, **arguments: Any) -> Any:
+        return self._call(method, UploadId=self._upload_id, **arguments)
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        return self._calls.call("write", self._location, method, **arguments)
+
+
 class _Uploaded(PartWriter):
     """An object in the making, of which each part is sent where it becomes full."""
 
@@ -289,8 +413,8 @@ class _Uploaded(PartWriter):
     def send_part(self, content: bytes) -> None:
         """Send a part; the first begins the upload."""
         if self._upload_id is None:
-            made = self._request("create_multipart_upload", **self._writer.settings)
-            self._upload_id = made["UploadId"]
+            begun = self._request("create_multipart_upload", **self._writer.settings)
+            self._upload_id = begun["UploadId"]
         number = len(self._parts) + 1
         place = {"UploadId": self._upload_id, "PartNumber": number}
         answer = self._request("upload_part", **place, Body=content)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import Hashes, Integers, Spans, byte_hashes, byte_strings
+from icectl.storage.identity import FolderNames
 from icectl.storage.location import before_path, loosest_keys
-from icectl.storage.real_paths import FolderNames
 
 _ROWS_AT_ONCE = 65_536
 _FEW = 1 << 20

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from icectl.entries.files import ListedFile, ListedFiles, listed_bytes, listed_files, where
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
-from icectl.storage.temporary import TEMPORARY
+from icectl.storage.new_files import TEMPORARY
 from icectl.table.known_locations import KnownLocations
 from icectl.table.reviewed import DELETE_FILE, Reviewed, ReviewedAct, listed_file
 from icectl.units import print_instant

@@ -25,6 +25,7 @@ from icectl.entries.files import (
 from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
 from icectl.storage.failures import ACCESS_DENIED
+from icectl.storage.identity import SameStore, place_key, real_location
 from icectl.storage.location import (
     is_local,
     is_within,
@@ -35,8 +36,6 @@ from icectl.storage.location import (
     redacted,
     root,
 )
-from icectl.storage.real_paths import place_key, real_location
-from icectl.storage.same_store import SameStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import metadata_files

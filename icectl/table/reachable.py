@@ -20,9 +20,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.names import VERSION_HINT
 from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
+from icectl.storage.identity import SameStore, linked_files
 from icectl.storage.location import is_local, join, loosest_key, loosest_keys, relative_ones
-from icectl.storage.real_paths import linked_files
-from icectl.storage.same_store import SameStore
 from icectl.table.context import TableContext
 from icectl.table.known_locations import KnownFiles, KnownLocations
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot

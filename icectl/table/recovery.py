@@ -56,7 +56,7 @@ from icectl.format.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_
 from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile, ancestors
 from icectl.progress import SilentProgress
 from icectl.storage import location as locations
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests

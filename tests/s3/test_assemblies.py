@@ -10,7 +10,7 @@ import pytest
 
 from icectl.errors import StorageError
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.s3_assembly import LEAST_PART_BYTES as LEAST
+from icectl.storage.s3fs import LEAST_PART_BYTES as LEAST
 from icectl.storage.store import CopyRefused
 from tests.s3.conftest import Bucket
 from tests.stores.failing_proxy import Place, told

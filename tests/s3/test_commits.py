@@ -13,8 +13,8 @@ from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commands.compact import run as compact
 from icectl.errors import Refused
+from icectl.storage.new_files import Proof
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.proof import Proof
 from icectl.storage.s3fs import S3Writer
 from tests.builders.commits import try_properties
 from tests.builders.expiry import NOW_MS

@@ -17,9 +17,9 @@ from icectl.catalog.rest.warehouse import connect
 from icectl.catalog.warehouse import CatalogAccess
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError, Refused, StorageError
+from icectl.storage.credentials import is_clouds_own, joined
 from icectl.storage.failures import remote_failure
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.origins import is_clouds_own, joined
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.catalogs.rest_fake import Fake, Quick, fake

@@ -33,7 +33,7 @@ ALLOWED = {
     ("files/compiled.py", "ctypes"): "icectl's own library, beside the module",
     ("rows/spark.py", "recv"): "a socket's: one byte, which nothing looks at",
     ("rows/spark_classic.py", "subprocess"): "`java -version`, by an absolute path",
-    ("storage/local/create.py", "ctypes"): "one call of the system, with numbers alone",
+    ("storage/local/store.py", "ctypes"): "one call of the system, with numbers alone",
     ("rows/workers.py", "subprocess"): "workers: this Python and icectl, never the folder here",
     ("rows/workers.py", "multiprocessing"): "its Connection frames the bytes of a pipe",
     ("rows/workers.py", "recv"): "on workers only, which get calls from the process above them",

@@ -25,7 +25,7 @@ from icectl.catalog.rest.authentication import Authentication, authentication_of
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import IcectlError, Refused, StorageError, Unsupported, UsageError
 from icectl.format.json_members import parse_json
-from icectl.storage.retry import retry
+from icectl.storage.failures import retry
 
 _LOGGER = logging.getLogger(__name__)
 _PASSING = {408, 429, 500, 502, 503, 504}

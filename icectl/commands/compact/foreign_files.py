@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from icectl.errors import Refused
 from icectl.format.data_paths import named_folders
 from icectl.progress import Progress
+from icectl.storage.identity import is_kept_from_owner
 from icectl.storage.location import is_within, redacted
-from icectl.storage.real_paths import is_kept_from_owner
 from icectl.table.rewrite_tasks import Task
 from icectl.units import print_count
 

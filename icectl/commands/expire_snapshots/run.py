@@ -62,9 +62,9 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, TableProperty
 from icectl.format.updates import Update, with_log
 from icectl.storage.location import is_local, join, loosest_key, redacted
+from icectl.storage.new_files import old_temporaries, probe_name
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
-from icectl.storage.temporary import old_temporaries, probe_name
 from icectl.table.context import TableContext, open_table
 from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places

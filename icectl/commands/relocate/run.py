@@ -61,8 +61,7 @@ from icectl.files.metadata_file import is_gzip, read_metadata_json
 from icectl.format.metadata import TableMetadata
 from icectl.format.names import catalog_metadata_file_name, metadata_file_name
 from icectl.storage import location as locations
-from icectl.storage.open import add_root, open_store
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore, add_root, open_store
 from icectl.storage.store import Store, check_creatable
 from icectl.table.context import TableContext, open_table
 from icectl.table.row_safety import require_safe_base

@@ -28,10 +28,10 @@ from icectl.entries.files import listed_files, listed_none
 from icectl.errors import Refused, UsageError
 from icectl.rows.orphan_search import LocalOrphanSearch, OrphanSearch
 from icectl.rows.spark_orphans import SparkOrphanSearch
+from icectl.storage.identity import SameStore
 from icectl.storage.inventory import InventoryFiles
 from icectl.storage.local.store import LocalStore
 from icectl.storage.location import is_local, name, scheme
-from icectl.storage.same_store import SameStore
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import parse_instant
 

@@ -12,10 +12,9 @@ from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.format.data_paths import named_folders
 from icectl.format.metadata import TableMetadata
 from icectl.rows.orphan_search import Listing, OrphanSearch
+from icectl.storage.identity import SameStore, place_key, real_location
 from icectl.storage.location import is_relative, is_within, redacted
 from icectl.storage.open import add_root
-from icectl.storage.real_paths import place_key, real_location
-from icectl.storage.same_store import SameStore
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table
 from icectl.table.orphan_verdicts import (

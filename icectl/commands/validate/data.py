@@ -46,9 +46,8 @@ from icectl.rows.workers import Ask, Kernel, KernelCrashed, WorkerPool
 from icectl.storage.local.scan import regular
 from icectl.storage.location import comparison_key, is_local, loosest_key
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
-from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
-from icectl.storage.streams import CountingReader
+from icectl.storage.streams import CountingReader, ReadAhead
 from icectl.table.live_files import every_column, name_mapping
 from icectl.table.manifests import try_manifests
 from icectl.table.reader import Reader

@@ -24,9 +24,8 @@ from icectl.storage.buckets.client import (
     send,
 )
 from icectl.storage.buckets.requests import Requests, key_of
-from icectl.storage.credentials import Renewed
+from icectl.storage.credentials import Renewed, is_clouds_own
 from icectl.storage.failures import error_status, is_transient
-from icectl.storage.origins import is_clouds_own
 from icectl.storage.store import Assembly, CopyRefused
 
 _ACCOUNT = re.compile(r"[A-Za-z0-9-]{1,63}")

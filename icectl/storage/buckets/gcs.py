@@ -1,6 +1,5 @@
 """Buckets of Google Cloud Storage by obstore, whose options are spelled as gcsfs spells them."""
 
-import io
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from xml.sax.saxutils import escape
 from icectl.errors import IcectlError, StorageError, Unsupported
 from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
-from icectl.storage.assembly import TAIL_BYTES, Source, SourceFile, other_object, same_object
+from icectl.storage.assembly import BUFFER_BYTES, TAIL_BYTES, Source, other_object, same_object
 from icectl.storage.buckets.client import (
     BucketAccess,
     ClientSource,
@@ -28,6 +27,7 @@ from icectl.storage.buckets.requests import Requests, key_of, open_object
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import error_status, is_transient
 from icectl.storage.store import Assembly, CopyRefused
+from icectl.storage.streams import Tail, range_reader
 
 _EXPRESSED = {"token", "bearer_token", "anon", "project", "endpoint_url", "requester_pays"}
 _ONLY_GCSFS_KNOWS = {"cache", "browser"}
@@ -208,7 +208,6 @@ _MOST_COMPONENTS = 32
 _BETWEEN_CHANGES_SECONDS = 1.0
 """How often one object may be changed."""
 
-_BUFFER_BYTES = 8 << 10
 _PRECONDITION_FAILED = 412
 _CONDITION, _GENERATION = "x-goog-if-generation-match", "x-goog-generation"
 _KEPT = ("retentionExpirationTime", "eventBasedHold", "temporaryHold")
@@ -262,7 +261,7 @@ class _Composed:
             with same_object(location):
                 return self._requests.read_same(location, etag, offset, offset + length)
 
-        return io.BufferedReader(SourceFile(size_bytes, tail, read), _BUFFER_BYTES)
+        return range_reader(Tail(size_bytes, tail), read, BUFFER_BYTES)
 
     def write(self, content: bytes | memoryview, /) -> int:
         """Append bytes."""

@@ -25,8 +25,9 @@ from icectl.storage.failures import (
     error_status,
     is_transient,
     remote_failure,
+    repeated,
+    retry,
 )
-from icectl.storage.retry import retry
 from icectl.storage.streams import Tail
 
 Result = TypeVar("Result")
@@ -157,12 +158,8 @@ class Requests:
 
     def time_ms(self, location: str) -> int | None:
         """Return the time of the server; None where it does not tell. Raises: StorageError."""
-        return retry(
-            self.client.time_ms,
-            self.env,
-            is_transient=is_transient,
-            translated=partial(self.failure, "reach", location),
-        )
+        secrets = self.secrets()
+        return repeated("reach", location, self.client.time_ms, self.env, secrets=secrets)
 
     def failure(self, doing: str, location: str, error: Exception) -> Exception:
         """Return what is told of an error."""

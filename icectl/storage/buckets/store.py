@@ -38,9 +38,9 @@ from icectl.storage.buckets.requests import (
 )
 from icectl.storage.buckets.s3 import s3_source
 from icectl.storage.credentials import Renewed
-from icectl.storage.failures import error_code, remote_failure
+from icectl.storage.failures import error_code, remote_errors
 from icectl.storage.hdfs import open_hdfs
-from icectl.storage.proof import Prober, Proof, put_once
+from icectl.storage.new_files import PartWriter, Prober, Proof, put_once, whole_or_none
 from icectl.storage.remote import RemoteStore, open_remote, secrets_of
 from icectl.storage.store import (
     Assembly,
@@ -52,7 +52,7 @@ from icectl.storage.store import (
     check_creatable,
     remove_in_batches,
 )
-from icectl.storage.streams import PartWriter, Tail, range_reader, whole_or_none
+from icectl.storage.streams import Tail, range_reader
 
 _TAIL_BYTES = 64 << 10
 """What readers of Parquet files ask for first."""
@@ -115,14 +115,8 @@ def bucket_store(driver: Driver) -> Callable[[str | None], Store]:
     find = _SOURCES.get(scheme)
     if find is None:
         return lambda _: driver.store()
-    try:
+    with remote_errors("reach", driver.location, secrets_of(driver.renewed.current())):
         source = find(locations.root(driver.location).partition("//")[2], driver.renewed)
-    except Exception as error:  # the seam: botocore raises what it likes
-        secrets = secrets_of(driver.renewed.current())
-        failure = remote_failure("reach", driver.location, error, secrets=secrets)
-        if failure is error:
-            raise
-        raise failure from error
     if source is None:
         return lambda _: driver.store()
     requests = Requests(

@@ -1,28 +1,25 @@
 """Files of this machine, by plain system calls (no fsspec, which costs start-up time)."""
 
+import ctypes
 import errno
 import io
+import itertools
+import logging
 import os
+import shutil
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import IO, Any
 
 import pyarrow as pa
 
-from icectl.errors import StorageError
+from icectl.errors import Refused, StorageError
 from icectl.storage import location as locations
 from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
-from icectl.storage.local.create import (
-    begin_to_write_out,
-    copy_local,
-    create_local,
-    new_local,
-    replace_local,
-)
 from icectl.storage.local.folders import OpenFolder, Roots
 from icectl.storage.local.scan import (
     LocalScan,
@@ -33,6 +30,7 @@ from icectl.storage.local.scan import (
     regular,
     status_of,
 )
+from icectl.storage.new_files import temporary_name
 from icectl.storage.store import (
     Assembly,
     FailedRemoval,
@@ -42,11 +40,19 @@ from icectl.storage.store import (
     remove_in_batches,
 )
 
+_LOGGER = logging.getLogger(__name__)
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_LONGEST_NAME = 200
+"""Bytes that file systems take for a name, 255 as a rule, less what comes before it."""
+
 _PART = 250
 """Files that one thread removes in a row."""
 
 _WRITE_BYTES = 1 << 18
 _WRITE_OUT_BYTES = 1 << 23
+_SYNC_FILE_RANGE_WRITE = 2
+
+_COUNTER = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +118,20 @@ class LocalStore:
         return sorted(statuses, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
-        with path_used_to("write", location) as path, self.roots.new(path, location) as new:
-            create_local(*new[:2], content)
+        with (
+            path_used_to("write", location) as path,
+            self.roots.new(path, location) as (folder, name, _),
+            _new_file(folder, name) as (_, file),
+        ):
+            file.write(content)
 
     def replace(self, location: str, content: bytes) -> None:
-        with path_used_to("write", location) as path, self.roots.new(path, location) as new:
-            replace_local(*new[:2], content)
+        with (
+            path_used_to("write", location) as path,
+            self.roots.new(path, location) as (folder, name, _),
+            _replacing(folder, name) as file,
+        ):
+            file.write(content)
 
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
@@ -125,7 +139,7 @@ class LocalStore:
         with ExitStack() as stack:
             with path_used_to("write", location) as path:
                 folder, name, own = stack.enter_context(self.roots.new(path, location))
-                temporary, _ = stack.enter_context(new_local(folder, name))
+                temporary, _ = stack.enter_context(_new_file(folder, name))
             with write_to(os.path.join(os.path.dirname(own), temporary), location) as file:
                 yield file
             with path_used_to("write", location):
@@ -144,7 +158,7 @@ class LocalStore:
         ):
             folder, name = folders.of(path, source)
             with self.roots.new(new_path, target) as (new_folder, new_name, _):
-                copy_local(name, folder, new_name, new_folder)
+                _copy(name, folder, new_name, new_folder)
 
     def clock_ms(self, location: str) -> int | None:  # noqa: ARG002
         """Return None: files are dated by this machine's clock."""
@@ -169,47 +183,6 @@ class LocalStore:
                 except StorageError as error:
                     failed.append(FailedRemoval(location, error.message))
         return failed
-
-
-def write_to(path: str, location: str) -> IO[bytes]:
-    """Open the temporary file of a new one, by the `name` that open_new's has, in any process."""
-    return io.BufferedWriter(_Written(path, location), _WRITE_BYTES)
-
-
-class _Written(io.FileIO):
-    """A file to write to, whose errors come out as the Store protocol promises.
-
-    The disk is kept at work, so that little is left to wait for at the end.
-    """
-
-    def __init__(self, path: str, location: str) -> None:
-        super().__init__(path, "wb", opener=_empty_file)
-        self._location = location
-        self._written_bytes = self._begun_bytes = 0
-
-    def write(self, content: Any, /) -> int:
-        """Write bytes, and return how many."""
-        with path_used_to("write", self._location):
-            count = super().write(content)
-        self._written_bytes += count
-        if self._written_bytes - self._begun_bytes >= _WRITE_OUT_BYTES:
-            begin_to_write_out(self.fileno(), self._begun_bytes, self._written_bytes)
-            self._begun_bytes = self._written_bytes
-        return count
-
-
-def _empty_file(path: str, _: int) -> int:
-    """Open the temporary file, as an `opener`: no other is made, nor loses what it holds.
-
-    Raises: OSError.
-    """
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_size:
-        os.close(descriptor)
-        raise FileExistsError(errno.EEXIST, "another file has taken its place", path)
-    return descriptor
 
 
 def _below(
@@ -266,3 +239,184 @@ def _read_part(path: str, offset: int, length: int) -> bytes:
 
 def _file_status(location: str, status: os.stat_result) -> FileStatus:
     return FileStatus(location, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def write_to(path: str, location: str) -> IO[bytes]:
+    """Open the temporary file of a new one, by the `name` that open_new's has, in any process."""
+    return io.BufferedWriter(_Written(path, location), _WRITE_BYTES)
+
+
+class _Written(io.FileIO):
+    """A file to write to, whose errors come out as the Store protocol promises.
+
+    The disk is kept at work, so that little is left to wait for at the end.
+    """
+
+    def __init__(self, path: str, location: str) -> None:
+        super().__init__(path, "wb", opener=_empty_file)
+        self._location = location
+        self._written_bytes = self._begun_bytes = 0
+
+    def write(self, content: Any, /) -> int:
+        """Write bytes, and return how many."""
+        with path_used_to("write", self._location):
+            count = super().write(content)
+        self._written_bytes += count
+        if self._written_bytes - self._begun_bytes >= _WRITE_OUT_BYTES:
+            begin_to_write_out(self.fileno(), self._begun_bytes, self._written_bytes)
+            self._begun_bytes = self._written_bytes
+        return count
+
+
+def _empty_file(path: str, _: int) -> int:
+    """Open the temporary file, as an `opener`: no other is made, nor loses what it holds.
+
+    Raises: OSError.
+    """
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size:
+        os.close(descriptor)
+        raise FileExistsError(errno.EEXIST, "another file has taken its place", path)
+    return descriptor
+
+
+@contextmanager
+def _new_file(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """A file to write, with its own name, which gets `name` once this is left without an error.
+
+    `open("xb")` would show an empty file to readers before it has content, and a rename overwrites;
+    a second link fails (R-162).
+    Raises: FileExistsError, when the name is taken; Refused, on a file system without hard links;
+    OSError otherwise. The file exists whole, or not at all.
+    """
+    with _temporary(folder, name) as (temporary, file):
+        yield temporary, file
+        _sync(file)
+        _link(folder, temporary, name)
+    _sync_directory(folder)
+
+
+def _link(folder: int, temporary: str, name: str) -> None:
+    """Give a whole file its name."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)  # R-162
+    except OSError as error:
+        if error.errno == errno.EEXIST:
+            raise FileExistsError(error.errno, error.strerror, name) from error
+        if error.errno not in _NO_LINKS:
+            raise
+        raise Refused(
+            f"the file system of the new file {name} has no hard links, which commits need",
+            hint="keep tables that icectl changes on a file system with hard links",
+        ) from error
+
+
+@contextmanager
+def _replacing(folder: int, name: str) -> Iterator[IO[bytes]]:
+    """A file to write, which is put in the place of another; readers see the old or the new one."""
+    with _temporary(folder, name) as (temporary, file):
+        yield file
+        _sync(file)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    _sync_directory(folder)
+
+
+def _copy(name: str, folder: int, new_name: str, new_folder: int) -> None:
+    """Give a file of an open folder a second name; on another file system, copy it.
+
+    A link is none. Raises: OSError. The copy exists whole, or not at all.
+    """
+    try:
+        os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS | {errno.EXDEV}:
+            raise
+        _copy_bytes(name, folder, new_name, new_folder)
+    else:
+        _sync_directory(new_folder)
+
+
+def _copy_bytes(name: str, folder: int, new_name: str, new_folder: int) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source,
+        _replacing(new_folder, new_name) as file,
+    ):
+        mode = os.fstat(source.fileno()).st_mode
+        os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
+        shutil.copyfileobj(source, file)
+
+
+@contextmanager
+def _temporary(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """An empty file in a folder, by its own name, which is gone afterwards unless it is renamed."""
+    temporary, descriptor = _open_temporary(folder, name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _take_group(descriptor, folder)
+            yield temporary, file
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def begin_to_write_out(descriptor: int, start: int, end: int) -> None:
+    """Have the system begin to write bytes of a file to the disk, where it can be asked to.
+
+    Nothing waits for it, or relies on it.
+    """
+    begin = _sync_file_range()
+    if begin is not None:
+        begin(descriptor, start, end - start, _SYNC_FILE_RANGE_WRITE)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Return the call of Linux; None on other systems."""
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return call
+
+
+def _open_temporary(folder: int, name: str) -> tuple[str, int]:
+    """A file whose name ends as the one to come, so that who looks for that finds what a kill left.
+
+    Shape: its name, and its descriptor.
+    """
+    end = name if len(os.fsencode(name)) <= _LONGEST_NAME else ".tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    while True:
+        temporary = temporary_name(next(_COUNTER), end)
+        with suppress(FileExistsError):  # of a process of this number on another host, or long ago
+            return temporary, os.open(temporary, flags, 0o666, dir_fd=folder)
+
+
+def _take_group(descriptor: int, folder: int) -> None:
+    """Give a new file the group of its folder, as far as the user may."""
+    group = os.fstat(folder).st_gid
+    if os.fstat(descriptor).st_gid != group:
+        with suppress(PermissionError):
+            os.fchown(descriptor, -1, group)
+
+
+def _sync_directory(folder: int) -> None:
+    """Make new names outlast a power cut; not every file system can."""
+    try:
+        descriptor = os.open(".", os.O_RDONLY, dir_fd=folder)
+    except OSError:
+        _LOGGER.debug("cannot open a directory to sync it")
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        _LOGGER.debug("cannot sync a directory")
+    finally:
+        os.close(descriptor)

@@ -20,7 +20,7 @@ from icectl.format.snapshot import MetadataLogEntry
 from icectl.format.updates import AssignUuid, SetProperties
 from icectl.storage.failures import AnswerLost
 from icectl.storage.local.store import LocalStore
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore
 from tests.builders.commits import loaded_at
 from tests.builders.plain_metadata import plain_members
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore

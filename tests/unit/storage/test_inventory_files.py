@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import UsageError
+from icectl.storage.identity import SameStore
 from icectl.storage.inventory import InventoryFiles
 from icectl.storage.local.store import LocalStore
-from icectl.storage.same_store import SameStore
 
 LOCATIONS = [
     "s3://b/wh/t/data/a", "s3://b/wh/t2/data/b", "s3://b/wh/t", "s3a://b/wh/t/data/c",

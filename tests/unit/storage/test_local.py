@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import Refused, StorageError
-from icectl.storage.local import create, store
+from icectl.storage.local import store
 from icectl.storage.local.store import LocalStore
 
 STORE = LocalStore(concurrency=2)
@@ -28,7 +28,7 @@ def test_every_spelling_of_a_local_path_is_read(tmp_path, prefix):
 
 
 def test_the_disk_is_told_of_every_byte_while_a_large_file_is_written(tmp_path, monkeypatch):
-    told = []
+    told, begin = [], store.begin_to_write_out
     monkeypatch.setattr(store, "_WRITE_OUT_BYTES", 1 << 20)
     monkeypatch.setattr(
         store, "begin_to_write_out", lambda _, start, end: told.append((start, end))
@@ -39,7 +39,7 @@ def test_the_disk_is_told_of_every_byte_while_a_large_file_is_written(tmp_path, 
     assert told[0][0] == 0
     assert [end for _, end in told[:-1]] == [start for start, _ in told[1:]]
     assert 2_000_000 < told[-1][1] <= 3_500_000
-    create.begin_to_write_out(-1, 0, 1)  # of no file: nothing relies on it
+    begin(-1, 0, 1)  # of no file: nothing relies on it
     assert (tmp_path / "a").read_bytes() == bytes(3_500_000)
 
 
@@ -82,7 +82,7 @@ def test_a_new_file_takes_the_group_of_its_directory(tmp_path):
 def test_create_skips_temporary_files_that_others_left(tmp_path, monkeypatch):
     for number in range(3):
         (tmp_path / f".icectl-{os.getpid()}-{number}-a").write_bytes(b"left")
-    monkeypatch.setattr("icectl.storage.local.create._COUNTER", iter(range(10)))
+    monkeypatch.setattr("icectl.storage.local.store._COUNTER", iter(range(10)))
     STORE.create(f"{tmp_path}/a", b"content")
     assert (tmp_path / "a").read_bytes() == b"content"
     assert (tmp_path / f".icectl-{os.getpid()}-0-a").read_bytes() == b"left"

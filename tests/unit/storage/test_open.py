@@ -7,8 +7,7 @@ import fsspec
 import pytest
 
 from icectl.errors import Refused
-from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore, StorageOptions, open_store
 
 
 def test_each_location_goes_to_the_store_of_its_scheme(tmp_path, fixed_env):

@@ -4,7 +4,7 @@ import pytest
 
 from icectl.errors import Refused
 from icectl.storage.local.store import LocalStore
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage import read_ahead
+from icectl.storage import streams
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.read_ahead import ReadAhead
+from icectl.storage.streams import ReadAhead
 from tests.stores.wrapped import CountingStore, FaultyStore
 
 BASE = "memory://read-ahead/t"
@@ -37,7 +37,7 @@ def test_each_file_is_one_request_and_is_read_at_any_place(store):
 
 
 def test_no_more_is_here_than_the_budget_until_files_are_closed(store, monkeypatch):
-    monkeypatch.setattr(read_ahead, "_BUDGET_BYTES", 35)
+    monkeypatch.setattr(streams, "_BUDGET_BYTES", 35)
     with ReadAhead(store, files(), 4) as ahead:
         opened = [ahead.open(f"{BASE}/{number}") for number in range(3)]
         assert store.counts == {"read_range": 3}
@@ -52,7 +52,7 @@ def test_no_more_is_here_than_the_budget_until_files_are_closed(store, monkeypat
 
 
 def test_who_is_faster_and_who_opens_again_is_served_by_the_store(store, monkeypatch):
-    monkeypatch.setattr(read_ahead, "_BUDGET_BYTES", 10)
+    monkeypatch.setattr(streams, "_BUDGET_BYTES", 10)
     with ReadAhead(store, files(3), 4) as ahead:
         for number in (2, 0, 0, 1):
             with ahead.open(f"{BASE}/{number}") as file:
@@ -62,7 +62,7 @@ def test_who_is_faster_and_who_opens_again_is_served_by_the_store(store, monkeyp
 
 
 def test_large_files_are_left_to_the_store(store, monkeypatch):
-    monkeypatch.setattr(read_ahead, "_LARGEST_BYTES", 9)
+    monkeypatch.setattr(streams, "_LARGEST_BYTES", 9)
     with ReadAhead(store, files(2), 4) as ahead, ahead.open(f"{BASE}/1") as file:
         assert file.read() == bytes([1]) * 10
     assert "read_range" not in store.counts
@@ -87,7 +87,7 @@ def test_a_size_that_metadata_has_wrong_is_the_stores(store, size):
 
 
 def test_failures_come_to_who_opens_and_the_others_go_on(store, monkeypatch):
-    monkeypatch.setattr(read_ahead, "_BUDGET_BYTES", 10)
+    monkeypatch.setattr(streams, "_BUDGET_BYTES", 10)
     faulty = FaultyStore(store, 1, "before", frozenset({"read_range"}))
     missing = [(f"{BASE}/missing", 10)]
     with ReadAhead(faulty, [*files(1), *missing, *files(2)[1:]], 1) as ahead:
@@ -117,10 +117,10 @@ def test_what_nobody_opens_does_not_keep_the_run(store):
 @pytest.fixture
 def large(store, monkeypatch):
     """A file of ten parts, of which an open one has the last two bytes."""
-    monkeypatch.setattr(read_ahead, "_LARGEST_BYTES", 9)
-    monkeypatch.setattr(read_ahead, "_PART_BYTES", 10)
-    monkeypatch.setattr(read_ahead, "_END_BYTES", 2)
-    monkeypatch.setattr(read_ahead, "_BUFFER_BYTES", 1)
+    monkeypatch.setattr(streams, "_LARGEST_BYTES", 9)
+    monkeypatch.setattr(streams, "_PART_BYTES", 10)
+    monkeypatch.setattr(streams, "_END_BYTES", 2)
+    monkeypatch.setattr(streams, "_BUFFER_BYTES", 1)
     store.replace(f"{BASE}/large", bytes(range(95)))
     return f"{BASE}/large"
 

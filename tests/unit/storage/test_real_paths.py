@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from icectl.storage.real_paths import FolderNames, linked_files, real_location
+from icectl.storage.identity import FolderNames, linked_files, real_location
 
 
 def names(*added: object) -> FolderNames:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.storage.retry import retry
+from icectl.storage.failures import retry
 
 
 class Flaky:

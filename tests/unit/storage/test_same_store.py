@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.storage.same_store import SameStore
+from icectl.storage.identity import SameStore
 
 PLAIN = SameStore()
 VOUCHED = SameStore({"nfs": "file", "oss": "s3"}, {"old": "new", "filer": "localhost"})

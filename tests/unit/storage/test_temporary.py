@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from icectl.storage.new_files import TEMPORARY, old_temporaries, probe_name, temporary_name
 from icectl.storage.store import FileStatus
-from icectl.storage.temporary import TEMPORARY, old_temporaries, probe_name, temporary_name
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, WrappedStore
 

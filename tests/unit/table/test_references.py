@@ -7,8 +7,8 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.errors import MissingFile
+from icectl.storage.identity import SameStore
 from icectl.storage.local.store import LocalStore
-from icectl.storage.same_store import SameStore
 from icectl.table.reachable import References
 from tests.builders.expiry import context_of
 from tests.builders.orphans import files_of

@@ -11,7 +11,7 @@ from icectl.commands.compact.run import read_names
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.entries.rows import Entries
 from icectl.storage.local.store import LocalStore
-from icectl.storage.path_map import PathMapStore
+from icectl.storage.open import PathMapStore
 from tests.builders.expiry import context_of
 from tests.builders.respell import respell_data_files
 from tests.builders.table_builder import TableBuilder

@@ -1,0 +1,206 @@
+"""New files in a store: whole or none, by a condition that the storage is proven to honour.
+
+A conditional write is only as good as the storage: one that ignores the condition overwrites what
+another writer committed. So each bucket is put to the test before its first new object (R-162).
+Temporary files have names of their own: only a run that is killed leaves them behind, and nothing
+ever refers to one.
+"""
+
+import errno
+import io
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import IO, Any, BinaryIO
+
+from icectl.env import Env
+from icectl.errors import Refused, StorageError
+from icectl.storage import location as locations
+from icectl.storage.failures import AnswerLost, error_code, was_refused
+from icectl.storage.store import FailedRemoval, FileStatus, Store, dating_clock_ms
+
+TEMPORARY = r"\.icectl-(?:[0-9]+-[0-9]+-[^/]*|probe-[0-9a-f-]{36})$"
+"""Matches their names; a location's beginning is for others to match."""
+
+_NAME = re.compile(TEMPORARY)
+
+_TAKEN = {
+    "409",
+    "412",
+    "BlobAlreadyExists",
+    "ConditionNotMet",
+    "ConditionalRequestConflict",
+    "PreconditionFailed",
+    "UnauthorizedBlobOverwrite",
+}
+
+
+class PartWriter(io.RawIOBase, BinaryIO):
+    """Bytes on their way into a file of a store; up to a part of them waits for the next.
+
+    Units: `part_bytes` in bytes, as many as each part has but the last.
+    """
+
+    def __init__(self, part_bytes: int) -> None:
+        super().__init__()
+        self._part_bytes = part_bytes
+        self._waiting = bytearray()
+        self.size_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self.size_bytes
+
+    def write(self, content: Any, /) -> int:
+        """Take bytes, send the parts that are full, and return how many bytes were taken."""
+        octets = memoryview(content).cast("B")
+        self._waiting += octets
+        self.size_bytes += len(octets)
+        while len(self._waiting) >= self._part_bytes:
+            self.send_part(bytes(self._waiting[: self._part_bytes]))
+            del self._waiting[: self._part_bytes]
+        return len(octets)
+
+    def last_part(self) -> bytes:
+        """Take what still waits, less than a part."""
+        content = bytes(self._waiting)
+        self._waiting.clear()
+        return content
+
+    @abstractmethod
+    def send_part(self, content: bytes) -> None:
+        """Send the next part. Raises: StorageError."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Make the file of all that was written. Raises: StorageError."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Have nothing be left of the file; raises nothing."""
+
+
+@contextmanager
+def whole_or_none(file: PartWriter) -> Iterator[IO[bytes]]:
+    """Write a file that is there, whole, once this is left without an error.
+
+    Raises: StorageError; then there is no file, and no part of one.
+    """
+    try:
+        yield file
+        file.end()
+    except BaseException:
+        file.abandon()
+        raise
+
+
+def put_once(
+    put: Callable[[], object], location: str, translated: Callable[[Exception], Exception]
+) -> None:
+    """Write a new object by one conditional request, which is never repeated.
+
+    Raises: FileExistsError, when the name is taken; AnswerLost, when no answer came; else the
+    translation of the error, when nothing was written.
+    """
+    try:
+        put()
+    except Exception as error:  # the seam: drivers raise what they like
+        if error_code(error) in _TAKEN:
+            raise FileExistsError(errno.EEXIST, "it exists already", location) from error
+        failure = translated(error)
+        if failure is error:
+            raise
+        if isinstance(failure, StorageError) and not was_refused(error):
+            raise AnswerLost(failure.message, hint=failure.hint) from error
+        raise failure from error
+
+
+@dataclass(slots=True)
+class Proof:
+    """The buckets that have shown that they honour conditions; shared by all writers of a run."""
+
+    buckets: set[str] = field(default_factory=set)
+    lock: Lock = field(default_factory=Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Prober:
+    """How storage is put to the test: by writing what must be new, and removing that."""
+
+    put_new: Callable[[str, bytes], None]
+    remove: Callable[[Sequence[str]], Sequence[FailedRemoval]]
+    env: Env
+    warn: Callable[[str], None]
+    condition: str = "If-None-Match: *"
+
+    def prove(self, proof: Proof, location: str) -> None:
+        """Put the same object twice under the condition that there is none (decision of R-162).
+
+        Raises: Refused, where the second is taken too; what `put_new` does.
+        """
+        bucket = locations.root(location)
+        with proof.lock:
+            if bucket in proof.buckets:
+                return
+            probe = locations.join(locations.parent(location), probe_name(self.env.new_uuid()))
+            self.put_new(probe, b"icectl")
+            try:
+                self.put_new(probe, b"icectl again")
+            except FileExistsError:
+                proof.buckets.add(bucket)
+            else:
+                raise Refused(
+                    f"the storage behind {locations.redacted(location)} ignores conditions: a "
+                    "second writer would overwrite what the first has committed",
+                    hint=f"use storage that honours `{self.condition}`, or a catalog",
+                    id="conditional-put-ignored",
+                )
+            finally:
+                self._clear(probe)
+
+    def _clear(self, probe: str) -> None:
+        """Remove what the test has written; that it stays is no reason to end the run."""
+        try:
+            failed = [removal.error for removal in self.remove([probe])]
+        except StorageError as error:
+            failed = [error.message]
+        for reason in failed:
+            self.warn(
+                f"{locations.redacted(probe)}, which holds nothing, could not be removed: {reason}"
+            )
+
+
+def temporary_name(number: int, end: str) -> str:
+    """Return the name of a file that is being written; `number` is its own in this process."""
+    return f".icectl-{os.getpid()}-{number}-{end}"
+
+
+def probe_name(uuid: str) -> str:
+    """Return the name of a file that only shows what the storage allows."""
+    return f".icectl-probe-{uuid}"
+
+
+def old_temporaries(
+    store: Store, env: Env, listed: Iterable[FileStatus], age_ms: int
+) -> tuple[str, ...]:
+    """List those of the listed files that runs made for a moment, longer ago than `age_ms`.
+
+    By the clock that dates them; one without a time is never old. Order: kept.
+    Raises: StorageError.
+    """
+    old = [status for status in listed if _NAME.fullmatch(locations.name(status.location))]
+    if not old:
+        return ()
+    limit_ms = dating_clock_ms(store, env, old[0].location) - age_ms
+    return tuple(
+        status.location
+        for status in old
+        if status.modified_ms is not None and status.modified_ms < limit_ms
+    )
