@@ -36,7 +36,7 @@ from icectl.files.parquet.schema import (
     places_by_id,
     without_extensions,
 )
-from icectl.files.parquet.shredding import whole_variants, without_hidden_nulls
+from icectl.files.parquet.shredding import as_parquet, shredded_variants, whole_variants
 from icectl.format import single_value
 from icectl.format.schema import Schema, children
 from icectl.format.single_value import Value
@@ -444,10 +444,11 @@ class _Projection:
         return _Column(wanted, None, lambda row_count: convert(pa.repeat(constant, row_count)))
 
     def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
-        type_ = wanted.type
-        is_same = is_same_type(stored, self._kind(wanted))
+        type_, kind = wanted.type, self._kind(wanted)
         if type_ == _VARIANT and arrow_types.is_struct(stored):
-            return without_hidden_nulls if is_same else whole_variants
+            is_kept = is_same_type(as_parquet(stored), kind)
+            return shredded_variants if is_kept else whole_variants
+        is_same = is_same_type(stored, kind)
         if is_same and not _has_required(type_):
             return lambda column: column
         convert = self._nested(stored, wanted)

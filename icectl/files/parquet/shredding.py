@@ -27,6 +27,7 @@ from icectl.files.parquet.schema import (
     field_id,
     is_same_type,
     is_variant,
+    with_children,
 )
 from icectl.format import variant
 from icectl.format.variant import NULL_VALUE, Names
@@ -35,52 +36,91 @@ _Values = list[bytes | None]
 _Test = Callable[[pa.DataType], bool]
 
 
-def shredding_of(schema: pa.Schema) -> Shredding:
-    """Return the types of all variants of a file that are shredded, at any depth."""
-    found: dict[int, pa.DataType] = {}
-    for field in schema:
-        _find(field, found)
-    return found
-
-
-def _find(field: pa.Field, found: dict[int, pa.DataType]) -> None:
-    number = field_id(field)
-    if number is not None and is_variant(field):
-        if any(child.name == TYPED_VALUE for child in field.type):
-            found[number] = field.type
-        return
-    for child in child_fields(field.type):
-        _find(child, found)
-
-
 def common_shredding(schemas: Sequence[pa.Schema]) -> Shredding:
-    """Return the types of variants that are shredded alike in all files that have them."""
-    found = [shredding_of(schema) for schema in schemas]
+    """Return the types of variants that are shredded alike in all files that have them.
+
+    Shape: types as `as_parquet` returns them; none with a column of a type that variants lack.
+    """
     variants = [_variants(schema) for schema in schemas]
     alike = {}
-    for number, kind in (found[0] if len(found) == 1 else _any(found)).items():
+    for number, kind in {key: kind for one in variants for key, kind in one.items()}.items():
         others = [one[number] for one in variants if number in one]
-        if all(is_same_type(kind, other) for other in others):
+        if _is_shredded(kind) and all(is_same_type(kind, other) for other in others):
             alike[number] = kind
     return alike
 
 
-def _any(found: Sequence[Shredding]) -> Shredding:
-    return {number: kind for one in found for number, kind in one.items()}
-
-
 def _variants(schema: pa.Schema) -> Shredding:
-    """Return the types of all variants of a file, shredded or not."""
+    """Return the types of all variants of a file, shredded or not, as `as_parquet` has them."""
     found: dict[int, pa.DataType] = {}
     open_ = list(schema)
     while open_:
         field = open_.pop()
         number = field_id(field)
         if number is not None and is_variant(field):
-            found[number] = field.type
+            found[number] = as_parquet(field.type)
         else:
             open_ += child_fields(field.type)
     return found
+
+
+def _is_shredded(kind: pa.DataType) -> bool:
+    at = kind.get_field_index(TYPED_VALUE)
+    return at >= 0 and _is_known(kind.field(at).type)
+
+
+def _is_known(kind: pa.DataType) -> bool:
+    """Return whether variants have the type of a typed value, and all types inside of it."""
+    if not (arrow_types.is_struct(kind) or arrow_types.is_list(kind)):
+        return _writer(kind) is not None
+    groups = [child.type for child in child_fields(kind)]
+    if not all(map(arrow_types.is_struct, groups)):
+        return False
+    inner = [child for one in groups for child in child_fields(one)]
+    return all(_is_known(child.type) for child in inner if child.name == TYPED_VALUE)
+
+
+def as_parquet(kind: pa.DataType) -> pa.DataType:
+    """Return the Arrow type for what Parquet has of a type inside of a variant.
+
+    Some writers note another one of the same values: views, dictionaries, large or fixed lists.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind if kind == pa.uuid() else as_parquet(kind.storage_type)
+    if arrow_types.is_dictionary(kind):
+        return as_parquet(kind.value_type)
+    if arrow_types.is_nested(kind) and not arrow_types.is_union(kind):
+        inner = [child.with_type(as_parquet(child.type)) for child in child_fields(kind)]
+        is_list = not (arrow_types.is_struct(kind) or arrow_types.is_map(kind))
+        return pa.list_(*inner) if is_list else with_children(kind, inner)
+    if arrow_types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if arrow_types.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    return next((plain for test, plain in _PLAIN if test(kind)), kind)
+
+
+_PLAIN: tuple[tuple[_Test, pa.DataType], ...] = (
+    (arrow_types.is_large_string, pa.string()),
+    (arrow_types.is_string_view, pa.string()),
+    (arrow_types.is_large_binary, pa.binary()),
+    (arrow_types.is_binary_view, pa.binary()),
+    (arrow_types.is_date64, pa.date32()),
+)
+
+
+def shredded_variants(column: pa.Array) -> pa.Array:
+    """Return variants of a file in the type that `as_parquet` has for theirs, fit to be written.
+
+    Nulls in fields that have none are left out: where a struct around them is null. Parquet is
+    written from no array that has any.
+    """
+    return _filled(_plain(column), nullable=True)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    kind = as_parquet(column.type)
+    return column if column.type.equals(kind) else column.cast(kind)
 
 
 def whole_variants(column: pa.Array) -> pa.Array:
@@ -90,13 +130,14 @@ def whole_variants(column: pa.Array) -> pa.Array:
     Raises: CorruptTable R-099, where values and their columns contradict one another; Unsupported,
     for a column of a type that the specification does not have.
     """
+    column = _plain(column)
     parts = _parts(column)
     is_null = column.is_null()
-    metadata = parts[METADATA].cast(pa.binary())
+    metadata = parts[METADATA]
     if TYPED_VALUE in parts:
         values: pa.Array = pa.array(_shredded(column, metadata, is_null), pa.binary())
     else:
-        values = parts[VALUE].cast(pa.binary())
+        values = parts[VALUE]
     for name, found in ((METADATA, metadata), (VALUE, values)):
         if pc.any(pc.and_(found.is_null(), pc.invert(is_null))).as_py():
             raise damaged_data_file("Parquet", f"a variant has no {name}")
@@ -140,7 +181,7 @@ def _shredded(column: pa.Array, metadata: pa.Array, is_null: pa.Array) -> _Value
         ]
         # A value that is missing is a null of variants: one is required here.
         return [
-            None if one is None else found or NULL_VALUE
+            None if one is None else NULL_VALUE if found is None else found
             for one, found in zip(names, _group(column, names), strict=True)
         ]
     except ValueError as error:
@@ -159,12 +200,15 @@ def _group(column: pa.Array, names: Sequence[Names | None]) -> _Values:
     """
     parts = _parts(column)
     values = parts[VALUE].to_pylist() if VALUE in parts else [None] * len(column)
+    for value in values:
+        if value is not None and variant.value_size(value, 0, len(value)) not in (None, len(value)):
+            raise ValueError("a value ends elsewhere than its bytes")
     typed = parts.get(TYPED_VALUE)
     if typed is None:
         return values
     if arrow_types.is_struct(typed.type):
         return _objects(typed, values, names)
-    found = _arrays(typed, names) if _is_list(typed.type) else _primitives(typed)
+    found = _arrays(typed, names) if arrow_types.is_list(typed.type) else _primitives(typed)
     for value, one in zip(values, found, strict=True):
         if value is not None and one is not None:
             raise ValueError("it has a value and a typed value, and is not an object")
@@ -206,38 +250,52 @@ def _arrays(typed: pa.Array, names: Sequence[Names | None]) -> _Values:
     ends = np.cumsum(lengths).tolist()
     starts = [0, *ends[:-1]]
     return [
-        variant.write_array([one or NULL_VALUE for one in inner[start:end]]) if valid else None
+        variant.write_array([NULL_VALUE if one is None else one for one in inner[start:end]])
+        if valid
+        else None
         for start, end, valid in zip(starts, ends, typed.is_valid().to_pylist(), strict=True)
     ]
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(arrow_types.is_list(kind) or arrow_types.is_large_list(kind))
-
-
 def _primitives(typed: pa.Array) -> _Values:
     """Return the variants of a column of one type; None where it is null."""
-    if isinstance(typed, pa.ExtensionArray):
-        if typed.type != pa.uuid():
-            raise _unknown(typed.type)
-        return _with_first(variant.UUID_, typed.storage.to_pylist())
-    kind = typed.type
-    if arrow_types.is_boolean(kind):
-        shown = {None: None, True: bytes([variant.TRUE << 2]), False: bytes([variant.FALSE << 2])}
-        return [shown[one] for one in typed.to_pylist()]
-    if arrow_types.is_string(kind) or arrow_types.is_large_string(kind):
-        texts = typed.cast(pa.binary()).to_pylist()
-        return [None if one is None else variant.write_string(one) for one in texts]
-    if arrow_types.is_binary(kind) or arrow_types.is_large_binary(kind):
-        stored = typed.to_pylist()
-        sized = [None if one is None else len(one).to_bytes(4, "little") + one for one in stored]
-        return _with_first(variant.BINARY, sized)
-    if arrow_types.is_decimal(kind):
-        return _decimals(typed)
-    for test, type_id, width in _NUMBERS:
-        if test(kind):
-            return _with_first(type_id, _little_endian(typed, width))
-    raise _unknown(kind)
+    write = _writer(typed.type)
+    if write is None:
+        raise _unknown(typed.type)
+    return write(typed)
+
+
+def _writer(kind: pa.DataType) -> Callable[[pa.Array], _Values] | None:
+    """Return what writes values of a type that holds no other; None of those that variants lack."""
+    if kind == pa.uuid():
+        return _uuids
+    if arrow_types.is_decimal128(kind):
+        return _decimals if 0 <= kind.scale <= 38 else None
+    return next((write for test, write in _WRITERS if test(kind)), None)
+
+
+def _uuids(column: pa.Array) -> _Values:
+    return _with_first(variant.UUID_, column.storage.to_pylist())
+
+
+def _truths(column: pa.Array) -> _Values:
+    shown = {None: None, True: bytes([variant.TRUE << 2]), False: bytes([variant.FALSE << 2])}
+    return [shown[one] for one in column.to_pylist()]
+
+
+def _texts(column: pa.Array) -> _Values:
+    stored = column.cast(pa.binary()).to_pylist()
+    return [None if one is None else variant.write_string(one) for one in stored]
+
+
+def _octet_strings(column: pa.Array) -> _Values:
+    stored = column.to_pylist()
+    sized = [None if one is None else len(one).to_bytes(4, "little") + one for one in stored]
+    return _with_first(variant.BINARY, sized)
+
+
+def _numbers(type_id: int, width: int) -> Callable[[pa.Array], _Values]:
+    return lambda column: _with_first(type_id, _little_endian(column, width))
 
 
 def _unknown(kind: pa.DataType) -> Unsupported:
@@ -269,8 +327,6 @@ def _octets(column: pa.Array, width: int) -> bytes:
 def _decimals(column: pa.Array) -> _Values:
     kind = column.type
     scale, width = kind.scale, kind.bit_width // 8
-    if not 0 <= scale <= 38 or kind.precision > 38:
-        raise _unknown(kind)
     type_id, size = next(
         (type_id, size) for most, type_id, size in _DECIMALS if kind.precision <= most
     )
@@ -302,29 +358,24 @@ def _is_timestamp(unit: str, *, zone: bool) -> _Test:
     return test
 
 
-_NUMBERS: tuple[tuple[_Test, int, int], ...] = (
-    (arrow_types.is_int8, variant.INT8, 1),
-    (arrow_types.is_int16, variant.INT16, 2),
-    (arrow_types.is_int32, variant.INT32, 4),
-    (arrow_types.is_int64, variant.INT64, 8),
-    (arrow_types.is_float32, variant.FLOAT, 4),
-    (arrow_types.is_float64, variant.DOUBLE, 8),
-    (arrow_types.is_date32, variant.DATE, 4),
-    (lambda kind: kind == pa.time64("us"), variant.TIME, 8),
-    (_is_timestamp("us", zone=True), variant.TIMESTAMPTZ, 8),
-    (_is_timestamp("us", zone=False), variant.TIMESTAMP, 8),
-    (_is_timestamp("ns", zone=True), variant.TIMESTAMPTZ_NS, 8),
-    (_is_timestamp("ns", zone=False), variant.TIMESTAMP_NS, 8),
+_WRITERS: tuple[tuple[_Test, Callable[[pa.Array], _Values]], ...] = (
+    (arrow_types.is_boolean, _truths),
+    (arrow_types.is_string, _texts),
+    (arrow_types.is_binary, _octet_strings),
+    (arrow_types.is_int8, _numbers(variant.INT8, 1)),
+    (arrow_types.is_int16, _numbers(variant.INT16, 2)),
+    (arrow_types.is_int32, _numbers(variant.INT32, 4)),
+    (arrow_types.is_int64, _numbers(variant.INT64, 8)),
+    (arrow_types.is_float32, _numbers(variant.FLOAT, 4)),
+    (arrow_types.is_float64, _numbers(variant.DOUBLE, 8)),
+    (arrow_types.is_date32, _numbers(variant.DATE, 4)),
+    (lambda kind: kind == pa.time64("us"), _numbers(variant.TIME, 8)),
+    (_is_timestamp("us", zone=True), _numbers(variant.TIMESTAMPTZ, 8)),
+    (_is_timestamp("us", zone=False), _numbers(variant.TIMESTAMP, 8)),
+    (_is_timestamp("ns", zone=True), _numbers(variant.TIMESTAMPTZ_NS, 8)),
+    (_is_timestamp("ns", zone=False), _numbers(variant.TIMESTAMP_NS, 8)),
 )
-"""Types whose values are numbers, as variants have them: the id of the type, and its bytes."""
-
-
-def without_hidden_nulls(column: pa.Array) -> pa.Array:
-    """Return variants without nulls in fields that have none: where a struct around them is null.
-
-    Parquet is written from no array that has any.
-    """
-    return _filled(column, nullable=True)
+"""What writes values of a type as variants have them."""
 
 
 def _filled(column: pa.Array, *, nullable: bool) -> pa.Array:

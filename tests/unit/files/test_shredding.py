@@ -13,9 +13,8 @@ from icectl.files.parquet.schema import FIELD_ID, arrow_schema, is_variant
 from icectl.files.parquet.shredding import (
     check_variants,
     common_shredding,
-    shredding_of,
+    shredded_variants,
     whole_variants,
-    without_hidden_nulls,
 )
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format import variant
@@ -131,7 +130,7 @@ def test_the_specifications_events() -> None:
 @pytest.mark.parametrize(
     ("value", "typed", "why"),
     [
-        (b"\x0da", {}, "not an object"),
+        (b"\x05a", {}, "not an object"),
         (b"\x02\x01\x00\x00\x02\x0c\x01", {"a": {"typed_value": 1}}, "in a column and in its"),
         (None, {"b": {"typed_value": 1}}, "lacks the name `b`"),
         (b"\x02\x01", {}, "ends early|more values"),
@@ -301,7 +300,7 @@ def test_files_that_are_shredded_alike_stay_so() -> None:
 
     numbers, texts = (group(kind, is_variant=True) for kind in (pa.int64(), pa.string()))
     plain = arrow_schema(Schema(0, (NestedField(1, "v", VARIANT, required=False),)))
-    assert shredding_of(schema(numbers)) == {1: numbers}
+    assert common_shredding([schema(numbers)]) == {1: numbers}
     assert common_shredding([schema(numbers), schema(numbers)]) == {1: numbers}
     assert common_shredding([schema(numbers), pa.schema([])]) == {1: numbers}
     assert common_shredding([schema(numbers), schema(texts)]) == {}
@@ -313,7 +312,7 @@ def test_nulls_that_a_null_hides_do_not_reach_the_writer() -> None:
     fields = [pa.field("a", group(pa.int64()), nullable=False)]
     rows = [None, (None, {"a": {"typed_value": 1}}), (b"\x00", None)]
     column = variants(pa.struct(fields), rows, b"\x01\x01\x00\x01a")
-    clean = without_hidden_nulls(column)
+    clean = shredded_variants(column)
     assert clean.to_pylist() == column.to_pylist()
     assert clean.field(2).field(0).null_count == 0
     assert clean.slice(1).to_pylist() == column.slice(1).to_pylist()

@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import FIELD_ID, VARIANT_TYPE
 from icectl.files.parquet.shredding import whole_variants
 from icectl.format import variant
@@ -105,6 +107,58 @@ def test_variants_keep_their_values_and_the_shredding_they_share(files, columns)
     assert schema.count(" binary ") + schema.count(" int32 ") == columns
 
 
+ELEMENT = pa.struct([("value", pa.binary()), ("typed_value", pa.int32())])
+NOTED = {
+    "large text": (pa.large_string(), "x", '"x"'),
+    "view of text": (pa.string_view(), "x", '"x"'),
+    "dictionary": (pa.dictionary(pa.int32(), pa.string()), "x", '"x"'),
+    "view of bytes": (pa.binary_view(), b"x", '"78"'),
+    "large bytes": (pa.large_binary(), b"x", '"78"'),
+    "zone": (pa.timestamp("us", "Europe/Paris"), 1, '"1970-01-01T00:00:00.000001+00:00"'),
+    "milliseconds of days": (pa.date64(), 86_400_000, '"1970-01-02"'),
+    "wide decimal": (pa.decimal256(20, 2), Decimal("3.25"), '"3.25"'),
+    "narrow decimal": (pa.decimal32(5, 2), Decimal("3.25"), '"3.25"'),
+    **{
+        name: (make(pa.field("element", ELEMENT, nullable=False)), [{"typed_value": 1}], "[1]")
+        for name, make in (
+            ("large list", pa.large_list),
+            ("view of list", pa.list_view),
+            ("fixed list", lambda field: pa.list_(field, 1)),
+        )
+    },
+}
+"""Types of a typed value that writers of Arrow note in a file, beside those of Parquet."""
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), NOTED.values(), ids=NOTED)
+def test_types_that_writers_note_for_arrow_are_read_and_written_as_those_of_parquet(
+    kind: pa.DataType, value: object, text: str
+) -> None:
+    field = shredded(kind)
+    (made,) = json.loads(f'[{{"a": {text}}}]')
+    noted = (field, [typed(value), None, typed(None)])
+    for files in ([noted, noted], [noted, (WHOLE, [whole(a=b"\x0c\x01")])]):
+        group = Group(COLUMNS)
+        for kept, values in files:
+            group.add(list(enumerate(values)), fields=(ID, kept))
+        (file,) = group.run().files
+        assert shown(group, file.location)[:3] == [made, None, {}]
+    facts, told = TableFacts(COLUMNS, (), 3, None), RecordedFile("f0", FileFormat.PARQUET, 3, 1)
+    assert list(check_data_file(group.store.open("f0"), told, facts)) == []
+
+
+LACKING = [pa.float16(), pa.uint8(), pa.uint32(), pa.duration("us"), pa.time32("ms"), pa.null()]
+
+
+@pytest.mark.parametrize("kind", LACKING, ids=str)
+def test_columns_of_types_that_variants_lack_are_refused_in_all_files_too(kind) -> None:
+    group = Group(COLUMNS)
+    for _ in range(2):
+        group.add([(1, {**typed(None), **whole()})], fields=(ID, shredded(kind)))
+    with pytest.raises(Unsupported, match=f"a column of type {re.escape(str(kind))}"):
+        group.run()
+
+
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
 def test_variants_of_other_formats_are_written_to_parquet(file_format: str) -> None:
     group = Group(COLUMNS)
@@ -160,12 +214,17 @@ INVALID = {
         {"typed_value": None, **whole(b=b"\x0c\x02")},
         "an object in its value, and its columns are null",
     ),
+    "bytes behind a value": (
+        {**typed(None), **whole(b=b"\x0c\x02"), "value": b"\x02\x01\x01\x00\x02\x0c\x02\xff"},
+        "a value ends elsewhere than its bytes",
+    ),
+    "no bytes": ({"typed_value": None, **whole(), "value": b""}, "a value ends early"),
     "no field": (
         {"typed_value": None, **whole()},
         "an object in its value, and its columns are null",
     ),
 }
-"""What the specification of shredding calls invalid, of variants whose field `a` has a column."""
+"""What is damage or invalid by the specification; the field `a` of these variants has a column."""
 
 
 @pytest.mark.parametrize(("invalid", "why"), INVALID.values(), ids=INVALID)
