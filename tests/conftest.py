@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,31 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep on one worker the tests that share what a fixture of their module builds.
+
+    So are all tests of a module of `unit/`, or of over a hundred: many quick tests, few messages.
+    """
+    sizes = Counter(item.path for item in items)
+    for item in items:
+        if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group"):
+            module = item.path.relative_to(ROOT / "tests").with_suffix("")
+            shared = _shared_by(item)
+            if shared or module.parts[0] == "unit" or sizes[item.path] > 100:
+                item.add_marker(pytest.mark.xdist_group(f"{module}{shared}"))
+
+
+def _shared_by(test: pytest.Function) -> str:
+    """Which values of its module's fixtures a test has: empty where it has no such fixture."""
+    values = getattr(test, "callspec", None)
+    return "".join(
+        f"-{values.indices.get(name, 0) if values else 0}"
+        for name, defined in test._fixtureinfo.name2fixturedefs.items()
+        if defined[-1].scope == "module"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -37,10 +37,18 @@ make_environment() {
     echo "$folder"
 }
 
-# install_project ENVIRONMENT: this checkout, editable, without touching the dependencies.
+# install_project ENVIRONMENT: this checkout, editable, without touching the dependencies; done anew
+# where what is installed of it has changed.
 install_project() {
-    "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-        --editable "$root" >&2
+    local stamp
+    stamp=$root-$(cd "$root" && cat pyproject.toml hatch_build.py icectl/__init__.py \
+        icectl/files/build_loops.py icectl/files/loops.c man/* completions/* | cksum | cut -d' ' -f1)
+    if [ "$(cat "$1/installed" 2>/dev/null)" != "$stamp" ] ||
+        ! compgen -G "$root/icectl/files/loops-*.so" >/dev/null; then
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+            --editable "$root" >&2 || return 1
+        echo "$stamp" >"$1/installed"
+    fi
     # tests start it hundreds of times: modules are compiled once, whatever Python is told of writing
     "$1/bin/python" -m compileall -q -j 0 "$root/icectl" "$root/tests" >&2
 }
