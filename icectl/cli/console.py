@@ -149,12 +149,12 @@ class Console:
     def note(self, text: str) -> None:
         """Write a line to stderr that `--quiet` leaves out."""
         if self.options.verbosity >= 0:
-            self._stderr(text)
+            self._sentence(text)
 
     def detail(self, text: str) -> None:
         """Write a line to stderr for `--verbose`."""
         if self.options.verbosity >= 1:
-            self._stderr(text)
+            self._sentence(text)
 
     def debug(self, text: str) -> None:
         """Write a line to stderr for `-vv`."""
@@ -207,9 +207,14 @@ class Console:
     def _answer(self, question: str, choices: str = "") -> str:
         """Ask on the terminal and return the line that is typed."""
         with self.progress.paused(), self._lock:
-            painted = self._paint(self.redact(question), "bold", on=self._err_color)
-            asked = f"{self._escaped(painted, inert)} {choices}".rstrip()
-            self._err.write(f"{asked} ")
+            text = f"{inert(self.redact(question))} {choices}".rstrip()
+            lines = _wrapped(text, self._err_width)
+            bold = [
+                self._paint(line.removesuffix(choices), "bold", on=self._err_color)
+                + (choices if line.endswith(choices) else "")
+                for line in lines
+            ]
+            self._err.write("\n".join(self._escaped(line, inert) for line in bold) + " ")
             self._err.flush()
             answer = ""
             try:
@@ -258,10 +263,19 @@ class Console:
             self._err.flush()
 
     def _labelled(self, label: str, style: Style, message: str) -> None:
-        width = shutil.get_terminal_size().columns if self.err_is_terminal else None
-        first, *more = _wrapped(inert(f"{label}: {self.redact(message)}"), width)
+        text = inert(f"{label}: {self.redact(message)}")
+        first, *more = _wrapped(text, self._err_width)
         painted = self._paint(f"{label}:", "bold", style, on=self._err_color)
         self._write_lines([f"{painted}{first.removeprefix(f'{label}:')}", *more], "\n")
+
+    @property
+    def _err_width(self) -> int | None:
+        """Columns of the terminal that stderr is, None where it is none."""
+        return shutil.get_terminal_size().columns if self.err_is_terminal else None
+
+    def _sentence(self, text: str) -> None:
+        """Write a sentence to stderr; a terminal has it between words."""
+        self._write_lines(_wrapped(inert(self.redact(text)), self._err_width), "\n")
 
     def _stderr(self, *lines: str) -> None:
         self._write_lines(lines, _CONTINUED)

@@ -130,6 +130,11 @@ def worst_finding(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next(iter(errors or findings), None)
 
 
+def finding_in_words(finding: Mapping[str, Any]) -> str:
+    """Return what is wrong with what, and the rule behind it."""
+    return f"{finding['subject']}: {finding['message']} ({finding['rule']})"
+
+
 def _done_text(command: str, end: TableEnd) -> str:
     if end.result is None or end.status == "nothing-to-do":
         return ""
@@ -287,7 +292,7 @@ def _ended(table: str, outcome: Outcome) -> TableEnd:
     reason, hint = "; ".join(outcome.warnings), None
     finding = worst_finding(outcome.result) if outcome.exit_code else None
     if finding is not None:
-        reason, hint = f"{finding['rule']} {finding['message']}", finding["hint"]
+        reason, hint = finding_in_words(finding), finding["hint"]
     code = outcome.exit_code
     return TableEnd(table, outcome.status, code, reason, hint, result=outcome.result)
 

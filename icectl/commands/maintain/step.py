@@ -50,7 +50,7 @@ from icectl.commands.maintain.schedule_plan import (
     StepEnd,
     status_of_error,
 )
-from icectl.commands.many import worst_finding
+from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.rewrite_manifests import run as rewrite_manifests
 from icectl.commands.validate.options import ValidateRequest
 from icectl.env import Deadline, Env, InstantEnv
@@ -245,7 +245,7 @@ def _validated(common: Common, errand: Errand) -> StepEnd:
     if outcome.exit_code == 0:
         return replace(end, status="done")
     worst = worst_finding(outcome.result)
-    first = "" if worst is None else f": {worst['rule']} {worst['message']}"
+    first = "" if worst is None else f": {finding_in_words(worst)}"
     reason = f"`validate` ends with {outcome.exit_code}{first}"
     hint = with_table(
         "`icectl validate TABLE` reports all of it", name_in_hints(common, errand.table)

@@ -93,6 +93,19 @@ def test_nobody_is_asked_without_a_terminal_or_with_json() -> None:
         assert err.getvalue() == ""
 
 
+def test_notes_and_questions_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    console, _, err = make(terminal=True, answer="y\n", verbosity=1, color="never")
+    console.note("one table needs compact and others")
+    console.detail("12 requests were answered late")
+    assert console.ask("maintain both of the tables?")
+    assert err.getvalue() == (
+        "one table needs compact\n  and others\n"
+        "12 requests were\n  answered late\n"
+        "maintain both of the\n  tables? [y/N] "
+    )
+
+
 def test_verbosity_decides_what_is_said() -> None:
     said = {}
     for verbosity in (-1, 0, 1, 2):
