@@ -27,7 +27,7 @@ from icectl.format.types import NestedField, PrimitiveType, is_nested
 STATED = frozenset(
     {
         "location", "record_count", "file_size_in_bytes", "split_offsets", "column_sizes",
-        "value_counts", "null_value_counts", "lower_bounds", "upper_bounds",
+        "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
     }
 )  # fmt: skip
 """The columns that `stated_files` takes files from."""
@@ -40,7 +40,10 @@ RESTORE_IT = (
 MOST_COLUMNS = 16
 """Columns of a file that are compared: a table may have thousands."""
 
-_MAPS = ("column_sizes", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
+_MAPS = (
+    "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
+    "upper_bounds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,8 @@ def stated_files(
     maps = {name: _of_columns(entries, name, ids) for name in _MAPS}
     names = ("location", "content", "record_count", "file_size_in_bytes", "split_offsets")
     for row, (location, content, count, size_bytes, offsets) in enumerate(by_row(entries, *names)):
-        metrics = FileMetrics(
-            count,
-            column_sizes=maps["column_sizes"][row],
-            value_counts=maps["value_counts"][row],
-            null_value_counts=maps["null_value_counts"][row],
-            lower_bounds=maps["lower_bounds"][row],
-            upper_bounds=maps["upper_bounds"][row],
-            split_offsets=tuple(offsets or ()),
-        )
+        stated: dict[str, Any] = {name: of_files[row] for name, of_files in maps.items()}
+        metrics = FileMetrics(count, **stated, split_offsets=tuple(offsets or ()))
         yield location, StatedFile(size_bytes, metrics, compared, content != Content.DATA)
 
 

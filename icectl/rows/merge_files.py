@@ -42,6 +42,7 @@ from icectl.rows.write_data import (
     WrittenFile,
     shaped_metrics,
     with_joined_bounds,
+    with_stated_metrics,
 )
 from icectl.storage.store import Assembly, CopyRefused
 from icectl.table.reading import naming
@@ -319,6 +320,8 @@ class _Merge:
         stated = [one.stated.metrics for one in self.group.files if one.stated is not None]
         if len(stated) == len(self.group.files):
             new = with_joined_bounds(new, stated, schema, self.options)
+            has_all_rows = all(flags is None for flags in opened.left_out)
+            new = with_stated_metrics(new, stated, schema, self.options, has_all_rows=has_all_rows)
         if self.merging.verifies_rows:
             _check_rows(self.group, opened.left_out, new, self.outputs)
         values = [self.by_value.of(one.location) for one in self.group.files]

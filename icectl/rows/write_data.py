@@ -15,7 +15,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metrics
+from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metrics, widest
 from icectl.files.parquet.schema import Shredding, arrow_schema
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.wkb import Shapes
@@ -31,7 +31,7 @@ from icectl.format.properties import (
     read,
 )
 from icectl.format.schema import Schema, schema_json
-from icectl.format.single_value import encode
+from icectl.format.single_value import decode, encode
 from icectl.format.types import GeographyType, NestedField, PrimitiveType, Type
 from icectl.format.variant_bounds import Side, joined_bounds
 from icectl.rows.columns import ColumnFacts, inside, is_shape, path_to
@@ -462,6 +462,68 @@ def with_joined_bounds(
         upper_bounds=dict(sorted(upper.items())),
     )
     return replace(written, metrics=metrics)
+
+
+def with_stated_metrics(
+    written: WrittenFile,
+    sources: Sequence[FileMetrics],
+    schema: Schema,
+    options: WriteOptions,
+    *,
+    has_all_rows: bool,
+) -> WrittenFile:
+    """Return a merged file with metrics that footers lack: counts of NaN, and some bounds.
+
+    `sources` is what entries state of all files it was made of, and `has_all_rows` of these or not.
+    What one of them does not state of a column is unknown, unless it has only nulls there.
+    """
+    metrics = written.metrics
+    nan_counts: dict[int, int] = {}
+    bounds: dict[int, tuple[bytes, bytes]] = {}
+    for id_ in metrics.value_counts:
+        item = schema.field(id_)
+        having = [one for one in sources if not _has_only_nulls(one, id_)]
+        if item is None or item.type not in (*_REAL, *_OF_ANY_LENGTH):
+            continue
+        counts = [one.nan_value_counts.get(id_) for one in having]
+        known = [count for count in counts if count is not None]
+        if has_all_rows and item.type in _REAL and len(known) == len(counts):
+            nan_counts[id_] = sum(known)
+        found = None if id_ in metrics.lower_bounds else _joined_range(having, id_, item.type)
+        if found is not None:
+            bounds[id_] = found
+    stated = replace(
+        metrics,
+        nan_value_counts=nan_counts,
+        lower_bounds={id_: lowest for id_, (lowest, _) in bounds.items()},
+        # NaN may be greater than what is greatest of all else.
+        upper_bounds={
+            id_: highest
+            for id_, (_, highest) in bounds.items()
+            if schema.all_fields[id_].type not in _REAL or nan_counts.get(id_) == 0
+        },
+    )
+    lower, upper = _cut(stated, schema, options.modes)
+    more = replace(
+        metrics,
+        nan_value_counts=_only(nan_counts, set(nan_counts) - _only_nan(stated)),
+        lower_bounds=dict(sorted({**metrics.lower_bounds, **lower}.items())),
+        upper_bounds=dict(sorted({**metrics.upper_bounds, **upper}.items())),
+    )
+    return replace(written, metrics=more)
+
+
+def _joined_range(
+    sources: Sequence[FileMetrics], id_: int, type_: Type
+) -> tuple[bytes, bytes] | None:
+    """Return the least and the greatest of the bounds of a column; None where one has none."""
+    try:
+        lower = [decode(type_, one.lower_bounds[id_]) for one in sources]
+        upper = [decode(type_, one.upper_bounds[id_]) for one in sources]
+    except (KeyError, ValueError):
+        return None  # level metadata reports those that are none
+    found = widest(lower, upper)
+    return None if found is None else (encode(type_, found[0]), encode(type_, found[1]))
 
 
 def _joined_box(

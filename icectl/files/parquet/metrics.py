@@ -186,7 +186,12 @@ def _range(
             return None
         lower.append(smallest)
         upper.append(largest)
-    if not lower:
+    return widest(lower, upper)
+
+
+def widest(lower: Sequence[Value], upper: Sequence[Value]) -> tuple[Value, Value] | None:
+    """Return the least and the greatest of some bounds; None without any, or where one is NaN."""
+    if not lower or any(isinstance(one, float) and math.isnan(one) for one in (*lower, *upper)):
         return None
     smallest, largest = min(lower), max(upper)
     # A zero in a footer may stand for either zero, so that the wider one is the safe bound.

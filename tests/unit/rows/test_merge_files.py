@@ -1,6 +1,7 @@
 """Data files put together without decoding: rows, lineage and metrics, and what is refused."""
 
 import io
+import math
 import tempfile
 from dataclasses import replace
 from decimal import Decimal
@@ -11,11 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.checks.file_identity import StatedFile
 from icectl.errors import OtherFile, SelfCheckFailed
 from icectl.files.parquet.merge_footer import NotMergeable
+from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
+from icectl.format.single_value import encode
+from icectl.format.types import PrimitiveType
 from icectl.rows import merge_files as merging
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergeOptions, merge_files
@@ -156,6 +161,76 @@ def test_rows_of_files_that_have_ids_keep_them(store) -> None:
     assert [row["_last_updated_sequence_number"] for row in found] == updated
     footer = pq.ParquetFile(io.BytesIO(store.content[list(store.content)[-2]])).metadata
     assert footer.num_columns == 5
+
+
+def of_real(value: float) -> bytes:
+    return encode(PrimitiveType("double"), value)
+
+
+def with_metrics(store: MemoryFiles, reals, **changed) -> list[SourceFile]:
+    """Files whose footers tell of `id` alone, and what their entries state of `part`."""
+    files = []
+    for at, values in enumerate(reals):
+        rows = [(at * 40 + n, f"name {n}", value) for n, value in enumerate(values)]
+        content = io.BytesIO()
+        pq.write_table(table(FIELDS, rows), content, write_statistics=["id"], row_group_size=2)
+        store.content[f"f{at}"] = content.getvalue()
+        numbers = [value for value in values if value is not None and not math.isnan(value)]
+        lower, upper = (
+            ({3: of_real(one)} for one in (min(numbers), max(numbers))) if numbers else ({}, {})
+        )
+        metrics = FileMetrics(
+            len(values),
+            value_counts={3: len(values)},
+            null_value_counts={3: values.count(None)},
+            nan_value_counts={3: sum(value is not None and math.isnan(value) for value in values)},
+            lower_bounds=lower,
+            upper_bounds=upper,
+        )
+        metrics = replace(metrics, **changed) if not at else metrics
+        stated = StatedFile(len(content.getvalue()), metrics, COLUMNS.fields)
+        files.append(SourceFile(f"f{at}", "parquet", len(values), 1, stated=stated))
+    return files
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("reals", "changed", "nans", "bounds"),
+    [
+        ([[1.5, 2, 0.5], [8, -4]], {}, 0, (-4, 8)),
+        ([[1.5, NAN, 0.5], [8, -4]], {}, 1, (-4, None)),
+        ([[1.5, NAN, None], [None, None]], {}, 1, (1.5, None)),
+        ([[1.5, 2], [NAN, NAN]], {}, 2, (None, None)),
+        ([[NAN, NAN], [NAN]], {}, None, (None, None)),
+        ([[None], [None, None]], {}, 0, (None, None)),
+        ([[-0.0, 0.0], [1]], {"lower_bounds": {3: of_real(0.0)}}, 0, (-0.0, 1)),
+        ([[1.5, 2], [8, -4]], {"nan_value_counts": {}}, None, (-4, None)),
+        ([[1.5, 2], [8, -4]], {"lower_bounds": {}}, 0, (None, None)),
+        ([[1.5, 2], [8, -4]], {"upper_bounds": {3: b"short"}}, 0, (None, None)),
+        ([[1.5, 2], [8, -4]], {"lower_bounds": {3: of_real(NAN)}}, 0, (None, None)),
+    ],
+)
+def test_metrics_that_footers_lack_are_those_of_entries(
+    reals, changed, nans, bounds, store
+) -> None:
+    merged = merge(group(store, with_metrics(store, reals, **changed)), store).metrics
+    assert merged.nan_value_counts.get(3) == nans
+    found = merged.lower_bounds.get(3), merged.upper_bounds.get(3)
+    assert found == tuple(None if one is None else of_real(one) for one in bounds)
+    assert merged.lower_bounds[1] == encode(PrimitiveType("long"), 0)
+    assert merged.value_counts == dict.fromkeys((1, 2, 3), sum(map(len, reals)))
+
+
+def test_no_nan_is_counted_of_rows_that_are_left_out(store) -> None:
+    files = with_metrics(store, [[NAN, NAN, 1.5], [8, -4]])
+    deletes = DeletesOfGroup(equality_deletes=(by_value(store, [0, 1], ["f0"]),))
+    merged = merge(group(store, files, deletes=deletes), store).metrics
+    assert merged.record_count == 3
+    assert merged.nan_value_counts == {}
+    assert merged.lower_bounds[3] == of_real(-4)
+    assert 3 not in merged.upper_bounds
 
 
 def by_value(store: MemoryFiles, ids, applies_to) -> EqualityDeletes:
