@@ -17,12 +17,18 @@ from typer.main import get_command
 
 from icectl import __version__
 from icectl.cli.console import Console, ConsoleOptions, messages_of_libraries
-from icectl.cli.document import Outcome, document, failure, json_text
+from icectl.cli.document import (
+    Outcome,
+    document,
+    failure,
+    json_text,
+    put_in_place,
+    write_deleted_list,
+)
 from icectl.cli.failures import error_and_code, recovery_hint, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.metrics import metrics_text
 from icectl.cli.options import Command, Invocation, Shell
-from icectl.cli.output_files import add_to_deleted_list, put_in_place
 from icectl.cli.settings import (
     COLOR,
     METRICS_FILE,
@@ -31,8 +37,7 @@ from icectl.cli.settings import (
     resolve,
     unknown_variables,
 )
-from icectl.cli.signals import Interrupts
-from icectl.cli.watchdog import ended_in_time
+from icectl.cli.signals import Interrupts, ended_in_time
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import Declined, IcectlError, UsageError
 
@@ -305,7 +310,7 @@ def _list_leftovers(invocation: Invocation, shell: Shell) -> None:
     """Add what the run removed of killed runs to the list of deleted files, if one is wanted."""
     path = invocation.value("deleted_list")
     if path and shell.leftovers:
-        add_to_deleted_list(path, shell.leftovers)
+        write_deleted_list(path, shell.leftovers, is_continued=True)
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:

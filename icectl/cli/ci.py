@@ -9,9 +9,9 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from icectl import __version__
-from icectl.cli.escapes import inert
 from icectl.errors import UsageError
 from icectl.sfc1.rules import EVERY_RULE
+from icectl.units import inert
 
 CI_FORMATS = ("github", "junit", "sarif")
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}

@@ -19,12 +19,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, Literal, TextIO, get_args
 from urllib.parse import quote
 
-from icectl.cli.escapes import inert, printable
 from icectl.cli.progress_bar import ConsoleProgress
 from icectl.cli.signals import Terminated
 from icectl.env import Env
 from icectl.errors import IcectlError, UsageError
-from icectl.units import redact
+from icectl.units import inert, printable, redact
 
 if TYPE_CHECKING:  # few runs have a terminal to page on
     from icectl.cli.pager import PagedText

@@ -8,8 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from icectl.cli.document import json_text
-from icectl.cli.json_schema import document_schema, plan_schema
+from icectl.cli.document import document_schema, json_text, plan_schema
 from icectl.env import find_program, program_folders
 from icectl.errors import UsageError
 from icectl.table.reviewed import PLANNED

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from icectl.cli.escapes import printable
+from icectl.units import printable
 
 _HELP = {
     "icectl_last_run_timestamp_seconds": "when the last run ended",

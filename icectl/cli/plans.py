@@ -12,9 +12,16 @@ from icectl import __version__
 from icectl.catalog.configured import passwords_in
 from icectl.catalog.pinned import PinnedCatalog
 from icectl.catalog.protocol import Catalog
-from icectl.cli.document import Outcome, clean, table_json
-from icectl.cli.json_schema import first_breach, plan_schema, result_schema
-from icectl.cli.naming import name_in_catalog, name_in_hints
+from icectl.cli.document import (
+    Outcome,
+    clean,
+    first_breach,
+    plan_schema,
+    put_in_place,
+    result_schema,
+    table_json,
+)
+from icectl.cli.naming import is_pattern, name_in_catalog, name_in_hints
 from icectl.cli.options import (
     NEVER_PLANNED,
     SPARK_OPTIONS,
@@ -26,8 +33,6 @@ from icectl.cli.options import (
     SparkRun,
     option_settings,
 )
-from icectl.cli.output_files import put_in_place
-from icectl.cli.patterns import is_pattern
 from icectl.cli.settings import Settings, as_planned, texts_of
 from icectl.env import Env, InstantEnv
 from icectl.errors import CommitConflict, Refused, StorageError, Unsupported, UsageError

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from threading import Event, RLock, Thread
 from typing import Protocol, TextIO
 
-from icectl.cli.escapes import printable
 from icectl.env import Env
 from icectl.progress import Unit
-from icectl.units import print_duration, print_size
+from icectl.units import print_duration, print_size, printable
 
 _BAR_AFTER_SECONDS = 1.0
 _REFRESH_SECONDS = 0.2

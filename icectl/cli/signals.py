@@ -1,10 +1,17 @@
-"""Ctrl-C and SIGTERM: a step that must not be cut in two is finished first; the second stops it."""
+"""Ctrl-C and SIGTERM: a step that must not be cut in two is finished first; the second stops it.
 
+A run that waits without end is ended too: drivers of stores and databases may never come back.
+"""
+
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import current_thread, main_thread
+from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from types import FrameType
+
+from icectl.env import Deadline
+from icectl.errors import CommitUnknown, IcectlError, Incomplete
 
 
 class Terminated(BaseException):
@@ -65,3 +72,68 @@ class Interrupts:
         self._waiting = ending
         with suppress(RuntimeError):  # the signal may have come in the middle of a write
             self._tell("finishing the step in progress; interrupt again to stop at once")
+
+
+GRACE_SECONDS = 300.0
+"""How long a run may go on behind its time limit, and then a step that must not be cut in two."""
+
+_REPORT_SECONDS = 10.0
+
+
+@contextmanager
+def ended_in_time(
+    deadline: Deadline,
+    interrupts: Interrupts,
+    report: Callable[[IcectlError], object],
+    grace_seconds: float | None = None,
+) -> Iterator[None]:
+    """End the process where this still lasts long after the deadline; `report` tells why.
+
+    Files of the run stay, with their journals: the next run removes them. The exit code is that of
+    the time limit, or of an unknown commit where a shielded step was under way.
+    """
+    remaining = deadline.remaining_seconds
+    if remaining == float("inf"):
+        yield
+        return
+    grace = GRACE_SECONDS if grace_seconds is None else grace_seconds
+    left, ending = Event(), Lock()
+
+    def watch() -> None:
+        """Wait for the end, and make it where it does not come."""
+        if left.wait(min(max(remaining, 0) + grace, TIMEOUT_MAX)):
+            return
+        if interrupts.is_shielded and left.wait(grace):
+            return
+        with ending:
+            if not left.is_set():
+                _end(_reason(interrupts), report)
+
+    Thread(target=watch, name="icectl-watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        with ending:  # while the process is being ended nothing else is reported
+            left.set()
+
+
+def _reason(interrupts: Interrupts) -> IcectlError:
+    if interrupts.is_shielded:
+        return CommitUnknown(
+            "stopped long after the time limit: a step that must not be cut in two did not end, "
+            "and may have been carried out",
+            hint="run the command again: it finds what has landed, and removes what was left over",
+        )
+    return Incomplete(
+        "stopped long after the time limit: a store or a catalog did not answer",
+        hint="run again to continue, or give a longer `--time-limit`",
+        id="time-limit",
+    )
+
+
+def _end(error: IcectlError, report: Callable[[IcectlError], object]) -> None:
+    """Report an error, unless that has no end either, and end the process."""
+    reporting = Thread(target=report, args=(error,), daemon=True)
+    reporting.start()
+    reporting.join(_REPORT_SECONDS)
+    os._exit(error.exit_code)

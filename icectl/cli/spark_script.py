@@ -6,9 +6,9 @@
 import sys
 
 from icectl.cli.app import main
-from icectl.cli.escapes import inert
 from icectl.errors import IcectlError
 from icectl.rows.spark_classic import is_submitted, start_submitted
+from icectl.units import inert
 
 
 def run() -> None:

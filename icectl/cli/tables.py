@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Literal
 
 from icectl.cli.console import Console
-from icectl.cli.escapes import printable
+from icectl.units import printable
 
 _GAP = "  "
 _ELLIPSIS = "..."

@@ -27,8 +27,7 @@ from icectl.cli.naming import NameInCatalog, configuration_of, warehouse_of
 from icectl.cli.options import Common, Shell
 from icectl.cli.session import open_session, storage_of
 from icectl.cli.settings import resolve
-from icectl.cli.signals import Interrupts
-from icectl.cli.watchdog import ended_in_time
+from icectl.cli.signals import Interrupts, ended_in_time
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, Incomplete
 from icectl.format.metadata import TableMetadata
@@ -263,12 +262,12 @@ def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
 
 
 def _shown(common: Common, line: _Line) -> Sequence[str]:
-    from icectl.commands.inspect import entry_rows, metadata_rows
+    from icectl.commands.inspect import metadata_rows, read_rows
 
     view = line.arguments[1] if len(line.arguments) > 1 else "summary"
     known = {
-        "files": entry_rows.FILE_COLUMNS,
-        "entries": entry_rows.ENTRY_COLUMNS,
+        "files": read_rows.FILE_COLUMNS,
+        "entries": read_rows.ENTRY_COLUMNS,
         "manifests": metadata_rows.MANIFEST_COLUMNS,
     }
     if view in metadata_rows.METADATA_VIEWS:

@@ -6,9 +6,8 @@ from typing import Any, Generic, TypeVar
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
-from icectl.cli.document import Outcome, Status
+from icectl.cli.document import Outcome, Status, write_deleted_list
 from icectl.cli.options import Change
-from icectl.cli.output_files import write_deleted_list
 from icectl.cli.session import Session, identity_of, unpublished_metadata
 from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.output_journal import Leftovers
@@ -88,7 +87,8 @@ def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) 
         _confirm(session.console, planned, planned.question)
     if planned.deleted_file_count is not None:
         session.limits.check_deleted(planned.deleted_file_count)
-        write_deleted_list(change, ())  # an unwritable place must show before the execution
+        # an unwritable place must show before the execution
+        write_deleted_list(change.deleted_list, ())
     try:
         finished = planned.execute()
     except CommitConflict:
@@ -96,7 +96,7 @@ def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) 
             raise
         return _outcome(planned, planned.superseded(), "nothing-to-do")
     if planned.deleted_file_count is not None:
-        write_deleted_list(change, finished.removed)
+        write_deleted_list(change.deleted_list, finished.removed)
     if finished.is_complete:
         outcome = _outcome(planned, finished.report, "done")
     else:

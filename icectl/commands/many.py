@@ -15,7 +15,7 @@ from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common, Shell
 from icectl.cli.tables import TableColumn, print_table
 from icectl.cli.targets import FoundTables, find_tables, is_glob, is_many, missing_tables
-from icectl.commands.maintain.schedule_plan import exit_code_of, status_of_error
+from icectl.commands.maintain.plan import exit_code_of, status_of_error
 from icectl.errors import Declined, UsageError
 from icectl.rows.spark_classic import kept_session
 from icectl.units import print_count, print_size

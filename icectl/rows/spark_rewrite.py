@@ -4,18 +4,37 @@ Spark carries tasks there and results back, and rows only where several workers 
 Tasks and results are values; what opens the storage travels beside them, inside the pickled kernel,
 which Spark never shows.
 
+A task that is too large for one worker is dealt out to many. First the keys of some rows are read,
+which give the ranges of keys that make a file each. Then workers read pieces of the task and deal
+their rows out by range, and others sort and write the rows of one range each. A key that more rows
+have than one range should is that of several. Rows cross as blocks of Arrow, which Spark's shuffle
+keeps on disk.
+
 A task may run more than once: Spark tries again what has failed, and what is slow at another place
 at the same time. Each attempt names its files for itself, Spark hands over the result of one, and
 what the others have left is looked for and removed.
 """
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate, pairwise
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.env import Deadline
 from icectl.errors import IcectlError
+from icectl.files.parquet.schema import arrow_schema
+from icectl.format.manifest import FileFormat
+from icectl.format.schema import Schema
+from icectl.format.sort import SortOrder
 from icectl.progress import Progress
 from icectl.rows.compact_job import (
     CompactJob,
@@ -23,16 +42,350 @@ from icectl.rows.compact_job import (
     OutputPlaces,
     TaskCounts,
     TaskResult,
+    entries_of,
+    file_group,
     run_rewrite,
 )
 from icectl.rows.merge_deletes import run_merge
-from icectl.rows.spark import Spark, TaskAttempt
+from icectl.rows.partition_rows import partitioner
+from icectl.rows.rewrite_data import (
+    DeletesOfGroup,
+    FileGroup,
+    RowsRead,
+    counting_rows,
+    live_batches,
+    write_rows,
+)
+from icectl.rows.row_totals import RowTotals, check_totals
+from icectl.rows.sort_rows import RowKeys, sort_keys
+from icectl.rows.spark import Spark, TaskAttempt, batch_payload, payload_batch
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_connect import open_spark
-from icectl.rows.spark_ranges import is_for_ranges, rewrite_in_ranges, rewriting
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks
+from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
-from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
+from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, even_splits
+
+_PIECE_BYTES = 64 << 20
+_SEVERAL = 2
+_SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000
+_ROOM = 1.15
+"""How far the file of a range may grow: ranges are estimates, and a tiny file more is no gain."""
+
+_WAITING_BYTES = 64 << 20
+"""Rows that wait for more of their range."""
+_COMPARED_BYTES = 256
+"""What is compared of a key: any bytes do as the low end of a range."""
+
+
+def is_for_ranges(task: RewriteTask, job: CompactJob) -> bool:
+    """Whether the rows of a task are ordered or split by partition, and make several files."""
+    splits = task.partition_key is None and not job.specs[task.spec_id].spec.is_unpartitioned
+    return (job.sorting is not None or splits) and _range_count(task) > 1
+
+
+def _range_count(task: RewriteTask) -> int:
+    return ceil(task.expected_bytes / task.roll_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A piece of a task: some of its files, or part of one, by its place among the tasks."""
+
+    at: int
+    task: RewriteTask
+
+
+@dataclass(slots=True)
+class _Totals:
+    """The rows that were read of a task, deleted rows too, and the totals of the live ones."""
+
+    read_row_count: int = 0
+    live: RowTotals = field(default_factory=RowTotals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The entries of a range's new files, and what they have."""
+
+    entries: pa.Table
+    rows: RowTotals
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """The ranges of all tasks, numbered through; `lows` are the keys where those of each begin."""
+
+    tasks: Sequence[RewriteTask]
+    lows: Sequence[Sequence[bytes]]
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """The number of each task's first range, and behind them how many ranges there are."""
+        return list(accumulate(map(len, self.lows), initial=0))
+
+    @property
+    def count(self) -> int:
+        return self.starts[-1]
+
+
+def rewriting(tasks: Sequence[RewriteTask]) -> str:
+    """Name the phase of tasks, with the rows of their files, which may be split among them."""
+    rows = {file.location: file.record_count for task in tasks for file in task.inputs}
+    return f"rewriting data files of {sum(rows.values()):,} rows on Spark"
+
+
+def rewrite_in_ranges(
+    spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: WorkerContext
+) -> list[TaskResult]:
+    """Rewrite tasks in ranges of the keys of their rows, and return what comes of each.
+
+    Order: that of the tasks; of new files that of the keys of their rows.
+    Raises: as run_rewrite; EngineError; Incomplete.
+    """
+    pieces = [_Piece(place, one) for place, task in enumerate(tasks) for one in pieces_of(task)]
+    spark.progress.phase("sampling rows on Spark", total=len(pieces))
+    sampled = spark.each(partial(_sample, at, job, tasks), pieces)
+    ranges = _Ranges(
+        tasks,
+        [
+            lows_of(
+                [key for place, keys in sampled if place == number for key in keys],
+                _range_count(task),
+            )
+            for number, task in enumerate(tasks)
+        ],
+    )
+    spark.progress.phase(rewriting(tasks), total=len(pieces) + ranges.count + 1)
+    results: list[Any] = spark.shuffled(
+        partial(_deal, at, job, ranges),
+        pieces,
+        partial(_write, at, job, ranges),
+        ranges.count + 1,
+        (_Written, _Totals, RowTotals),
+    )
+    *written, read = results
+    return [_result(number, ranges, written, read[number]) for number in range(len(tasks))]
+
+
+def pieces_of(task: RewriteTask) -> Iterator[RewriteTask]:
+    """Yield files of a task, of some size together, and parts of larger ones."""
+    files, size_bytes = [], 0
+    for file in (part for whole in task.inputs for part in _parts(whole)):
+        files.append(file)
+        size_bytes += file.read_bytes
+        if size_bytes >= _PIECE_BYTES:
+            yield replace(task, inputs=tuple(files))
+            files, size_bytes = [], 0
+    if files:
+        yield replace(task, inputs=tuple(files))
+
+
+def _parts(file: InputFile) -> Sequence[InputFile]:
+    """Cut a large file, of a format that can be read in parts, so that a piece has one at most."""
+    count = file.size_bytes // _PIECE_BYTES
+    if count < _SEVERAL or file.file_format != FileFormat.PARQUET or file.split is not None:
+        return [file]
+    return [replace(file, split=split) for split in even_splits(file.size_bytes, count)]
+
+
+def _sample(
+    at: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
+) -> tuple[int, list[bytes]]:
+    """Sample the keys of rows of a piece, on a worker."""
+    whole = tasks[piece.at]
+    row_count = sum(file.record_count for file in whole.inputs)
+    wanted = min(_SAMPLES_A_RANGE * _range_count(whole), _MOST_SAMPLES)
+    step = max(row_count // wanted, 1)
+    with at.attempt(TaskAttempt.current().unique_id) as outputs:
+        return piece.at, sampled_keys(file_group(piece.task, job), outputs(piece.task), step)
+
+
+def _deal(
+    at: WorkerContext, job: CompactJob, ranges: _Ranges, piece: _Piece
+) -> Iterator[tuple[int, object]]:
+    """Deal out the rows of a piece by range, on a worker.
+
+    Behind the last range comes what they amount to.
+    """
+    group = file_group(piece.task, job)
+    read, totals = RowsRead(), RowTotals()
+    first = ranges.starts[piece.at]
+    with at.attempt(TaskAttempt.current().unique_id, [piece.task]) as outputs:
+        batches = counting_rows(live_batches(group, outputs(piece.task), read), totals)
+        for number, rows in dealt(batches, range_keys(group), ranges.lows[piece.at]):
+            yield first + number, batch_payload(rows)
+    yield ranges.count, (piece.at, read.row_count, totals)
+
+
+def _write(
+    at: WorkerContext, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
+) -> _Written | dict[int, _Totals]:
+    """Write the new files of a range, on a worker; of the last number, sum up what was read."""
+    if number == ranges.count:
+        return _sums(dealt)
+    task = ranges.tasks[bisect_right(ranges.starts, number) - 1]
+    group = file_group(task, job)
+    options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
+    with at.attempt(TaskAttempt.current().unique_id) as outputs:
+        files, rows = write_rows(group, map(payload_batch, dealt), options, outputs(task))
+    return _Written(entries_of(files, task, job), rows)
+
+
+def _sums(totals: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
+    sums: dict[int, _Totals] = {}
+    for at, read_row_count, live in totals:
+        of_task = sums.setdefault(at, _Totals())
+        of_task.read_row_count += read_row_count
+        of_task.live.add_totals(live)
+    return sums
+
+
+def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Totals) -> TaskResult:
+    """Sum up the ranges of a task.
+
+    Raises: EngineError, where rows were lost on the way.
+    """
+    mine = written[slice(*ranges.starts[at : at + 2])]
+    rows = RowTotals()
+    for one in mine:
+        rows.add_totals(one.rows)
+    check_totals(read.live, rows)
+    entries = pa.concat_tables(one.entries for one in mine)
+    return TaskResult(
+        ranges.tasks[at].task_id,
+        entries,
+        read.read_row_count,
+        read.read_row_count - rows.row_count,
+        sum(entries["file_size_in_bytes"].to_pylist()),
+    )
+
+
+def range_keys(group: FileGroup) -> RowKeys:
+    """Prepare to make the keys of a group's rows. Raises: Unsupported."""
+    columns = group.columns.written
+    batches = arrow_schema(columns)
+    is_whole = group.partition is not None or group.spec.is_unpartitioned
+    splitting = None if is_whole else partitioner(group.spec, columns, batches)
+    sorting = None if group.sorting is None else sort_keys(group.sorting.order, columns, batches)
+    return RowKeys(splitting, sorting)
+
+
+def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[bytes]:
+    """Return the beginning of the key of every `step`th row, deleted or not.
+
+    Only the columns that make it are read.
+
+    Raises: as live_batches.
+    """
+    columns = replace(group.columns, written=_key_columns(group))
+    bare = replace(group, columns=columns, deletes=DeletesOfGroup())
+    keys, read = range_keys(bare), RowsRead()
+    sampled: list[bytes] = []
+    for batch in live_batches(bare, outputs, read):
+        first = -(read.row_count - batch.num_rows) % step
+        rows = batch.take(pa.array(np.arange(first, batch.num_rows, step)))
+        sampled += pc.binary_slice(keys.of(rows), 0, _COMPARED_BYTES).to_pylist()
+    return sampled
+
+
+def _key_columns(group: FileGroup) -> Schema:
+    needed = {id_ for item in group.spec.fields for id_ in item.source_ids}
+    order = None if group.sorting is None else group.sorting.order
+    if isinstance(order, SortOrder):
+        needed |= {id_ for item in order.fields for id_ in item.source_ids}
+    elif order is not None:
+        needed |= set(order.column_ids)
+    fields = group.columns.written.fields
+    return Schema(
+        0, tuple(item for item in fields if not needed.isdisjoint(Schema(0, (item,)).all_fields))
+    )
+
+
+def lows_of(sample: Sequence[bytes], count: int) -> list[bytes]:
+    """Return the keys where `count` ranges begin in which about as many rows of a sample are.
+
+    A key that more rows have than one range should is there as often as it fills one.
+    """
+    ordered = sorted(sample) or [b""]
+    return [ordered[len(ordered) * number // count] for number in range(count)]
+
+
+def dealt(
+    batches: Iterator[pa.RecordBatch], keys: RowKeys, lows: Sequence[bytes]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows with the number of their range: the last that begins at or below their key.
+
+    Of ranges that begin at the same key each gets its share of the rows that have it.
+    Cost: memory for _WAITING_BYTES and a batch.
+    """
+    ranges = _KeyRanges.of(lows)
+    waiting: dict[int, list[pa.RecordBatch]] = {}
+    size_bytes = 0
+    for batch in batches:
+        for number, rows in ranges.split(batch, keys.of(batch)):
+            if not rows.num_rows:
+                continue
+            waiting.setdefault(number, []).append(rows)
+            size_bytes += rows.nbytes
+        if size_bytes >= _WAITING_BYTES:
+            yield from _joined(waiting)
+            waiting, size_bytes = {}, 0
+    yield from _joined(waiting)
+
+
+@dataclass(slots=True)
+class _KeyRanges:
+    """Ranges by the different keys where they begin, and how many begin at each.
+
+    `firsts` are the numbers of the first ones, and behind them how many ranges there are; `turns`
+    count the rows that were dealt out in shares.
+    """
+
+    lows: Sequence[bytes]
+    firsts: Sequence[int]
+    turns: Counter[int] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(lows: Sequence[bytes]) -> "_KeyRanges":
+        """Return the ranges that begin at some keys, in their order."""
+        counts = Counter(lows)
+        return _KeyRanges(list(counts), list(accumulate(counts.values(), initial=0)))
+
+    def split(self, batch: pa.RecordBatch, keys: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of a batch with the number of their range."""
+        order = pc.sort_indices(keys)
+        rows, ordered = batch.take(order), pc.binary_slice(keys.take(order), 0, _COMPARED_BYTES)
+
+        def place(low: bytes, find: Callable[..., int]) -> int:
+            """Find a key among those of the rows."""
+            return find(range(len(ordered)), low, key=lambda at: ordered[at].as_py())
+
+        cuts = [place(low, bisect_left) for low in self.lows[1:]]
+        for at, (start, stop) in enumerate(pairwise([0, *cuts, len(ordered)])):
+            first, last = self.firsts[at], self.firsts[at + 1] - 1
+            same = start, start
+            if first < last:
+                same = place(self.lows[at], bisect_left), place(self.lows[at], bisect_right)
+            yield first, rows.slice(start, same[0] - start)
+            yield from self._shares(at, rows.slice(same[0], same[1] - same[0]))
+            yield last, rows.slice(same[1], stop - same[1])
+
+    def _shares(self, at: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows of one key in as many parts as ranges begin there; few go to each in turn."""
+        count = self.firsts[at + 1] - self.firsts[at]
+        for part, (start, stop) in enumerate(
+            pairwise(rows.num_rows * part // count for part in range(count + 1))
+        ):
+            number = self.firsts[at] + (part + self.turns[at]) % count
+            yield number, rows.slice(start, stop - start)
+        self.turns[at] += rows.num_rows
+
+
+def _joined(waiting: dict[int, list[pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for number, parts in waiting.items():
+        yield number, pa.concat_batches(parts)
+
 
 _Done = tuple[list[TaskResult], bool]
 

@@ -7,7 +7,7 @@ no other table lies there too is what OtherTables looks for.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.metadata_files import METADATA_FOLDER
@@ -24,8 +24,10 @@ from icectl.entries.files import (
 )
 from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
+from icectl.format.data_paths import named_folders
+from icectl.progress import Progress
 from icectl.storage.failures import ACCESS_DENIED
-from icectl.storage.identity import SameStore, place_key, real_location
+from icectl.storage.identity import SameStore, is_kept_from_owner, place_key, real_location
 from icectl.storage.location import (
     is_local,
     is_within,
@@ -40,6 +42,8 @@ from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import metadata_files
 from icectl.table.reading import in_threads
+from icectl.table.rewrite_tasks import Task
+from icectl.units import print_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,3 +419,29 @@ def _other_table(location: str, why: str) -> Refused:
         hint="give each table a location of its own; move that file away if it is left over",
         id="other-table",
     )
+
+
+def check_foreign_files(
+    location: str, properties: Mapping[str, str], tasks: Sequence[Task], progress: Progress
+) -> None:
+    """Warn of data files outside a table's folders.
+
+    Raises: Refused, for one that the owner of the table's folder may not be allowed to read.
+    """
+    inputs = list(dict.fromkeys(file.location for task in tasks for file in task.inputs))
+    for file in inputs:
+        if is_kept_from_owner(file, location):
+            raise Refused(
+                f"the data file {redacted(file)} lies outside the table's location, and not "
+                "everybody may read it: compacting would copy its rows to where the "
+                "table's readers are",
+                hint="let everybody read it, or give it to the owner of the table's folder",
+                id="foreign-file",
+            )
+    own = [location, *named_folders(location, properties).values()]
+    foreign = [file for file in inputs if not any(is_within(file, folder) for folder in own)]
+    if foreign:
+        progress.warn(
+            f"rows of {print_count(len(foreign), 'data file')} outside the table's folders come "
+            f"into its own files, as those of {redacted(foreign[0])}"
+        )

@@ -27,7 +27,6 @@ from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.format.sort import order_from_json
 from icectl.rows.equality_deletes import EqualityDeletes
-from icectl.rows.order import ZOrder
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile, written_schema
 from icectl.rows.rewrite_data import (
@@ -37,7 +36,7 @@ from icectl.rows.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
-from icectl.rows.sort_rows import Sorting
+from icectl.rows.sort_rows import Sorting, ZOrder
 from icectl.rows.write_data import FileOutputs, write_options
 
 _PIECE_BYTES = 64 << 20

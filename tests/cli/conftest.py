@@ -10,8 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from icectl.cli import app
-from icectl.cli.document import Outcome
-from icectl.cli.json_schema import document_schema
+from icectl.cli.document import Outcome, document_schema
 from icectl.cli.options import Change, Common, TableArgument, command
 from icectl.env import Env
 from tests.builders.table_builder import START_MS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from icectl.cli.json_schema import plan_schema
+from icectl.cli.document import plan_schema
 from icectl.env import Env
 from tests.builders.orphans import stray
 from tests.builders.rows import current_metadata, local, read_metadata

@@ -16,8 +16,7 @@ import pytest
 
 from icectl.cli import app
 from icectl.cli.console import Console
-from icectl.cli.document import Outcome, TableIdentity
-from icectl.cli.json_schema import load_schema
+from icectl.cli.document import Outcome, TableIdentity, load_schema
 from icectl.cli.options import Change, Common
 from icectl.errors import (
     CommitConflict,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from icectl.cli.json_schema import plan_schema
+from icectl.cli.document import plan_schema
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.orphans import age

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from icectl.cli.app import main
-from icectl.cli.json_schema import document_schema
+from icectl.cli.document import document_schema
 from icectl.commands.inspect.views import VIEWS
 
 Facts = dict[str, Any]

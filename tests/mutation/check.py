@@ -40,7 +40,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     ],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
     "commit/rewrite_files.py": ["unit/commit/test_carried_positions.py"],
-    "rows/row_runs.py": ["unit/rows/test_row_runs.py"],
+    "rows/deleted_positions.py": ["unit/rows/test_row_runs.py"],
     "checks/identity.py": ["unit/checks/test_identity.py"],
     "checks/file_identity.py": ["unit/checks/test_file_identity.py"],
     "commands/upgrade_to_v4/delete_spelling.py": [

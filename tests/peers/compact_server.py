@@ -18,7 +18,7 @@ from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
 from icectl.format.metadata import TableMetadata
 from icectl.progress import SilentProgress
-from icectl.rows.order import parse_sort_order, parse_zorder
+from icectl.rows.sort_rows import parse_sort_order, parse_zorder
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.storage.local.store import LocalStore

@@ -17,9 +17,9 @@ from icectl.errors import IcectlError
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from icectl.progress import SilentProgress
-from icectl.rows import spark_ranges
+from icectl.rows import spark_rewrite
 from icectl.rows.compact_job import Engine
-from icectl.rows.order import ZOrder
+from icectl.rows.sort_rows import ZOrder
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.storage.open import StorageOptions
@@ -80,7 +80,7 @@ def compact(directory: Path, case: Case, engine: Engine | None = None) -> Sequen
 def main(folder: Path) -> None:
     """Compact every table."""
     deadline = Deadline(SystemEnv())
-    spark_ranges._PIECE_BYTES = PIECE_BYTES
+    spark_rewrite._PIECE_BYTES = PIECE_BYTES
     spark = SparkOptions("local[2,2]")
     with SparkEngine(spark, StorageOptions(), SilentProgress(), deadline) as engine:
         for name, case in CASES.items():

@@ -7,10 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from icectl.commands.compact.foreign_files import check_foreign_files
 from icectl.format.manifest import FileFormat
 from icectl.progress import SilentProgress
 from icectl.storage.identity import is_kept_from_owner
+from icectl.table.own_places import check_foreign_files
 from icectl.table.rewrite_tasks import InputFile, RewriteTask
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder

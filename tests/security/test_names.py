@@ -16,15 +16,13 @@ import pytest
 from icectl.catalog.identifier import TableName, no_table
 from icectl.cli.ci import ci_text
 from icectl.cli.console import Console, ConsoleOptions, messages_of_libraries
-from icectl.cli.document import csv_text
-from icectl.cli.escapes import as_html
+from icectl.cli.document import csv_text, write_deleted_list
 from icectl.cli.metrics import metrics_text
-from icectl.cli.options import Change
-from icectl.cli.output_files import write_deleted_list
 from icectl.cli.progress_bar import ConsoleProgress
 from icectl.cli.tables import TableColumn, print_pairs, print_table
 from icectl.env import SystemEnv
 from icectl.errors import UsageError
+from icectl.units import as_html
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Inspect
@@ -227,7 +225,7 @@ def test_hints_quote_what_they_name(inspect: Inspect, tmp_path: Path) -> None:
 
 def test_a_list_of_deleted_files_has_a_line_a_file(tmp_path: Path) -> None:
     place = tmp_path / "list"
-    write_deleted_list(Change(deleted_list=str(place)), ["s3://b/x\ns3://other/y", "z\udc80"])
+    write_deleted_list(str(place), ["s3://b/x\ns3://other/y", "z\udc80"])
     assert place.read_text().splitlines() == ["s3://b/x\\ns3://other/y", "z\\udc80"]
 
 

@@ -9,8 +9,8 @@ from tests.builders.table_builder import TableBuilder
 
 _RUN = """
 import sys, threading, time
-from icectl.cli import watchdog
-watchdog.GRACE_SECONDS = 1.0
+from icectl.cli import signals
+signals.GRACE_SECONDS = 1.0
 from icectl.cli.app import main
 from icectl.storage.local.store import LocalStore
 {hang}

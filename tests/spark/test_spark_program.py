@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from icectl.cli.json_schema import document_schema
+from icectl.cli.document import document_schema
 from icectl.format.metadata import TableMetadata
-from icectl.rows.order import parse_sort_order, parse_zorder
+from icectl.rows.sort_rows import parse_sort_order, parse_zorder
 from icectl.table.output_sizes import sizes_of
 from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import current_metadata, live_entries, read_metadata

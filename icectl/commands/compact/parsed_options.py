@@ -23,7 +23,7 @@ from icectl.entries.conditions import parse_where
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
-from icectl.rows.order import RowOrder, parse_sort_order, parse_zorder, table_order
+from icectl.rows.sort_rows import RowOrder, parse_sort_order, parse_zorder, table_order
 from icectl.table.mergeable import MERGE_ROW_GROUP_BYTES
 from icectl.table.output_sizes import sizes_of
 from icectl.table.rewrite_tasks import Method

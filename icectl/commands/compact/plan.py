@@ -36,7 +36,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import Type
-from icectl.rows.order import RowOrder
+from icectl.rows.sort_rows import RowOrder
 from icectl.table.live_files import LiveFiles, check_deletes
 from icectl.table.mergeable import (
     MERGE_ROW_GROUP_BYTES,

@@ -16,7 +16,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import partition_path, result_types
 from icectl.rows.choice import EngineChoice
 from icectl.rows.compact_job import TaskCounts
-from icectl.rows.order import order_words
+from icectl.rows.sort_rows import order_words
 from icectl.table.live_files import LiveFiles
 from icectl.table.mergeable import MethodChoice
 from icectl.units import print_count, print_size

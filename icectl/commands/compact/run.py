@@ -10,12 +10,16 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.checks.file_identity import StatedFile
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session, unpublished_metadata
+from icectl.cli.session import (
+    Session,
+    check_no_spark_options,
+    open_session,
+    spark_options,
+    unpublished_metadata,
+)
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer
-from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.deletes_plan import plan_deletes
-from icectl.commands.compact.foreign_files import check_foreign_files
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import commit_limits, options_of, with_method
 from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
@@ -63,14 +67,12 @@ from icectl.rows.compact_job import (
     partition_of,
     typed_specs,
 )
-from icectl.rows.deleted_positions import named_data_files
+from icectl.rows.deleted_positions import named_data_files, rows_of
 from icectl.rows.local import LocalEngine
 from icectl.rows.merge_files import MergeOptions
-from icectl.rows.order import RowOrder, order_words
 from icectl.rows.read_data import SourceFile, open_own, written_schema
 from icectl.rows.rewrite_data import TableColumns
-from icectl.rows.row_runs import rows_of
-from icectl.rows.sort_rows import Sorting, sort_keys
+from icectl.rows.sort_rows import RowOrder, Sorting, order_words, sort_keys
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
@@ -83,6 +85,7 @@ from icectl.table.live_files import (
     with_stated,
 )
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
+from icectl.table.own_places import check_foreign_files
 from icectl.table.reading import in_threads, naming
 from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 from icectl.table.row_safety import open_to_change

@@ -1,9 +1,13 @@
-"""Reading the rows of a view of `inspect`: what it needs, no more."""
+"""Views of manifests and their entries: what they need is read, and made into rows.
+
+Column names and their order are those of Iceberg's metadata tables in Spark and PyIceberg.
+"""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from icectl.commands.inspect.metadata_rows import (
     METADATA_VIEWS,
@@ -12,13 +16,213 @@ from icectl.commands.inspect.metadata_rows import (
     manifest_rows,
     metadata_rows,
 )
+from icectl.commands.inspect.partitions import Partitions, json_value, partitions_of
 from icectl.commands.inspect.views import Row, RowSet, View
-from icectl.entries.rows import Entries, of
+from icectl.entries.rows import Entries, live, of
 from icectl.errors import UsageError
-from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.format.single_value import decode
 from icectl.format.snapshot import Snapshot
+from icectl.format.types import ListType, MapType, StructType, Type
 from icectl.table.manifest_lists import distinct_manifests, snapshot_reader
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
+
+_METRICS = (
+    "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
+    "upper_bounds",
+)  # fmt: skip
+_METRIC_NAMES = (
+    "column_size", "value_count", "null_value_count", "nan_value_count", "lower_bound",
+    "upper_bound",
+)  # fmt: skip
+FILE_COLUMNS: tuple[str, ...] = (
+    "content", "file_path", "file_format", "spec_id", "partition", "record_count",
+    "file_size_in_bytes", *_METRICS, "key_metadata", "split_offsets", "equality_ids",
+    "sort_order_id", "first_row_id", "referenced_data_file", "content_offset",
+    "content_size_in_bytes", "readable_metrics",
+)  # fmt: skip
+ENTRY_COLUMNS: tuple[str, ...] = (
+    "status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file",
+    "readable_metrics",
+)  # fmt: skip
+_DATA_FILE = "data_file."
+_SOURCES: Mapping[str, frozenset[str]] = {
+    "file_path": frozenset({"location"}),
+    "partition": frozenset({"spec_id", "partition_key"}),
+    "partition_path": frozenset({"spec_id", "partition_key"}),
+    "readable_metrics": frozenset(_METRICS),
+}
+"""Entries columns that a shown column is made of, where it is not the one of its own name."""
+
+_Values = Callable[[Entries], list[Any]]
+
+
+def source_columns(columns: Iterable[str]) -> frozenset[str]:
+    """Return the columns of the manifests that shown columns need; dotted names go below a column.
+
+    Raises: UsageError for a column that there is not.
+    """
+    needed: set[str] = set()
+    for column in columns:
+        for name in _expanded(column):
+            needed |= _SOURCES.get(name, frozenset({name}))
+    return frozenset(needed)
+
+
+def entry_rows(
+    batches: Iterable[Entries], metadata: TableMetadata, columns: Sequence[str]
+) -> Iterator[Row]:
+    """Yield rows of the entries of some manifests, with the chosen columns.
+
+    Order: that of the entries.
+    """
+    makers = [_maker(column, metadata, partitions_of(metadata)) for column in columns]
+    for entries in batches:
+        values = [make(entries) for make in makers]
+        for row in zip(*values, strict=True):
+            yield dict(zip(columns, row, strict=True))
+
+
+def file_rows(
+    batches: Iterable[Entries], metadata: TableMetadata, columns: Sequence[str]
+) -> Iterator[Row]:
+    """Yield rows of the live files of some manifests, with the chosen columns (R-110).
+
+    Order: that of the entries.
+    """
+    return entry_rows((live(entries) for entries in batches), metadata, columns)
+
+
+def _expanded(column: str) -> tuple[str, ...]:
+    """Return the columns of a file or entry that a shown column stands for."""
+    if column == "data_file":
+        return tuple(name for name in FILE_COLUMNS if name != "readable_metrics")
+    name = column.removeprefix(_DATA_FILE)
+    known = (*FILE_COLUMNS, *ENTRY_COLUMNS, "partition_path")
+    top = next((each for each in known if name == each or name.startswith(f"{each}.")), None)
+    if top is None:
+        message = f"there is no column `{column}`"
+        raise UsageError(message, hint=f"columns: {', '.join(FILE_COLUMNS)}")
+    return (top,)
+
+
+def _maker(column: str, metadata: TableMetadata, partitions: Partitions) -> _Values:
+    """Choose how the values of one shown column are made of a batch of entries."""
+    if column == "data_file":
+        return _struct(_expanded(column), metadata, partitions)
+    name = column.removeprefix(_DATA_FILE)
+    (top,) = _expanded(column)
+    if top == name:
+        return _plain_maker(name, metadata, partitions)
+    whole = _plain_maker(top, metadata, partitions)
+    below = name[len(top) + 1 :]
+    return lambda entries: [_below(value, below) for value in whole(entries)]
+
+
+def _struct(names: Sequence[str], metadata: TableMetadata, partitions: Partitions) -> _Values:
+    makers = [_plain_maker(name, metadata, partitions) for name in names]
+
+    def values(entries: Entries) -> list[object]:
+        columns = [make(entries) for make in makers]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    return values
+
+
+def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> _Values:
+    if name in ("partition", "partition_path"):
+        read = partitions.record if name == "partition" else partitions.path
+        return lambda entries: [
+            read(spec_id, key)
+            for spec_id, key in zip(
+                _stored(entries, "spec_id"), _stored(entries, "partition_key"), strict=True
+            )
+        ]
+    if name == "readable_metrics":
+        return _readable_metrics(metadata)
+    stored = "location" if name == "file_path" else name
+    convert = _CONVERSIONS.get(name)
+    if convert is None:
+        return lambda entries: _stored(entries, stored)
+    return lambda entries: [
+        None if value is None else convert(value) for value in _stored(entries, stored)
+    ]
+
+
+def _stored(entries: Entries, name: str) -> list[Any]:
+    values: list[Any] = entries.table.column(name).to_pylist()
+    return values
+
+
+def _below(value: object, path: str) -> object:
+    """Return a member of a nested value; names may hold dots themselves."""
+    if not isinstance(value, Mapping):
+        return None
+    for key, member in value.items():
+        if path == key:
+            return member
+        if path.startswith(f"{key}."):
+            return _below(member, path[len(key) + 1 :])
+    return None
+
+
+def _readable_metrics(metadata: TableMetadata) -> _Values:
+    """Return metrics by column name, bounds as values, for every primitive column of the schema."""
+    schema = metadata.current_schema
+    leaves: list[tuple[int, str, Type]] = []
+    for field_id, field in schema.all_fields.items() if schema else ():
+        if not isinstance(field.type, StructType | ListType | MapType):
+            leaves.append((field_id, schema.name_of(field_id) or field.name, field.type))
+
+    def values(entries: Entries) -> list[object]:
+        maps = [[dict(stored or ()) for stored in _stored(entries, name)] for name in _METRICS]
+        return [
+            {name: _field_metrics(row, field_id, type_) for field_id, name, type_ in leaves}
+            for row in zip(*maps, strict=True)
+        ]
+
+    return values
+
+
+def _field_metrics(
+    row: Sequence[Mapping[int, object]], field_id: int, type_: Type
+) -> Mapping[str, object]:
+    values = [metric.get(field_id) for metric in row]
+    values[4:] = [_readable_bound(type_, bound) for bound in values[4:]]
+    return dict(zip(_METRIC_NAMES, values, strict=True))
+
+
+def _readable_bound(type_: Type, bound: object) -> object:
+    """Return a bound as JSON; null where its bytes do not fit the column's type (R-096)."""
+    if not isinstance(bound, bytes):
+        return None
+    try:
+        return json_value(type_, decode(type_, bound))
+    except ValueError:
+        return None
+
+
+def _counts_by_field(pairs: Iterable[tuple[int, int]]) -> Mapping[str, int]:
+    return {str(field_id): count for field_id, count in pairs}
+
+
+def _bounds_by_field(pairs: Iterable[tuple[int, bytes]]) -> Mapping[str, str]:
+    return {str(field_id): bound.hex() for field_id, bound in pairs}
+
+
+_CONVERSIONS: Mapping[str, Callable[..., object]] = {
+    "snapshot_id": str,
+    "file_format": lambda code: FileFormat(code).name,
+    "key_metadata": bytes.hex,
+    **dict.fromkeys(_METRICS[:4], _counts_by_field),
+    **dict.fromkeys(_METRICS[4:], _bounds_by_field),
+}
+CONTENTS: Mapping[str, tuple[Content, ...]] = {
+    "data": (Content.DATA,),
+    "deletes": (Content.POSITION_DELETES, Content.EQUALITY_DELETES),
+}
+
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""
@@ -90,14 +294,6 @@ def _described(
 
 
 def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
-    from icectl.commands.inspect.entry_rows import (
-        CONTENTS,
-        ENTRY_COLUMNS,
-        FILE_COLUMNS,
-        entry_rows,
-        file_rows,
-        source_columns,
-    )
 
     all_columns, make = (
         (FILE_COLUMNS, file_rows) if request.view.name == "files" else (ENTRY_COLUMNS, entry_rows)

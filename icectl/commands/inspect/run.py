@@ -12,11 +12,9 @@ from icectl.catalog.identifier import without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
-from icectl.cli.document import Outcome
-from icectl.cli.naming import may_be_short, name_in_catalog, name_in_hints
+from icectl.cli.document import Outcome, put_in_place
+from icectl.cli.naming import is_pattern, may_be_short, name_in_catalog, name_in_hints
 from icectl.cli.options import Common, read_options
-from icectl.cli.output_files import put_in_place
-from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import (
     COMPACT_ENGINE,
@@ -26,8 +24,7 @@ from icectl.cli.settings import (
 )
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
-from icectl.commands.inspect.read import is_incomplete, oddities_of, summary
-from icectl.commands.inspect.summary import print_summary
+from icectl.commands.inspect.summary import is_incomplete, oddities_of, print_summary, read_summary
 from icectl.commands.inspect.views import VIEWS, Row, RowSet, View
 from icectl.env import Env
 from icectl.errors import (
@@ -199,7 +196,7 @@ def _may_be_listing(view: str, options: ViewRequest) -> bool:
 
 
 def _listing(common: Common, table: str, options: ViewRequest) -> Outcome:
-    from icectl.commands.inspect.listing import ListOptions, list_tables
+    from icectl.commands.inspect.warehouse import ListOptions, list_tables
 
     columns = _names(options.columns)
     return list_tables(common, ListOptions(table, columns, options.limit, _format(common, options)))
@@ -255,13 +252,12 @@ def _verdicts(result: Row) -> Iterator[object]:
 
 
 def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
-    result = summary(reader, request.choice)
+    result = read_summary(reader, request.choice)
     return _Shown(result, lambda console: print_summary(console, result))
 
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
-    from icectl.commands.inspect.health import health
-    from icectl.commands.inspect.health_report import print_health
+    from icectl.commands.inspect.health import health, print_health
     from icectl.rows.choice import choose_engine
 
     limits = _health_limits(request.limits)
@@ -272,9 +268,8 @@ def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
-    from icectl.commands.inspect.changes import changes
+    from icectl.commands.inspect.changes import changes, print_changes
     from icectl.commands.inspect.changes_plan import CHANGED_FILE_COLUMNS
-    from icectl.commands.inspect.changes_report import print_changes
 
     result = changes(reader, request.from_id, request.to_id, request.limit)
     printer = _row_printer(request.format)
@@ -286,7 +281,7 @@ def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
-    from icectl.commands.inspect.read_tree import tree
+    from icectl.commands.inspect.summary import tree
     from icectl.commands.inspect.tree_plan import tree_json
     from icectl.commands.inspect.tree_report import mermaid, print_tree, tree_page
 

@@ -1,16 +1,23 @@
-"""The summary view, and it as text."""
+"""The summary view and the tree: read, and the summary as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.tables import print_pairs
-from icectl.commands.inspect.views import Row, id_text
-from icectl.entries.summary import Totals
-from icectl.format.layout import layout_name
+from icectl.commands.inspect.tree_plan import TREE_SOURCES, Node, TreeSource, shown_manifests
+from icectl.commands.inspect.tree_plan import tree as tree_view
+from icectl.commands.inspect.views import Row, View, id_text
+from icectl.entries.rows import Entries, concat, live, with_manifest_number
+from icectl.entries.summary import Totals, summarise
+from icectl.errors import CorruptTable, StorageError
+from icectl.format.layout import layout_name, layout_of_manifest
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
+from icectl.format.names import lost_versions
 from icectl.format.snapshot import Snapshot
+from icectl.table.manifest_lists import reader_of, snapshot_reader
+from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 from icectl.units import print_count, print_instant, print_size
 
 _PROPERTIES_SHOWN = 8
@@ -174,3 +181,138 @@ def _counts(manifests: Sequence[ManifestFile], totals: Totals) -> Row:
             manifest.manifest_length for manifest in manifests if not manifest.in_root
         ),
     }
+
+
+_BATCH_ROWS = 50_000
+
+
+_OF_METADATA: Mapping[str, frozenset[str]] = {
+    "snapshots": frozenset({"snapshots", "refs"}),
+    "history": frozenset({"snapshot-log", "snapshots", "current-snapshot-id"}),
+    "refs": frozenset({"refs"}),
+    "schemas": frozenset({"schemas", "schema", "current-schema-id"}),
+    "specs": frozenset({"partition-specs", "partition-spec", "expressions", "schemas", "schema"}),
+    "sort-orders": frozenset({"sort-orders", "schemas", "schema"}),
+    "properties": frozenset({"properties"}),
+    "metadata-log": frozenset({"metadata-log"}),
+    "statistics": frozenset({"statistics", "partition-statistics"}),
+}
+"""Members of the metadata that a view shows."""
+_OF_FILES = frozenset(
+    {"current-snapshot-id", "schemas", "schema", "partition-specs", "partition-spec", "expressions"}
+)
+"""Members that rows of manifests are shown by."""
+
+
+def is_incomplete(
+    reader: Reader, view: View, choice: SnapshotChoice, *, all_snapshots: bool
+) -> bool:
+    """Return whether part of what a view shows could not be read.
+
+    Raises: the first problem, where nothing of it could.
+    """
+    lost = {oddity.member for oddity in reader.metadata.oddities if oddity.lost}
+    if view.rows:
+        shown = _OF_METADATA.get(view.name, _OF_FILES)
+        lost &= shown | {"snapshots"} if all_snapshots else shown
+        if view.of_snapshot and not all_snapshots and not choice.count:
+            _check_current(reader)
+    if reader.gaps is None or not reader.gaps.problems:
+        return bool(lost)
+    has_shown = reader.gaps.has_listed if view.name == "manifests" else reader.gaps.has_read
+    if view.rows and not has_shown:
+        raise next(iter(reader.gaps.problems.values()))
+    return True
+
+
+def oddities_of(reader: Reader) -> Sequence[str]:
+    """List what of the table breaks a rule and was read all the same, or left out: each once."""
+    messages = [f"{oddity.message} ({oddity.rule})" for oddity in reader.metadata.oddities]
+    messages += [*reader.gaps.odd, *reader.gaps.problems] if reader.gaps is not None else ()
+    return (*dict.fromkeys(messages), *_lost_versions(reader))
+
+
+def _lost_versions(reader: Reader) -> Iterator[str]:
+    """Tell that newer metadata than what is shown was lost, if the version hint knows of some."""
+    version = reader.loaded.version
+    if version is None or not reader.loaded.capabilities.numbers_versions:
+        return
+    try:
+        hint = reader.hinted_version()
+    except (FileNotFoundError, StorageError):  # nothing depends on it
+        return
+    if isinstance(hint, int) and hint > version:  # R-163
+        message, advice = lost_versions(hint, version, reader.metadata.location)
+        yield f"{message} (R-163); {advice}"
+
+
+def _check_current(reader: Reader) -> None:
+    """Check that it can be read which snapshot is current. Raises: CorruptTable R-015."""
+    for oddity in reader.metadata.oddities:
+        if oddity.member == "current-snapshot-id" and oddity.lost:
+            raise CorruptTable(oddity.message, rule=oddity.rule)
+
+
+def read_summary(reader: Reader, choice: SnapshotChoice) -> Row:
+    """Describe the table and its chosen snapshot.
+
+    Raises: UsageError for a snapshot that is not there; what reading manifests raises.
+    """
+    snapshot = chosen_snapshot(reader.metadata, choice)
+    manifests = reader.manifests(snapshot)
+    totals = Totals()
+    for entries in _in_batches(reader.scan(manifests, SUMMARY_COLUMNS)):
+        totals += summarise(live(entries))
+    location = reader.loaded.metadata_location
+    unknown = reader.gaps is not None and snapshot is not None and not reader.gaps.has_listed
+    return summary(reader.metadata, location, snapshot, manifests, None if unknown else totals)
+
+
+def _in_batches(parts: Iterable[Entries]) -> Iterator[Entries]:
+    """The same entries in fewer tables: adding up one table costs the same for one row as many."""
+    batch: list[Entries] = []
+    row_count = 0
+    for part in parts:
+        batch.append(part)
+        row_count += len(part)
+        if row_count >= _BATCH_ROWS:
+            yield concat(batch)
+            batch, row_count = [], 0
+    if batch:
+        yield concat(batch)
+
+
+def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
+    """Draw the metadata tree of the chosen snapshot.
+
+    Raises: UsageError for a snapshot that is not there; what reading manifests raises.
+    """
+    snapshot = chosen_snapshot(reader.metadata, choice)
+    manifests = reader.manifests(snapshot)
+    root = None
+    if snapshot is not None:
+        root = snapshot_reader(reader.metadata, snapshot).root(reader.context.store, snapshot)
+    source = TreeSource(
+        metadata=reader.metadata,
+        metadata_location=reader.loaded.metadata_location,
+        snapshot=snapshot,
+        manifests=manifests,
+        entries=reader.load(manifests, TREE_SOURCES, to_match=True),
+        root=root,
+        killed=_killed(reader, manifests, limit),
+    )
+    return tree_view(source, limit)
+
+
+def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
+    """Return the dead entries of the manifests that are shown."""
+    struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
+    killed = [
+        reader_of(reader.metadata, layout_of_manifest(manifests[index])).deleted_only(
+            manifests[index]
+        )
+        for index in struck
+    ]
+    parts = reader.scan(killed, TREE_SOURCES)
+    numbered = ((part.table["manifest"][0].as_py(), part) for part in parts if len(part))
+    return concat(with_manifest_number(part, struck[at]) for at, part in numbered)

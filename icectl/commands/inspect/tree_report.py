@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from icectl.cli.console import Console
-from icectl.cli.escapes import as_html, printable
 from icectl.cli.tables import shorten
 from icectl.commands.inspect.rows_report import beginnings, below
 from icectl.commands.inspect.tree_plan import DELETE_KINDS, MANIFEST_DV, Node
 from icectl.commands.inspect.views import Row
-from icectl.units import print_count, print_size
+from icectl.units import as_html, print_count, print_size, printable
 
 _WHAT_IT_HOLDS: Mapping[str, str] = {
     "data": "record",

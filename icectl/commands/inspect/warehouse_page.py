@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from icectl.cli.escapes import as_html
-from icectl.commands.inspect.health_report import CHECKS as CHECK_TITLES
-from icectl.commands.inspect.health_report import band
+from icectl.commands.inspect.health import CHECKS as CHECK_TITLES
+from icectl.commands.inspect.health import band
 from icectl.commands.inspect.views import Row
 from icectl.commands.inspect.warehouse_plan import CHECKS, totals
 from icectl.commands.many import TableEnd
-from icectl.units import print_count, print_instant, print_size
+from icectl.units import as_html, print_count, print_instant, print_size
 
 _DAY_MS = 86_400_000
 _MOST = 60

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from icectl.commands.inspect.views import Row
-from icectl.commands.maintain.needs_plan import OPEN_COST_BYTES
+from icectl.commands.maintain.plan import OPEN_COST_BYTES
 from icectl.format.metadata import TableMetadata
 from icectl.units import read_count
 

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 from icectl.catalog.configured import flattened
 from icectl.catalog.identifier import without_quoted
+from icectl.cli.naming import covers, fixed_part, is_pattern
 from icectl.cli.options import SPARK_OPTIONS, declared_options
-from icectl.cli.patterns import covers, fixed_part, is_pattern
 from icectl.cli.settings import (
     HEALTH_LIMITS,
     HEALTH_SECTION,
@@ -42,7 +42,7 @@ from icectl.commands.inspect.health_plan import (
     SURPLUS_MANIFESTS,
     UNTRACKED_METADATA_FILES,
 )
-from icectl.commands.maintain.needs_plan import STEPS
+from icectl.commands.maintain.plan import STEPS
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.errors import Refused, UsageError

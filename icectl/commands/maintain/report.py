@@ -7,8 +7,15 @@ from typing import Any
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
 from icectl.commands.compact.plan import OVER_BUDGET
-from icectl.commands.maintain.needs_plan import Facts, WithheldStep
-from icectl.commands.maintain.schedule_plan import ASSESS, STATUSES, VALIDATE, StepEnd, TableRun
+from icectl.commands.maintain.plan import (
+    ASSESS,
+    STATUSES,
+    VALIDATE,
+    Facts,
+    StepEnd,
+    TableRun,
+    WithheldStep,
+)
 from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles, what_was_done
 from icectl.units import print_count, print_size
 

@@ -20,8 +20,16 @@ from icectl.cli.settings import (
 from icectl.cli.signals import Terminated
 from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
 from icectl.commands.apply.options import ApplyRequest
-from icectl.commands.maintain.needs_plan import STEPS
 from icectl.commands.maintain.options import MaintainRequest
+from icectl.commands.maintain.plan import (
+    ASSESS,
+    STEPS,
+    AssessedTable,
+    Schedule,
+    StepEnd,
+    TableRun,
+    exit_code_of,
+)
 from icectl.commands.maintain.policy import (
     KEYS,
     SPARK_KEYS,
@@ -50,14 +58,6 @@ from icectl.commands.maintain.saved_plans import (
     on_spark,
     planned_run,
     policy_in,
-)
-from icectl.commands.maintain.schedule_plan import (
-    ASSESS,
-    AssessedTable,
-    Schedule,
-    StepEnd,
-    TableRun,
-    exit_code_of,
 )
 from icectl.commands.maintain.step import (
     Errand,

@@ -16,7 +16,7 @@ from icectl.cli.plans import (
     table_in_full,
     text_in_full,
 )
-from icectl.commands.maintain.needs_plan import Need
+from icectl.commands.maintain.plan import AssessedTable, Need, TableRun
 from icectl.commands.maintain.policy import (
     KEYS,
     RENAMED_KEYS,
@@ -27,7 +27,6 @@ from icectl.commands.maintain.policy import (
     check_text,
 )
 from icectl.commands.maintain.report import reason_of
-from icectl.commands.maintain.schedule_plan import AssessedTable, TableRun
 from icectl.commands.maintain.step import HeldPlan
 from icectl.errors import Unsupported, UsageError
 from icectl.format.properties import ORPHANS_LOOKED_FOR

@@ -12,10 +12,15 @@ from threading import Event
 
 from icectl.catalog.warehouse import PlacesByCatalog
 from icectl.cli.failures import error_and_code
-from icectl.cli.signals import Interrupts, Terminated
-from icectl.cli.watchdog import GRACE_SECONDS, ended_in_time
-from icectl.commands.maintain.needs_plan import Facts, Need, WithheldStep
-from icectl.commands.maintain.schedule_plan import WORKER_ENDED, AssessedTable, StepEnd
+from icectl.cli.signals import GRACE_SECONDS, Interrupts, Terminated, ended_in_time
+from icectl.commands.maintain.plan import (
+    WORKER_ENDED,
+    AssessedTable,
+    Facts,
+    Need,
+    StepEnd,
+    WithheldStep,
+)
 from icectl.commands.maintain.step import Done, Errand, ErrandPlace, carry_out
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import Incomplete

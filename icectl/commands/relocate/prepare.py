@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from icectl.commands.relocate import rewrite
-from icectl.commands.relocate.names import Names, NewFile
-from icectl.commands.relocate.plan import ADDED_SIZE, REMOVED_SIZE, TOTAL_SIZE, Move
+from icectl.commands.relocate.plan import ADDED_SIZE, REMOVED_SIZE, TOTAL_SIZE, Move, Names, NewFile
 from icectl.entries.files import FileKind, Files, distinct, of_other_kinds, rows, together
 from icectl.errors import MissingFile, SelfCheckFailed
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status

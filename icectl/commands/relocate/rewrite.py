@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.commands.relocate.names import Names, NewFile
+from icectl.commands.relocate.plan import Names, NewFile
 from icectl.entries.columns import whole
 from icectl.entries.stats import DELETE_FILE_PATH_ID
 from icectl.errors import CorruptTable, Unsupported

@@ -26,9 +26,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.properties import DISTRIBUTION_MODE, TARGET_FILE_SIZE_BYTES, read
 from icectl.rows.compact_job import OutputPlaces, typed_specs
-from icectl.rows.order import table_order
 from icectl.rows.read_data import written_schema
-from icectl.rows.sort_rows import Sorting, sort_keys
+from icectl.rows.sort_rows import Sorting, sort_keys, table_order
 from icectl.rows.write_data import write_options
 from icectl.rows.write_job import IncomingRows, WriteJob, frame_schema
 from icectl.sfc1.commit.draft import ParentState, TreeChange

@@ -7,18 +7,19 @@ from typing import Any
 import jsonschema
 import pytest
 
-from icectl.cli import json_schema
+from icectl.cli import document as document_module
 from icectl.cli.document import (
     Outcome,
     clean,
     csv_text,
     document,
+    document_schema,
     failure,
     id_text,
     json_line,
     json_text,
+    load_schema,
 )
-from icectl.cli.json_schema import document_schema, load_schema
 from icectl.errors import CommitUnknown, Refused, StorageError
 
 
@@ -86,7 +87,7 @@ def test_the_schema_of_a_command_joins_envelope_and_result(
     }
     several = load_schema("several-tables")
     loaded = {"envelope": envelope, "count": result, "several-tables": several}
-    monkeypatch.setattr(json_schema, "load_schema", lambda name: loaded[name])
+    monkeypatch.setattr(document_module, "load_schema", lambda name: loaded[name])
     schema = document_schema("count")
     jsonschema.Draft202012Validator.check_schema(schema)
     good = document(Outcome("count", {"rows": 1}, silent))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.output_files import put_in_place
+from icectl.cli.document import put_in_place
 from tests.stores.fixed_env import FixedEnv
 
 

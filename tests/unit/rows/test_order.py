@@ -11,7 +11,7 @@ from icectl.format.schema import Schema
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from icectl.format.types import ListType, NestedField, PrimitiveType, StructType, Type
-from icectl.rows.order import ZOrder, parse_sort_order, parse_zorder, table_order
+from icectl.rows.sort_rows import ZOrder, parse_sort_order, parse_zorder, table_order
 
 LONG = PrimitiveType("long")
 TYPES: list[tuple[int, str, Type]] = [

@@ -10,10 +10,10 @@ from icectl.files.parquet.schema import arrow_schema
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
-from icectl.rows import spark_ranges
+from icectl.rows import spark_rewrite
 from icectl.rows.partition_rows import partitioner
 from icectl.rows.sort_rows import RowKeys, Sorting, sort_keys
-from icectl.rows.spark_ranges import dealt, lows_of, sampled_keys
+from icectl.rows.spark_rewrite import dealt, lows_of, sampled_keys
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.local.store import LocalStore
 from tests.builders.data_files import schema
@@ -55,7 +55,7 @@ def test_one_range_has_all_rows() -> None:
 
 
 def test_rows_do_not_wait_for_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_ranges, "_WAITING_BYTES", 1)
+    monkeypatch.setattr(spark_rewrite, "_WAITING_BYTES", 1)
     given = [batch((5, "a"), (1, "b")), batch((2, "c"))]
     found = [
         (number, rows["id"].to_pylist()) for number, rows in dealt(iter(given), by_id(), [b""])
@@ -82,7 +82,7 @@ def test_ranges_get_shared_rows_in_turn_where_few_come_at_a_time() -> None:
 
 
 def test_what_is_cut_off_of_a_key_tells_no_ranges_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_ranges, "_COMPARED_BYTES", 4)
+    monkeypatch.setattr(spark_rewrite, "_COMPARED_BYTES", 4)
     given = [batch((4, "a"), (5, "b"), (6, "c"), (7, "d"))]
     found = dict(dealt(iter(given), by_id(), [key(4)[:4]] * 2))
     assert {number: rows.num_rows for number, rows in found.items()} == {0: 2, 1: 2}
@@ -143,5 +143,5 @@ def test_a_sampled_key_is_no_longer_than_a_bound_has_to_be(tmp_path: Path) -> No
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
     outputs = FileOutputs(lambda _: "", store.open_new, store.open)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(spark_ranges, "_COMPARED_BYTES", 2)
+        patched.setattr(spark_rewrite, "_COMPARED_BYTES", 2)
         assert {len(one) for one in sampled_keys(group, outputs, 1)} == {2}

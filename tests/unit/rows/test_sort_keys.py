@@ -12,8 +12,7 @@ import pytest
 from icectl.errors import Unsupported
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.sort import order_from_json
-from icectl.rows.order import ZOrder
-from icectl.rows.sort_rows import sort_keys
+from icectl.rows.sort_rows import ZOrder, sort_keys
 from tests.builders.data_files import schema
 
 NAN, INF = float("nan"), float("inf")

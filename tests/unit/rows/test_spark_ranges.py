@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from icectl.commands.compact.run import job_of
-from icectl.rows import spark_ranges
+from icectl.rows import spark_rewrite
 from icectl.rows.compact_job import file_group
-from icectl.rows.order import ZOrder
 from icectl.rows.rewrite_data import RowsRead, live_batches
-from icectl.rows.spark_ranges import pieces_of, rewriting
+from icectl.rows.sort_rows import ZOrder
+from icectl.rows.spark_rewrite import pieces_of, rewriting
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.local.store import LocalStore
 from icectl.table.rewrite_tasks import RewriteTask
@@ -43,7 +43,7 @@ def test_a_large_file_is_read_in_pieces_that_have_each_row_once(
 ) -> None:
     task, store = task_of(table), LocalStore()
     large = max(task.inputs, key=lambda file: file.size_bytes)
-    monkeypatch.setattr(spark_ranges, "_PIECE_BYTES", large.size_bytes // 8)
+    monkeypatch.setattr(spark_rewrite, "_PIECE_BYTES", large.size_bytes // 8)
     pieces = list(pieces_of(task))
     of_large = [file.split for piece in pieces for file in piece.inputs if file.split is not None]
     assert len(of_large) == 8
@@ -68,7 +68,7 @@ def test_small_files_are_read_together_and_large_ones_as_they_are_where_they_can
     task = task_of(table)
     whole = [file.location for file in task.inputs]
     assert [[file.location for file in piece.inputs] for piece in pieces_of(task)] == [whole]
-    monkeypatch.setattr(spark_ranges, "_PIECE_BYTES", max(f.size_bytes for f in task.inputs))
+    monkeypatch.setattr(spark_rewrite, "_PIECE_BYTES", max(f.size_bytes for f in task.inputs))
     assert [file.split for piece in pieces_of(task) for file in piece.inputs] == [None] * 3
 
 

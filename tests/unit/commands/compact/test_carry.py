@@ -7,7 +7,7 @@ import pytest
 
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
-from icectl.rows.order import ZOrder
+from icectl.rows.sort_rows import ZOrder
 from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import (

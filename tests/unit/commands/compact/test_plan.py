@@ -16,7 +16,7 @@ from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
-from icectl.rows.order import ZOrder
+from icectl.rows.sort_rows import ZOrder
 from icectl.table.live_files import files_of_snapshot
 from icectl.table.output_sizes import Sizes
 from tests.builders.entry_rows import data, entries, equality, key, positions, vector

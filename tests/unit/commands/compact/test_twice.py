@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
-from icectl.rows.order import ZOrder
+from icectl.rows.sort_rows import ZOrder
 from icectl.table.output_sizes import Sizes
 from icectl.table.retention import AskedRetention
 from tests.builders.compactions import compacted, planned

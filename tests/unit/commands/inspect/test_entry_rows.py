@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from icectl.commands.inspect.entry_rows import entry_rows, file_rows, source_columns
 from icectl.commands.inspect.metadata_rows import manifest_rows
+from icectl.commands.inspect.read_rows import entry_rows, file_rows, source_columns
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import CARRIED, PLANNING, Entries
 from icectl.errors import UsageError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.commands.inspect.read_tree import tree
+from icectl.commands.inspect.summary import tree
 from icectl.commands.inspect.tree_plan import Node
 from icectl.commands.inspect.tree_report import walk
 from icectl.table.reader import SnapshotChoice

@@ -5,19 +5,22 @@ from typing import Any
 
 import pytest
 
-from icectl.cli.patterns import fixed_part, matches
-from icectl.commands.maintain.needs_plan import Facts, Need, Thresholds, needs
-from icectl.commands.maintain.policy import parse_window
-from icectl.commands.maintain.schedule_plan import (
+from icectl.cli.naming import fixed_part, matches
+from icectl.commands.maintain.plan import (
     VALIDATE,
     WORKER_ENDED,
     AssessedTable,
+    Facts,
+    Need,
     Schedule,
     Status,
     StepEnd,
     TableRun,
+    Thresholds,
     exit_code_of,
+    needs,
 )
+from icectl.commands.maintain.policy import parse_window
 from icectl.errors import UsageError
 
 DAY_MS = 86_400_000
