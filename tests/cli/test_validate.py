@@ -383,7 +383,11 @@ def test_the_bar_of_rows_counts_files_and_nothing_else(
 
     monkeypatch.setattr(ConsoleProgress, "phase", phase)
     monkeypatch.setattr(ConsoleProgress, "advance", advance)
-    found = result(validate(table.location, "--level", "footers", "--json"))
-    files = found["files_judged_by_footers"]
-    assert files > 0
-    assert phases[-1] == ["reading footers", files, files]
+    table.merge_manifests_above = 1  # from now on, manifests list files again
+    table.append(range(20, 30))
+    table.append(range(30, 40))
+    for choice in ((), ("--all-snapshots",)):
+        found = result(validate(table.location, "--level", "footers", "--json", *choice))
+        files = found["files_judged_by_footers"]
+        assert files > 0
+        assert phases[-1] == ["reading footers", files, files]

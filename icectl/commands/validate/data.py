@@ -8,6 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import IO, Any, Literal, cast
 
+import pyarrow.compute as pc
+
 from icectl.checks.finding import READ_AGAIN, finding
 from icectl.checks.rule import Finding
 from icectl.entries.inherit import inherit
@@ -150,7 +152,9 @@ def check_data(
     facts = _facts(reader.metadata, by_footers=how.by_footers)
     check = reader.context.deadline.check
     if how.elsewhere is None:
-        total = len(entries) if how.part is None else None
+        total = None
+        if how.part is None:  # many manifests may list one file
+            total = pc.count_distinct(entries.table["location"]).as_py()
         doing = "reading footers" if how.by_footers else "decoding files"
         reader.context.progress.phase(doing, total=total)
     with WorkerPool((Finding,), check) as workers, ExitStack() as stack:
