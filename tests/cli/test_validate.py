@@ -391,3 +391,6 @@ def test_the_bar_of_rows_counts_files_and_nothing_else(
         files = found["files_judged_by_footers"]
         assert files > 0
         assert phases[-1] == ["reading footers", files, files]
+        [(total, done)] = [one[1:] for one in phases if one[0] == "checking manifests"]
+        assert done == total > 1
+        phases.clear()

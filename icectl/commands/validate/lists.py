@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from icectl.checks.bound_types import types_of_bounds
 from icectl.checks.finding import READ_AGAIN, finding
@@ -22,6 +23,7 @@ from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile
 from icectl.format.snapshot import Snapshot
+from icectl.progress import SilentProgress
 from icectl.table.manifest_lists import ManifestListRead, try_manifest_lists
 from icectl.table.manifests import try_manifests
 from icectl.table.reader import Reader
@@ -96,10 +98,14 @@ def _check_manifests(
     types = types_of_bounds(metadata)
     parts: list[Entries] = []
     numbers: dict[str, int | None] = dict.fromkeys(described)
-    read = try_manifests(reader.context, metadata, manifests, CHECKED_COLUMNS)
+    progress = reader.context.progress
+    progress.phase("checking manifests", total=len(manifests))
+    quiet = replace(reader.context, progress=SilentProgress())  # what is read is not yet checked
+    read = try_manifests(quiet, metadata, manifests, CHECKED_COLUMNS)
     with closing(read):
         for one in read:
             reader.context.deadline.check()
+            progress.advance(1)
             manifest = manifests[one.index]
             tally.count_file(one.size_bytes)
             if one.problem is not None or one.size_bytes is None:
