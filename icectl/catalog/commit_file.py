@@ -17,8 +17,7 @@ from icectl.env import Env
 from icectl.errors import IcectlError, StorageError
 from icectl.files.metadata_file import is_gzip, read_metadata, write_metadata
 from icectl.format.metadata import TableMetadata
-from icectl.format.requirements import Requirement, check
-from icectl.format.updates import Update, apply_all, with_log
+from icectl.format.updates import Requirement, Update, apply_all, check, with_log
 from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost
 from icectl.storage.store import Store

@@ -47,20 +47,19 @@ from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, TableNotFound
 from icectl.files.metadata_file import read_version_hint
 from icectl.format import properties
-from icectl.format.metadata import TableMetadata
-from icectl.format.names import (
+from icectl.format.file_names import (
     VERSION_HINT,
     catalog_metadata_file_name,
     lost_versions,
     metadata_file_name,
 )
+from icectl.format.metadata import TableMetadata
 from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore
 from icectl.storage.store import Store
 
 if TYPE_CHECKING:  # what changes a table is imported by the commit that does
-    from icectl.format.requirements import Requirement
-    from icectl.format.updates import Update
+    from icectl.format.updates import Requirement, Update
 
 _LOGGER = logging.getLogger(__name__)
 _METADATA_PATH = properties.METADATA_PATH.name

@@ -22,8 +22,8 @@ from icectl.errors import (
     TableNotFound,
 )
 from icectl.files.metadata_file import read_metadata, read_metadata_to_show
+from icectl.format.file_names import VERSION_HINT
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import VERSION_HINT
 from icectl.format.properties import METADATA_COMPRESSION, METADATA_PATH, read
 from icectl.storage import location as locations
 from icectl.storage.identity import irregular_files, is_link

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from icectl.catalog.protocol import Catalog, CommitOutcome, Conflict, LoadedTable
 from icectl.errors import CommitConflict
-from icectl.format.requirements import Requirement
-from icectl.format.updates import Update
+from icectl.format.updates import Requirement, Update
 from icectl.storage.location import redacted
 
 

@@ -31,11 +31,10 @@ from icectl.catalog.warehouse import CatalogAccess, TableInCatalog
 from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError
 from icectl.files.metadata_file import is_gzip, write_metadata
+from icectl.format.file_names import catalog_metadata_file_name
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import catalog_metadata_file_name
 from icectl.format.properties import METADATA_PATH, read
-from icectl.format.requirements import Requirement
-from icectl.format.updates import Update
+from icectl.format.updates import Requirement, Update
 from icectl.storage import location as locations
 from icectl.storage.open import home_of, set_home, store_of_table
 from icectl.storage.store import Store, check_creatable

@@ -10,8 +10,7 @@ from icectl.format.metadata_json import NEWEST_VERSION
 from icectl.storage.location import redacted
 
 if TYPE_CHECKING:  # what changes a table is imported by the commit that does
-    from icectl.format.requirements import Requirement
-    from icectl.format.updates import Update
+    from icectl.format.updates import Requirement, Update
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Literal
 from icectl.catalog.protocol import Conflict
 from icectl.env import Env
 from icectl.errors import CommitConflict
-from icectl.format.names import parse_metadata_file_name
+from icectl.format.file_names import parse_metadata_file_name
 from icectl.storage import location as locations
 from icectl.storage.store import Store, dating_clock_ms
 from icectl.units import print_duration

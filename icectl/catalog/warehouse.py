@@ -8,7 +8,7 @@ from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
 from icectl.catalog.protocol import Catalog
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.format.data_paths import named_folders
+from icectl.format.file_names import named_folders
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
 

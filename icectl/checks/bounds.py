@@ -18,7 +18,7 @@ from icectl.checks.rule import Rule
 from icectl.entries.columns import PackedValues, Places, not_text
 from icectl.format.bounding_box import CORNER_LENGTHS, EAST, NORTH
 from icectl.format.rule import COMPACT, COMPACT_OWN, OURS, Fault
-from icectl.format.variant_bounds import read_bounds
+from icectl.format.variant import read_bounds
 
 Side = Literal["lower", "upper"]
 SIDES: tuple[Side, Side] = ("lower", "upper")

@@ -8,7 +8,7 @@ from icectl.checks.finding import READ_AGAIN, finding
 from icectl.checks.rule import Finding
 from icectl.checks.rules import ALL_RULES
 from icectl.entries.files import FileKind
-from icectl.format.names import VERSION_HINT, lost_versions
+from icectl.format.file_names import VERSION_HINT, lost_versions
 from icectl.format.rule import Severity
 
 _RULE_OF_SIZE: Mapping[FileKind, str] = {

@@ -16,8 +16,7 @@ from icectl.format.properties import (
     GC_ENABLED,
     read,
 )
-from icectl.format.requirements import AssertTableUuid, check, requirements_of
-from icectl.format.updates import Update
+from icectl.format.updates import AssertTableUuid, Update, check, requirements_of
 from icectl.storage.location import check_sum, is_local, loosest_key, parent
 from icectl.table.context import TableContext
 from icectl.table.own_places import (

@@ -25,7 +25,7 @@ from icectl.errors import (
     StorageError,
     TableNotFound,
 )
-from icectl.format.data_paths import data_folder
+from icectl.format.file_names import data_folder
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Update

@@ -104,10 +104,7 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
 
 
 def delete_counts(matches: Matches) -> Integers:
-    """Count the deletes of every kind that apply to each data file.
-
-    Order: of `matches.data`.
-    """
+    """Count the deletes of every kind that apply to each data file. Order: of `matches.data`."""
     return sum((part.counts for part in matches.ranges), np.zeros(len(matches.data), np.int64))
 
 
@@ -149,10 +146,7 @@ def per_delete_file(matches: Matches) -> Integers:
 
 
 def dangling(matches: Matches) -> Entries:
-    """Delete files that apply to no live data file.
-
-    Order: kept.
-    """
+    """Delete files that apply to no live data file. Order: kept."""
     return rows.where(matches.deletes, per_delete_file(matches) == 0)
 
 

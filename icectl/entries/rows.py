@@ -90,34 +90,22 @@ _LOCAL_SPELLING = r"^(?i:file):(?:(?://(?:localhost)?)?(/(?:[^/]|$))|([^/]))"
 
 
 def entries_from(rows: Sequence[Mapping[str, Any]]) -> Entries:
-    """Return entries of rows by column; what a row lacks is null.
-
-    Order: kept.
-    """
+    """Return entries of rows by column; what a row lacks is null. Order: kept."""
     return Entries(pa.Table.from_pylist(list(rows), schema=pa.schema([*PLANNING, *CARRIED])))
 
 
 def live(entries: E) -> E:
-    """Return rows that a scan reads: status ADDED or EXISTING.
-
-    Order: kept.
-    """
+    """Return rows that a scan reads: status ADDED or EXISTING. Order: kept."""
     return _without(entries, "status", Status.DELETED)  # R-110
 
 
 def of_status(entries: E, *statuses: Status) -> E:
-    """Return rows with one of the statuses.
-
-    Order: kept.
-    """
+    """Return rows with one of the statuses. Order: kept."""
     return _only(entries, "status", statuses)
 
 
 def as_existing(entries: E) -> E:
-    """Return the same rows with status EXISTING.
-
-    Order: kept.
-    """
+    """Return the same rows with status EXISTING. Order: kept."""
     at, field = entries.table.schema.get_field_index("status"), entries.table.schema.field("status")
     statuses = pa.repeat(pa.scalar(int(Status.EXISTING), field.type), len(entries))
     return type(entries)(entries.table.set_column(at, field, statuses))
@@ -138,10 +126,7 @@ def with_some_deleted(entries: E, gone: npt.NDArray[np.bool_], snapshot_id: int)
 
 
 def with_snapshot(entries: E, snapshot_id: int) -> E:
-    """Return the same rows with a snapshot id where they have none.
-
-    Order: kept.
-    """
+    """Return the same rows with a snapshot id where they have none. Order: kept."""
     at = entries.table.schema.get_field_index("snapshot_id")
     column = pc.fill_null(entries.table["snapshot_id"], snapshot_id)
     field = entries.table.schema.field(at)
@@ -166,10 +151,7 @@ def of(entries: E, *contents: Content) -> E:
 
 
 def data_files(entries: E) -> E:
-    """Keep the rows of data files.
-
-    Order: kept.
-    """
+    """Keep the rows of data files. Order: kept."""
     return of(entries, Content.DATA)
 
 
@@ -182,59 +164,38 @@ def delete_files(entries: E) -> E:
 
 
 def equality_delete_files(entries: E) -> E:
-    """Return rows of equality delete files.
-
-    Order: kept.
-    """
+    """Return rows of equality delete files. Order: kept."""
     return of(entries, Content.EQUALITY_DELETES)
 
 
 def position_delete_files(entries: E) -> E:
-    """Return rows of position delete files that are no deletion vectors.
-
-    Order: kept.
-    """
+    """Return rows of position delete files that are no deletion vectors. Order: kept."""
     return _without(of(entries, Content.POSITION_DELETES), "file_format", FileFormat.PUFFIN)
 
 
 def deletion_vectors(entries: E) -> E:
-    """Return rows of deletion vectors: position deletes in a Puffin file.
-
-    Order: kept.
-    """
+    """Return rows of deletion vectors: position deletes in a Puffin file. Order: kept."""
     return _only(of(entries, Content.POSITION_DELETES), "file_format", [FileFormat.PUFFIN])  # R-118
 
 
 def in_manifests(entries: E, manifests: Collection[int]) -> E:
-    """Return rows read from the manifests with these indices.
-
-    Order: kept.
-    """
+    """Return rows read from the manifests with these indices. Order: kept."""
     return _only(entries, "manifest", manifests)
 
 
 def of_specs(entries: E, spec_ids: Collection[int]) -> E:
-    """Return rows written with one of the partition specs.
-
-    Order: kept.
-    """
+    """Return rows written with one of the partition specs. Order: kept."""
     return _only(entries, "spec_id", spec_ids)
 
 
 def by_spec(entries: E) -> Iterator[tuple[int, E]]:
-    """Yield rows by their partition spec.
-
-    Order: specs ascend; rows keep theirs.
-    """
+    """Yield rows by their partition spec. Order: specs ascend; rows keep theirs."""
     for spec_id in sorted(count_by_value(entries, "spec_id")):
         yield spec_id, of_specs(entries, [spec_id])
 
 
 def are_among(entries: E, others: E) -> npt.NDArray[np.bool_]:
-    """Return whether each row is one of the others, by manifest and position in it.
-
-    Order: kept.
-    """
+    """Return whether each row is one of the others, by manifest and position in it. Order: kept."""
     own, theirs = (
         numbers(part, "manifest") << 32 | numbers(part, "manifest_pos")
         for part in (entries, others)
@@ -243,10 +204,7 @@ def are_among(entries: E, others: E) -> npt.NDArray[np.bool_]:
 
 
 def are_at(entries: E, locations: Collection[str]) -> npt.NDArray[np.bool_]:
-    """Return whether each row's location is one of these, as spelt.
-
-    Order: kept.
-    """
+    """Return whether each row's location is one of these, as spelt. Order: kept."""
     return index_in(entries.table["location"], pa.array(sorted(locations), pa.string())) >= 0
 
 
@@ -261,10 +219,7 @@ def are_deletes(entries: E, keys: Collection[tuple[str, int | None]]) -> npt.NDA
 
 
 def smaller_than(entries: E, size_bytes: int) -> E:
-    """Return rows of files below a size.
-
-    Order: kept.
-    """
+    """Return rows of files below a size. Order: kept."""
     return where(entries, pc.less(entries.table["file_size_in_bytes"], size_bytes))
 
 
@@ -291,10 +246,7 @@ def _all_true(mask: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def without(entries: E, rows: npt.NDArray[np.int64]) -> E:
-    """Return all rows but those at these positions of the table.
-
-    Order: kept.
-    """
+    """Return all rows but those at these positions of the table. Order: kept."""
     kept = np.ones(len(entries), np.bool_)
     kept[rows] = False
     return where(entries, kept)
@@ -339,10 +291,7 @@ def location_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunke
 
 
 def locations(entries: E) -> pa.Array:
-    """Distinct locations, as stored.
-
-    Order: of first appearance.
-    """
+    """Distinct locations, as stored. Order: of first appearance."""
     return pc.unique(entries.table["location"])
 
 
@@ -371,10 +320,7 @@ def concat(parts: Iterable[Entries]) -> Entries:
 
 
 def with_manifest_number(entries: E, manifest: int) -> E:
-    """Return the rows with another number in their `manifest` column.
-
-    Order: kept.
-    """
+    """Return the rows with another number in their `manifest` column. Order: kept."""
     at = entries.table.schema.get_field_index("manifest")
     field = entries.table.schema.field(at)
     column = pa.repeat(pa.scalar(manifest, field.type), len(entries))
@@ -393,10 +339,7 @@ def renumbered(entries: E, manifests: Sequence[int]) -> E:
 
 
 def with_manifests_moved(entries: E, offset: int) -> E:
-    """Return the rows with the numbers in their `manifest` column moved up.
-
-    Order: kept.
-    """
+    """Return the rows with the numbers in their `manifest` column moved up. Order: kept."""
     at = entries.table.schema.get_field_index("manifest")
     field = entries.table.schema.field(at)
     column = pc.add(entries.table.column(at), pa.scalar(offset, field.type))
@@ -446,10 +389,7 @@ def take(entries: E, rows: Sequence[int] | npt.NDArray[np.int64] | pa.Array) -> 
 
 
 def part(entries: E, start: int, stop: int) -> E:
-    """Return the rows from one position of the table up to another, without a copy.
-
-    Order: kept.
-    """
+    """Return the rows from one position of the table up to another, without a copy. Order: kept."""
     return type(entries)(entries.table.slice(start, stop - start))
 
 
@@ -511,27 +451,18 @@ def index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> npt.NDArray
 
 
 def numbers(entries: E, column: str) -> npt.NDArray[np.int64]:
-    """Return a number column without nulls as a numpy array.
-
-    Order: kept.
-    """
+    """Return a number column without nulls as a numpy array. Order: kept."""
     return np.asarray(entries.table[column].to_numpy(), dtype=np.int64)
 
 
 def count_by_manifest(entries: E, manifest_count: int) -> list[int]:
-    """Count the rows per manifest.
-
-    Shape: one number per index below `manifest_count`.
-    """
+    """Count the rows per manifest. Shape: one number per index below `manifest_count`."""
     counts = np.bincount(numbers(entries, "manifest"), minlength=manifest_count)
     return [int(count) for count in counts]
 
 
 def count_by_value(entries: E, column: str) -> Mapping[Any, int]:
-    """Count the rows per value of a column, null included.
-
-    Order: of first appearance.
-    """
+    """Count the rows per value of a column, null included. Order: of first appearance."""
     counts = pc.value_counts(entries.table[column])
     return {row["values"]: row["counts"] for row in counts.to_pylist()}
 

@@ -75,10 +75,7 @@ def bounds(entries: E, field_id: int, which: Literal["lower", "upper"]) -> pa.Ar
 
 
 def field_ids(entries: E, column: str) -> list[int]:
-    """Return the field ids that a metrics map has for any entry.
-
-    Order: ascending.
-    """
+    """Return the field ids that a metrics map has for any entry. Order: ascending."""
     return sorted(pc.unique(flat(entries, column)["field_id"]).to_pylist())
 
 

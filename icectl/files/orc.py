@@ -416,10 +416,7 @@ def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:
 
 
 def read_tail(serialized: bytes) -> OrcTail:
-    """Read the tail of an ORC file as pyarrow serialises it.
-
-    Raises: CorruptTable R-099.
-    """
+    """Read the tail of an ORC file as pyarrow serialises it. Raises: CorruptTable R-099."""
     footer = _members(_message(_members(serialized), _FOOTER_OF_TAIL))
     stripes = [_members(_content(stored)) for stored in footer.get(_STRIPES, [])]
     statistics = [_members(_content(stored)) for stored in footer.get(_STATISTICS, [])]

@@ -109,10 +109,7 @@ def read_footer(tail: bytes, file_size: int) -> PuffinFile:
 
 
 def read_puffin(content: bytes) -> PuffinFile:
-    """Read the footer of a whole file.
-
-    Raises: as read_footer.
-    """
+    """Read the footer of a whole file. Raises: as read_footer."""
     if content[:4] != MAGIC:
         raise _corrupt("it does not begin with the magic bytes")
     return read_footer(content, len(content))

@@ -183,10 +183,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def row_hashes(columns: Sequence[pa.Array], row_count: int) -> Hashes:
-    """Return the hash of each row of some columns.
-
-    Order: kept.
-    """
+    """Return the hash of each row of some columns. Order: kept."""
     hashes = np.zeros(row_count, np.uint64)
     for place, column in enumerate(columns):
         _add(hashes, column, np.uint64((place + 1) * _GOLDEN & (2**64 - 1)))

@@ -110,7 +110,7 @@ def corner_from_text(text: str) -> Corner:
         raise ValueError(f"{text} is not a point")
     dimensions = f"xy{(match[1] or '').lower()}"
     values = dict(zip(dimensions, map(float, match[2].split()), strict=True))
-    x, y, z, m = (values.get(one, math.nan) for one in "xyzm")
+    x, y, z, m = (values.get(name, math.nan) for name in "xyzm")
     return x, y, z, m
 
 
@@ -129,8 +129,7 @@ def _joined(one: _Longitudes, other: _Longitudes) -> _Longitudes:
     """Return the shortest range of longitudes that has both."""
     ends = sorted({*one, *other})
     ranges = [(west, east) for west in ends for east in ends] + [(WEST, EAST)]
-    having = [found for found in ranges if _has(found, one) and _has(found, other)]
-    return min(having, key=_width)
+    return min((both for both in ranges if _has(both, one) and _has(both, other)), key=_width)
 
 
 def _width(longitudes: _Longitudes) -> float:

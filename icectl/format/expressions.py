@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from icectl.errors import CorruptTable
+from icectl.format.json_members import others
 from icectl.format.partition import (
     FIELD_MEMBERS,
     PartitionField,
@@ -72,8 +73,8 @@ def expression_from_json(value: Mapping[str, Any]) -> Expression:
         parse_transform(str(expr["transform"])),
         str(expr["name"]),
         None if number is None else int(number),
-        {key: item for key, item in value.items() if key not in _MEMBERS},
-        {key: item for key, item in expr.items() if key not in _EXPR_MEMBERS},
+        others(value, _MEMBERS),
+        others(expr, _EXPR_MEMBERS),
     )
 
 
@@ -101,7 +102,7 @@ def linked_spec_from_json(
     CorruptTable, where it says itself what the expression contradicts (V4-011, V4-013).
     """
     fields = tuple(_linked(item, expressions, schemas) for item in value["fields"])
-    unknown = {key: item for key, item in value.items() if key not in {"spec-id", "fields"}}
+    unknown = others(value, {"spec-id", "fields"})
     return PartitionSpec(int(value["spec-id"]), fields, unknown)
 
 
@@ -118,17 +119,17 @@ def _linked(
         expression.partition_field_id,
         expression.name,
         expression.transform,
-        {key: member for key, member in item.items() if key not in FIELD_MEMBERS | {_LINK}},
+        others(item, FIELD_MEMBERS | {_LINK}),
         number,
     )
-    told = {
+    stated = {
         "source-id": expression.source_ids[0],
         "source-ids": list(expression.source_ids),
         "transform": expression.transform.text,
         "name": expression.name,
         "field-id": expression.partition_field_id,
     }
-    for key, expected in told.items():
+    for key, expected in stated.items():
         if key in item and item[key] != expected:  # V4-011
             message = f"a spec says `{key}` {item[key]!r}, its expression {expected!r}"
             raise CorruptTable(message, rule="V4-011")
@@ -155,25 +156,17 @@ def linked_spec_json(spec: PartitionSpec) -> dict[str, Any]:
     return {"spec-id": spec.spec_id, "fields": fields} | dict(spec.unknown)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedSpecs:
-    """Specs with their fields linked to expressions, old and new ones."""
-
-    specs: tuple[PartitionSpec, ...]
-    expressions: tuple[Expression, ...]
-
-
 def link_specs(
     specs: Sequence[PartitionSpec], schemas: Sequence[Schema], last_column_id: int
-) -> LinkedSpecs:
-    """Make the expressions of an upgrade, for fields of specs that have none yet (sfc-1 2.4).
+) -> tuple[tuple[PartitionSpec, ...], tuple[Expression, ...]]:
+    """Return the specs with their fields linked, and the expressions of an upgrade (sfc-1 2.4).
 
     Order: of the specs kept; expressions by ascending spec id and the fields' order, with ids from
     `last_column_id` + 1. Two fields share one if all that they say is equal (sfc-1 X4).
     """
     by_key: dict[tuple[Any, ...], Expression] = {}
     linked: dict[int, PartitionSpec] = {}
-    for spec in sorted(specs, key=lambda one: one.spec_id):
+    for spec in sorted(specs, key=lambda spec: spec.spec_id):
         types = result_types(spec, schemas)
         fields = []
         for item, type_ in zip(spec.fields, types, strict=True):
@@ -189,12 +182,12 @@ def link_specs(
                 )
             fields.append(replace(item, expr_id=by_key[key].expr_id))
         linked[spec.spec_id] = replace(spec, fields=tuple(fields))
-    return LinkedSpecs(tuple(linked[spec.spec_id] for spec in specs), tuple(by_key.values()))
+    return tuple(linked[spec.spec_id] for spec in specs), tuple(by_key.values())
 
 
 def guard(
     specs: Sequence[PartitionSpec], schema: Schema, expr_id: int, partition_field_id: int
-) -> LinkedSpecs | None:
+) -> tuple[PartitionSpec, Expression] | None:
     """Make a spec that keeps engines away which do not know this layout; None where one does.
 
     They take a table of version 4 without a root for one of their own, and drop its expressions,
@@ -209,7 +202,7 @@ def guard(
     )
     field_ = PartitionField((column.id,), partition_field_id, GUARD_NAME, void, {}, expr_id)
     spec = PartitionSpec(max(spec.spec_id for spec in specs) + 1, (field_,))
-    return LinkedSpecs((spec,), (expression,))
+    return spec, expression
 
 
 def without_links(
@@ -222,12 +215,9 @@ def without_links(
     return tuple(
         replace(spec, fields=tuple(replace(item, expr_id=None) for item in spec.fields))
         for spec in specs
-        if spec.spec_id == default_spec_id or not _is_guard(spec)
+        if spec.spec_id == default_spec_id
+        or [(item.name, item.transform.name) for item in spec.fields] != [(GUARD_NAME, "void")]
     )
-
-
-def _is_guard(spec: PartitionSpec) -> bool:
-    return [(item.name, item.transform.name) for item in spec.fields] == [(GUARD_NAME, "void")]
 
 
 def last_guards(specs: Sequence[PartitionSpec], staying: Set[int]) -> frozenset[int]:

@@ -102,8 +102,8 @@ def optional_number(value: Mapping[str, Any], name: str) -> int | None:
 
 def optional_text(value: Mapping[str, Any], name: str) -> str | None:
     """Return a text that may be absent. Raises: TypeError."""
-    found = value.get(name)
-    return None if found is None else text(found)
+    stored = value.get(name)
+    return None if stored is None else text(stored)
 
 
 def text(value: Any) -> str:

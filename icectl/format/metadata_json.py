@@ -77,15 +77,17 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
     member that reading cannot do without is absent or makes no sense.
     """
     version = _version(members)
+    uuid = members.get("table-uuid") if version == 1 else required(members, "table-uuid", "R-011")
     schemas = _schemas(members, version)
     expressions = _expressions(members, version)
     specs = _specs(members, version, expressions, schemas)
+    ids = [FIRST_FIELD_ID - 1, *(item.field_id for spec in specs for item in spec.fields)]
     snapshots = tuple(each(members, "snapshots", snapshot_from_json, "R-030"))
     current = number(members, "current-snapshot-id", "R-015", -1)
     current_snapshot_id = None if current == -1 else current  # R-016
     metadata = TableMetadata(
         format_version=version,
-        table_uuid=_uuid(members, version),
+        table_uuid=None if uuid is None else str(uuid),  # R-010
         location=_location(members),
         last_sequence_number=_versioned(members, "last-sequence-number", version, 0),
         last_updated_ms=number(members, "last-updated-ms", "R-011"),
@@ -94,7 +96,7 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
         current_schema_id=_current_schema_id(members, version, schemas),
         partition_specs=specs,
         default_spec_id=_default_spec_id(members, version, specs),
-        last_partition_id=_last_partition_id(members, specs),
+        last_partition_id=number(members, "last-partition-id", "R-014", max(ids)),  # R-010
         sort_orders=_sort_orders(members, version),
         default_sort_order_id=number(members, "default-sort-order-id", "R-084", 0),
         properties=parsed("R-018", "`properties`", texts, members.get("properties") or {}),
@@ -107,7 +109,7 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
         partition_statistics=tuple(
             each(members, "partition-statistics", partition_statistics_from_json, "R-142")
         ),
-        next_row_id=_next_row_id(members, version),
+        next_row_id=None if version < 3 else number(members, "next-row-id", "R-013"),
         encryption_keys=tuple(each(members, "encryption-keys", json_object, "R-195")),
         expressions=expressions,
         keeps_manifest_lists=version >= 4 and keeps_manifest_lists(members),
@@ -149,25 +151,20 @@ def _location(members: Mapping[str, Any]) -> str:
     return location
 
 
-def _uuid(members: Mapping[str, Any], version: int) -> str | None:
-    uuid = members.get("table-uuid") if version == 1 else required(members, "table-uuid", "R-011")
-    return None if uuid is None else str(uuid)  # R-010
-
-
 def _schemas(members: Mapping[str, Any], version: int) -> tuple[Schema, ...]:
     schemas = tuple(each(members, "schemas", schema_from_json, "R-184"))
     if schemas:
         return schemas
     if version > 1:
         raise CorruptTable("`schemas` is absent from the table metadata", rule="R-011")  # R-011
-    schema = parsed("R-012", "`schema`", _struct_schema, required(members, "schema", "R-012"))
+
+    def parse(value: Mapping[str, Any]) -> Schema:
+        if value.get("type") != "struct":
+            raise ValueError("cannot parse a type that is not a struct")
+        return schema_from_json(value)
+
+    schema = parsed("R-012", "`schema`", parse, required(members, "schema", "R-012"))
     return (replace(schema, schema_id=0),)  # R-010
-
-
-def _struct_schema(value: Mapping[str, Any]) -> Schema:
-    if value.get("type") != "struct":
-        raise ValueError("cannot parse a type that is not a struct")
-    return schema_from_json(value)
 
 
 def _current_schema_id(members: Mapping[str, Any], version: int, schemas: Sequence[Schema]) -> int:
@@ -236,23 +233,11 @@ def _default_spec_id(
     return default
 
 
-def _last_partition_id(members: Mapping[str, Any], specs: Sequence[PartitionSpec]) -> int:
-    ids = (field.field_id for spec in specs for field in spec.fields)
-    highest = max(ids, default=FIRST_FIELD_ID - 1)
-    return number(members, "last-partition-id", "R-014", highest)  # R-010
-
-
 def _sort_orders(members: Mapping[str, Any], version: int) -> tuple[SortOrder, ...]:
     if version > 1 and members.get("sort-orders") is None:
         raise CorruptTable("`sort-orders` is absent from the table metadata", rule="R-011")
     orders = tuple(each(members, "sort-orders", order_from_json, "R-084"))
     return orders or (SortOrder(0, ()),)  # R-010
-
-
-def _next_row_id(members: Mapping[str, Any], version: int) -> int | None:
-    if version < 3:
-        return None
-    return number(members, "next-row-id", "R-013")  # R-013
 
 
 def _refs(members: Mapping[str, Any], current: int | None) -> dict[str, SnapshotRef]:
@@ -272,7 +257,7 @@ def _specs_json(metadata: TableMetadata) -> dict[str, Any]:
         return {"partition-specs": [spec_json(spec) for spec in metadata.partition_specs]}
     return {
         "partition-specs": [linked_spec_json(spec) for spec in metadata.partition_specs],
-        "expressions": [expression_json(one) for one in metadata.expressions],
+        "expressions": [expression_json(item) for item in metadata.expressions],
     }
 
 

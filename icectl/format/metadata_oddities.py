@@ -201,20 +201,13 @@ class _Reading:
         name = "current-snapshot-id"
         value = self.members.get(name)
         error = self._try({name: value})
-        if error is not None:
-            value = self._head_of_main()
+        if error is not None:  # the head of branch main is the current one too (R-015)
+            refs = self.members.get("refs")
+            main = refs.get("main") if isinstance(refs, dict) else None
+            head = main.get("snapshot-id") if isinstance(main, dict) else None
+            value = head if self._try({name: head}) is None else None
             self._tell(name, error, lost=value is None)
         self.read[name] = value
-
-    def _head_of_main(self) -> Any:
-        """Return the snapshot of branch main, which is the current one too (R-015).
-
-        None without one.
-        """
-        refs = self.members.get("refs")
-        main = refs.get("main") if isinstance(refs, dict) else None
-        head = main.get("snapshot-id") if isinstance(main, dict) else None
-        return head if self._try({"current-snapshot-id": head}) is None else None
 
     def _refs(self) -> None:
         refs = self.members.get("refs")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from icectl.format.properties import MAX_INFERRED_METRICS, read
 from icectl.format.schema import Schema, children
@@ -40,12 +41,12 @@ def metrics_modes(
     Texts that name no mode are passed over, as the reference implementation does.
     """
     everywhere = _parsed(properties.get(_DEFAULT))
-    inferred = set(_first_columns(schema, read(properties, MAX_INFERRED_METRICS)))
-    default = everywhere or (TRUNCATE_16 if len(inferred) == _column_count(schema) else NONE)
+    columns = [id_ for id_, item in schema.all_fields.items() if not is_nested(item.type)]
+    limit = read(properties, MAX_INFERRED_METRICS)
+    inferred = set(islice(_by_depth(schema.fields), limit))
+    default = everywhere or (TRUNCATE_16 if len(inferred) == len(columns) else NONE)
     modes = {}
-    for id_, item in schema.all_fields.items():
-        if is_nested(item.type):
-            continue
+    for id_ in columns:
         mode = everywhere or (TRUNCATE_16 if id_ in inferred else NONE)
         if id_ in sorted_ids and not default.longest_bound:
             mode = TRUNCATE_16
@@ -62,16 +63,8 @@ def _parsed(text: str | None) -> MetricsMode | None:
     return {"none": NONE, "counts": COUNTS, "full": FULL}.get(name)
 
 
-def _column_count(schema: Schema) -> int:
-    return sum(not is_nested(item.type) for item in schema.all_fields.values())
-
-
-def _first_columns(schema: Schema, limit: int) -> list[int]:
-    """The ids of the first columns: those of a struct itself before those of structs inside."""
-    return [id_ for id_, _ in zip(_by_depth(schema.fields), range(limit), strict=False)]
-
-
 def _by_depth(fields: tuple[NestedField, ...]) -> Iterator[int]:
+    """Yield the ids of columns: those of a struct itself before those of structs inside."""
     yield from (item.id for item in fields if not is_nested(item.type))
     for item in fields:
         yield from _by_depth(children(item.type))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
 
+from icectl.format.json_members import others
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value
 from icectl.format.transforms import Transform, parse_transform, path_text, result_type
@@ -45,7 +46,7 @@ class PartitionSpec:
 
 def spec_from_json(value: Mapping[str, Any]) -> PartitionSpec:
     """Return a spec from its JSON. Raises: ValueError, KeyError or TypeError, when it is none."""
-    unknown = {key: item for key, item in value.items() if key not in {"spec-id", "fields"}}
+    unknown = others(value, {"spec-id", "fields"})
     return PartitionSpec(int(value["spec-id"]), fields_from_json(value["fields"]), unknown)
 
 
@@ -62,7 +63,7 @@ def fields_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[PartitionField
             int(item.get("field-id", FIRST_FIELD_ID + position)),  # R-010
             str(item["name"]),
             parse_transform(str(item["transform"])),
-            {key: member for key, member in item.items() if key not in FIELD_MEMBERS},
+            others(item, FIELD_MEMBERS),
         )
         for position, item in enumerate(value)
     )
@@ -101,15 +102,15 @@ def result_types(spec: PartitionSpec, schemas: Sequence[Schema]) -> tuple[Type |
     The source is looked up in the last schema that has it; a transform with a type of its own
     needs none.
     """
-    return tuple(_result_type(item, schemas) for item in spec.fields)
-
-
-def _result_type(item: PartitionField, schemas: Sequence[Schema]) -> Type | None:
-    columns = (schema.field(item.source_ids[0]) for schema in reversed(schemas))
-    source = next((column.type for column in columns if column is not None), None)
-    if source is None and item.transform.name in ("identity", "truncate"):
-        return None
-    return result_type(item.transform, source or PrimitiveType("int"))  # R-071
+    types: list[Type | None] = []
+    for item in spec.fields:
+        columns = (schema.field(item.source_ids[0]) for schema in reversed(schemas))
+        source = next((column.type for column in columns if column is not None), None)
+        if source is None and item.transform.name in ("identity", "truncate"):
+            types.append(None)
+        else:
+            types.append(result_type(item.transform, source or PrimitiveType("int")))  # R-071
+    return tuple(types)
 
 
 def partition_path(

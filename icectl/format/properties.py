@@ -73,10 +73,6 @@ def _choice(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-def _level(text: str) -> int | None:
-    return _number(-(2**31))(text)
-
-
 def _optional(text: str) -> str | None:
     return text or None
 
@@ -145,8 +141,8 @@ PARQUET_COMPRESSION = TableProperty(
     _choice("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"), "zstd",
     "compression of Parquet files",
 )  # fmt: skip
-PARQUET_COMPRESSION_LEVEL = TableProperty(
-    "write.parquet.compression-level", _level, None, "level of that compression"
+PARQUET_COMPRESSION_LEVEL: TableProperty[int | None] = TableProperty(
+    "write.parquet.compression-level", _number(-(2**31)), None, "level of that compression"
 )
 PARQUET_ROW_GROUP_SIZE_BYTES = TableProperty(
     "write.parquet.row-group-size-bytes", _number(1), 134_217_728, "size that row groups may have"

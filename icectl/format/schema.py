@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
+from icectl.format.json_members import others
 from icectl.format.types import (
     ListType,
     MapType,
@@ -120,7 +121,7 @@ def schema_from_json(value: Mapping[str, Any]) -> Schema:
         int(value.get("schema-id") or 0),
         tuple(parse_field(item) for item in value["fields"]),
         tuple(value.get("identifier-field-ids") or ()),
-        {key: item for key, item in value.items() if key not in MEMBERS},
+        others(value, MEMBERS),
     )
 
 

@@ -42,7 +42,7 @@ from icectl.format.types import (
     Type,
     type_text,
 )
-from icectl.format.variant_bounds import bounds_text
+from icectl.format.variant import bounds_text
 from icectl.units import print_text, print_value
 
 Value = Any
@@ -213,8 +213,10 @@ def from_json(type_: Type, value: Any) -> Value:
                 keys = [from_json(type_.key, key) for key in value["keys"]]
                 values = [from_json(type_.value, item) for item in value["values"]]
                 return dict(zip(keys, values, strict=True))
+            case PrimitiveType(name) if name in UNITS_PER_SECOND:
+                return parse_timestamp(value, UNITS_PER_SECOND[name])
             case PrimitiveType(name):
-                return _primitive_from_json(name, value)
+                return _PARSERS[name](value)
             case DecimalType():
                 return _decimal(type_, _typed(str, value))
             case GeometryType() | GeographyType():
@@ -257,12 +259,6 @@ def _floating(value: Any) -> float:
     return float(value) if type(value) is int else float(_typed(float, value))
 
 
-def _primitive_from_json(name: str, value: Any) -> Value:
-    if name in UNITS_PER_SECOND:
-        return parse_timestamp(value, UNITS_PER_SECOND[name])
-    return _PARSERS[name](value)
-
-
 _PARSERS: Mapping[str, Callable[[Any], Value]] = {
     "boolean": lambda value: _typed(bool, value),
     "int": _integer(32),
@@ -297,27 +293,19 @@ def text(type_: Type, value: Value) -> str:
         case PrimitiveType("float" | "double" as name):
             return _float_text(name, value)
         case GeometryType() | GeographyType():
-            return _corner_text(bytes(value))
+            return _text_or_hex(lambda bound: corner_text(decode_corner(bound)), bytes(value))
         case PrimitiveType("variant"):
-            return _variant_text(bytes(value))
+            return _text_or_hex(bounds_text, bytes(value))
         case _ if isinstance(value, bytes | bytearray):
             return bytes(value).hex()
         case _:
             return str(value)
 
 
-def _variant_text(bound: bytes) -> str:
-    """Write a bound of a variant as JSON by paths; as bytes, where it is none."""
+def _text_or_hex(shown: Callable[[bytes], str], bound: bytes) -> str:
+    """Write a bound as people read it; as bytes, where it is none."""
     try:
-        return bounds_text(bound)
-    except ValueError:
-        return bound.hex()
-
-
-def _corner_text(bound: bytes) -> str:
-    """Write a corner of a bounding box as a point; as bytes, where it is none."""
-    try:
-        return corner_text(decode_corner(bound))
+        return shown(bound)
     except ValueError:
         return bound.hex()
 

@@ -140,13 +140,15 @@ def ancestors(snapshots_by_id: Mapping[int, Snapshot], snapshot_id: int) -> Iter
 def snapshot_from_json(value: Mapping[str, Any]) -> Snapshot:
     """Read a snapshot. Raises: one of UNUSABLE."""
     summary = value.get("summary")
+    is_embedding = value.get("manifests") is not None
+    embedded = each(value, "manifests", text, "R-030") if is_embedding else None  # R-030
     return Snapshot(
         snapshot_id=whole_number(value["snapshot-id"]),
         timestamp_ms=whole_number(value["timestamp-ms"]),
         parent_snapshot_id=optional_number(value, "parent-snapshot-id"),
         sequence_number=whole_number(value.get("sequence-number") or 0),  # R-010, R-035
         manifest_list=optional_text(value, "manifest-list"),
-        manifests=_embedded_manifests(value),
+        manifests=None if embedded is None else tuple(embedded),
         root_manifest=optional_text(value, "root-manifest"),
         summary=None if summary is None else texts(summary),
         schema_id=optional_number(value, "schema-id"),
@@ -155,13 +157,6 @@ def snapshot_from_json(value: Mapping[str, Any]) -> Snapshot:
         key_id=optional_text(value, "key-id"),
         unknown=others(value, _SNAPSHOT_MEMBERS),
     )
-
-
-def _embedded_manifests(value: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the manifests that a version 1 snapshot lists itself (R-030)."""
-    if value.get("manifests") is None:
-        return None
-    return tuple(each(value, "manifests", text, "R-030"))  # R-030
 
 
 def ref_from_json(value: Mapping[str, Any]) -> SnapshotRef:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from icectl.format.json_members import others
 from icectl.format.partition import source_ids, sources_json
 from icectl.format.schema import Schema
 from icectl.format.transforms import Transform, parse_transform
@@ -47,11 +48,11 @@ def order_from_json(value: Mapping[str, Any]) -> SortOrder:
             parse_transform(str(item["transform"])),
             str(item["direction"]).lower(),
             str(item["null-order"]).lower(),
-            {key: member for key, member in item.items() if key not in FIELD_MEMBERS},
+            others(item, FIELD_MEMBERS),
         )
         for item in value["fields"]
     )
-    unknown = {key: item for key, item in value.items() if key not in {"order-id", "fields"}}
+    unknown = others(value, {"order-id", "fields"})
     return SortOrder(int(value["order-id"]), fields, unknown)
 
 

@@ -57,11 +57,11 @@ def _columns(schema: Schema) -> Iterator[StatsColumn]:
 
     def walk(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[StatsColumn]:
         """Yield the primitive columns among fields; one is required if all around it are."""
-        for one in fields:
-            is_required = required and one.required
-            if isinstance(one.type, StructType):
-                yield from walk(one.type.fields, required=is_required)
-            elif not is_nested(one.type):
-                yield StatsColumn(one.id, one.type, is_required)
+        for item in fields:
+            is_required = required and item.required
+            if isinstance(item.type, StructType):
+                yield from walk(item.type.fields, required=is_required)
+            elif not is_nested(item.type):
+                yield StatsColumn(item.id, item.type, is_required)
 
     yield from walk(schema.fields, required=True)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from icectl.format.json_members import others
+
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
@@ -174,7 +176,7 @@ def parse_field(value: Mapping[str, Any], depth: int = 0) -> NestedField:
         parse_type(value["type"], depth),
         bool(value["required"]),
         value.get("doc"),
-        {key: item for key, item in value.items() if key not in FIELD_MEMBERS},
+        others(value, FIELD_MEMBERS),
         value.get("initial-default"),
         value.get("write-default"),
     )

@@ -1,6 +1,6 @@
-"""Changes of table metadata in the vocabulary of the REST catalog, and applying them."""
+"""Changes of table metadata in the vocabulary of the REST catalog, and what they require."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -238,13 +238,10 @@ def _with_schemes(metadata: TableMetadata) -> TableMetadata:
 
 def _with_expressions(metadata: TableMetadata) -> TableMetadata:
     """Name what partition fields compute (sfc-1 2.4)."""
-    linked = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
-    return replace(
-        metadata,
-        partition_specs=linked.specs,
-        expressions=linked.expressions,
-        last_column_id=metadata.last_column_id + len(linked.expressions),  # V4-009
-    )
+    last_id = metadata.last_column_id
+    specs, expressions = link_specs(metadata.partition_specs, metadata.schemas, last_id)
+    last_id += len(expressions)  # V4-009
+    return replace(metadata, partition_specs=specs, expressions=expressions, last_column_id=last_id)
 
 
 def _guarded(metadata: TableMetadata) -> TableMetadata:
@@ -253,10 +250,11 @@ def _guarded(metadata: TableMetadata) -> TableMetadata:
     added = guard(metadata.partition_specs, metadata.current_schema, expr_id, field_id)
     if added is None:
         return metadata
+    spec, expression = added
     return replace(
         metadata,
-        partition_specs=(*metadata.partition_specs, *added.specs),
-        expressions=(*metadata.expressions, *added.expressions),
+        partition_specs=(*metadata.partition_specs, spec),
+        expressions=(*metadata.expressions, expression),
         last_column_id=expr_id,
         last_partition_id=field_id,
     )
@@ -291,24 +289,18 @@ def _remove_snapshots(metadata: TableMetadata, update: RemoveSnapshots) -> Table
     if not gone:
         return metadata
     kept = tuple(item for item in metadata.snapshots if item.snapshot_id not in gone)
+    ids, log = {item.snapshot_id for item in kept}, metadata.snapshot_log
+    unknown = [position for position, item in enumerate(log) if item.snapshot_id not in ids]
     return replace(
         metadata,
         snapshots=kept,
         refs={name: ref for name, ref in metadata.refs.items() if ref.snapshot_id not in gone},
-        snapshot_log=_without_gaps(metadata.snapshot_log, {item.snapshot_id for item in kept}),
+        snapshot_log=log[unknown[-1] + 1 :] if unknown else log,  # R-026
         statistics=tuple(f for f in metadata.statistics if f.snapshot_id not in gone),  # R-141
         partition_statistics=tuple(
             file for file in metadata.partition_statistics if file.snapshot_id not in gone
         ),  # R-141
     )
-
-
-def _without_gaps(
-    log: tuple[SnapshotLogEntry, ...], kept: set[int]
-) -> tuple[SnapshotLogEntry, ...]:
-    """Return the log after its last entry that names a snapshot which is not kept (R-026)."""
-    named = [position for position, item in enumerate(log) if item.snapshot_id not in kept]
-    return log[named[-1] + 1 :] if named else log  # R-026
 
 
 def _set_manifest_list(metadata: TableMetadata, update: SetManifestList) -> TableMetadata:
@@ -348,10 +340,6 @@ def _remove_ref(metadata: TableMetadata, update: RemoveSnapshotRef) -> TableMeta
         raise Refused("branch main cannot be removed")
     refs = {name: ref for name, ref in metadata.refs.items() if name != update.name}
     return replace(metadata, refs=refs)
-
-
-def _set_properties(metadata: TableMetadata, update: SetProperties) -> TableMetadata:
-    return replace(metadata, properties={**metadata.properties, **update.updates})
 
 
 def _remove_properties(metadata: TableMetadata, update: RemoveProperties) -> TableMetadata:
@@ -400,10 +388,99 @@ _APPLY: Mapping[type, Callable[[TableMetadata, Any], TableMetadata]] = {
     SetManifestList: _set_manifest_list,
     SetSnapshotRef: _set_ref,
     RemoveSnapshotRef: _remove_ref,
-    SetProperties: _set_properties,
+    SetProperties: lambda metadata, update: replace(
+        metadata, properties={**metadata.properties, **update.updates}
+    ),
     RemoveProperties: _remove_properties,
     RemoveStatistics: _remove_statistics,
     RemovePartitionStatistics: _remove_partition_statistics,
     RemoveSchemas: _remove_schemas,
     RemovePartitionSpecs: _remove_specs,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class AssertTableUuid:
+    """The table is still the same table (R-002)."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssertRefSnapshotId:
+    """A ref still shows the same snapshot; None: the ref does not exist."""
+
+    name: str
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AssertCurrentSchemaId:
+    """The current schema is unchanged (R-155)."""
+
+    schema_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssertDefaultSpecId:
+    """The default partition spec is unchanged (R-155)."""
+
+    spec_id: int
+
+
+Requirement = AssertTableUuid | AssertRefSnapshotId | AssertCurrentSchemaId | AssertDefaultSpecId
+
+_REMOVALS = (RemoveSnapshots, RemoveSnapshotRef, RemoveSchemas, RemovePartitionSpecs)
+
+
+def requirements_of(metadata: TableMetadata, updates: Sequence[Update]) -> tuple[Requirement, ...]:
+    """Find what must still be so for the updates to mean what they meant on `metadata`.
+
+    A removal requires every ref at its head: one that another writer sets meanwhile may need what
+    is removed. New snapshots require the schema and the spec that they were made for (R-155).
+    """
+    return tuple(dict.fromkeys(_requirements(metadata, updates)))
+
+
+def _requirements(metadata: TableMetadata, updates: Sequence[Update]) -> Iterator[Requirement]:
+    if metadata.table_uuid is not None:
+        yield AssertTableUuid(metadata.table_uuid)  # R-002
+    for update in updates:
+        if isinstance(update, SetSnapshotRef):
+            yield _at_its_head(metadata, update.name)
+        elif isinstance(update, _REMOVALS):
+            yield from (_at_its_head(metadata, name) for name in metadata.refs)
+        if isinstance(update, AddSnapshot | RemoveSchemas):
+            yield AssertCurrentSchemaId(metadata.current_schema_id)  # R-155
+        if isinstance(update, AddSnapshot | RemovePartitionSpecs):
+            yield AssertDefaultSpecId(metadata.default_spec_id)  # R-155
+
+
+def _at_its_head(metadata: TableMetadata, name: str) -> AssertRefSnapshotId:
+    ref = metadata.refs.get(name)
+    return AssertRefSnapshotId(name, None if ref is None else ref.snapshot_id)
+
+
+def check(metadata: TableMetadata, requirement: Requirement) -> str | None:
+    """Tell why a requirement does not hold; None where it does."""
+    match requirement:
+        case AssertTableUuid(uuid):
+            if metadata.table_uuid == uuid:
+                return None
+            return f"the table's UUID is {metadata.table_uuid}, not {uuid}"  # R-002
+        case AssertRefSnapshotId(name, snapshot_id):
+            ref = metadata.refs.get(name)
+            current_id = None if ref is None else ref.snapshot_id
+            if current_id == snapshot_id:
+                return None
+            return (
+                f"ref `{name}` is at {current_id or 'no snapshot'}, not {snapshot_id or 'absent'}"
+            )
+        case AssertCurrentSchemaId(schema_id):
+            if metadata.current_schema_id == schema_id:
+                return None
+            return f"the current schema is {metadata.current_schema_id}, not {schema_id}"
+        case AssertDefaultSpecId(spec_id):
+            if metadata.default_spec_id == spec_id:
+                return None
+            return f"the default partition spec is {metadata.default_spec_id}, not {spec_id}"

@@ -3,6 +3,10 @@
 A variant is the bytes of its metadata, a dictionary of names of fields, and those of its value. A
 value is a primitive, an object or an array, the last two of values. Bytes may come from anybody:
 reading takes time in proportion to their number.
+
+A bound of a column of variants is an object of the least or the greatest of its values, by names
+that are normalized JSON paths, as `$['user']['name']`; its bytes are those of its metadata and of
+its value, one behind the other (R-093).
 """
 
 import json
@@ -12,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, Literal
 from uuid import UUID
 
 from icectl.format.moments import (
@@ -43,6 +47,10 @@ _DECIMALS = (DECIMAL4, DECIMAL8, DECIMAL16)
 _INTEGERS = (INT8, INT16, INT32, INT64)
 _LARGEST_SCALE = 38
 _LONGEST_SHORT_STRING = 63
+
+Side = Literal["lower", "upper"]
+_WITHOUT_ORDER = (NULL, UUID_)
+"""Writers take UUIDs in different orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +99,7 @@ def write_metadata(names: Sequence[str]) -> bytes:
     """Return the metadata of some names, each once and in the order of their bytes."""
     stored = [name.encode() for name in names]
     width = _width(max(sum(map(len, stored)), len(stored)))
-    ends = [0]
-    for one in stored:
-        ends.append(ends[-1] + len(one))
+    ends = accumulate(map(len, stored), initial=0)
     numbers = b"".join(number.to_bytes(width, "little") for number in (len(stored), *ends))
     return bytes([1 | 16 | (width - 1) << 6]) + numbers + b"".join(stored)
 
@@ -108,10 +114,7 @@ class Parts:
 
 
 def check(metadata: bytes, value: bytes) -> None:
-    """Do nothing where the bytes are a variant.
-
-    Raises: ValueError, which says what is wrong.
-    """
+    """Do nothing where the bytes are a variant. Raises: ValueError, which says what is wrong."""
     names = read_metadata(metadata).names
     left = len(value)
     open_: list[tuple[int, int, bool]] = [(0, len(value), True)]
@@ -271,9 +274,7 @@ def write_primitive(type_id: int, content: bytes) -> bytes:
 
 
 def _offsets(values: Sequence[bytes]) -> tuple[int, bytes]:
-    ends = [0]
-    for one in values:
-        ends.append(ends[-1] + len(one))
+    ends = list(accumulate(map(len, values), initial=0))
     width = _width(ends[-1])
     return width, b"".join(end.to_bytes(width, "little") for end in ends)
 
@@ -388,3 +389,56 @@ def _tree(names: Names, value: bytes) -> Any:
     if parts.keys is None:
         return inner
     return dict(zip((names.names[key] for key in parts.keys), inner, strict=True))
+
+
+def read_bounds(bound: bytes) -> Mapping[str, bytes]:
+    """Return the primitives of a bound by path, as values of variants.
+
+    Raises: ValueError, where the bytes are none.
+    """
+    end = metadata_size(bound)
+    metadata, value = bound[:end], bound[end:]
+    check(metadata, value)
+    fields = fields_of(read_metadata(metadata), value)
+    if fields is None:
+        raise ValueError("it is not an object")
+    for path, one in fields.items():
+        if read_primitive(one) is None:
+            raise ValueError(f"the bound of {path} is not a primitive")
+    return fields
+
+
+def write_bounds(fields: Mapping[str, bytes]) -> bytes:
+    """Return the bound of primitives by path."""
+    metadata = write_metadata(sorted(fields, key=str.encode))
+    return metadata + write_object(fields, read_metadata(metadata).ids)
+
+
+def joined_bounds(bounds: Sequence[bytes], side: Side) -> bytes | None:
+    """Return the bound of all values that several are of; None where no path has one.
+
+    Only of paths that each of them has a bound of, of one type. Raises: as read_bounds.
+    """
+    parsed = [read_bounds(bound) for bound in bounds]
+    joined = {}
+    for path in parsed[0] if parsed else ():
+        values = [fields[path] for fields in parsed if path in fields]
+        read = {one: read_primitive(one) for one in values}
+        types = {None if one is None else one.type_id for one in read.values()}
+        if len(values) < len(parsed) or len(types) > 1 or types & {None, *_WITHOUT_ORDER}:
+            continue
+        choose = min if side == "lower" else max
+        joined[path] = choose(values, key=lambda one: _ordered(read[one]))
+    return write_bounds(joined) if joined else None
+
+
+def _ordered(one: Primitive | None) -> Any:
+    value = None if one is None else one.value
+    return (value, math.copysign(1, value)) if isinstance(value, float) else value
+
+
+def bounds_text(bound: bytes) -> str:
+    """Return a bound as JSON for people. Raises: ValueError, where the bytes are none."""
+    end = metadata_size(bound)
+    read_bounds(bound)
+    return text(bound[:end], bound[end:])

@@ -15,7 +15,7 @@ from icectl.errors import CorruptTable
 from icectl.files.parquet.merge_footer import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.write import ParquetOptions
-from icectl.format.data_paths import data_file_name, data_location, delete_file_name
+from icectl.format.file_names import data_file_name, data_location, delete_file_name
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, partition_path, result_types

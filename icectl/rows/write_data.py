@@ -33,7 +33,7 @@ from icectl.format.properties import (
 from icectl.format.schema import Schema, schema_json
 from icectl.format.single_value import decode, encode
 from icectl.format.types import GeographyType, NestedField, PrimitiveType, Type
-from icectl.format.variant_bounds import Side, joined_bounds
+from icectl.format.variant import Side, joined_bounds
 from icectl.rows.columns import ColumnFacts, inside, is_shape, path_to
 from icectl.storage.store import Assembly
 from icectl.table.reading import naming

@@ -24,7 +24,7 @@ from icectl.entries.files import (
 )
 from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
-from icectl.format.data_paths import named_folders
+from icectl.format.file_names import named_folders
 from icectl.progress import Progress
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.identity import SameStore, is_kept_from_owner, place_key, real_location

@@ -14,10 +14,10 @@ from icectl.checks.live_entries import fingerprints
 from icectl.entries.columns import distinct_count
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.rows import RawEntries, deletion_vectors, live
+from icectl.format.file_names import VERSION_HINT
 from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import VERSION_HINT
 from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
 from icectl.storage.identity import SameStore, linked_files

@@ -14,9 +14,9 @@ from icectl.entries.rows import (
 )
 from icectl.errors import CorruptTable, StorageError, Unsupported, UsageError
 from icectl.files.metadata_file import read_version_hint
+from icectl.format.file_names import VERSION_HINT
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import VERSION_HINT
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import join
 from icectl.table.context import TableContext

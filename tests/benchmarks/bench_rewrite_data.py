@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pyarrow.parquet as pq
 
-from icectl.format.data_paths import data_file_name
+from icectl.format.file_names import data_file_name
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.rows.equality_deletes import EqualityDeletes

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from icectl.files.parquet.schema import child_fields, is_variant, with_children
-from icectl.format.data_paths import data_file_name
+from icectl.format.file_names import data_file_name
 from icectl.format.schema import Schema, schema_from_json
 from icectl.rows.read_data import SourceFile
 from icectl.rows.write_data import FileOutputs

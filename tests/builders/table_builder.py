@@ -24,6 +24,7 @@ from icectl.files.metadata_file import write_metadata
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema
 from icectl.files.puffin import NewBlob, read_puffin, write_puffin
+from icectl.format.file_names import metadata_file_name
 from icectl.format.manifest import (
     Content,
     FieldSummary,
@@ -33,7 +34,6 @@ from icectl.format.manifest import (
     Status,
 )
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import metadata_file_name
 from icectl.format.partition import PartitionField, PartitionSpec, partition_path, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode

@@ -10,8 +10,7 @@ from unittest.mock import patch
 from icectl.catalog.protocol import Catalog, CommitOutcome, LoadedTable
 from icectl.catalog.warehouse import TableInCatalog, Warehouse
 from icectl.cli import naming
-from icectl.format.requirements import Requirement
-from icectl.format.updates import Update
+from icectl.format.updates import Requirement, Update
 
 NAME = "main"
 """What tests call the catalog."""

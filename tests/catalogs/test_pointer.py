@@ -12,8 +12,7 @@ from icectl.catalog.protocol import Committed, Conflict, Unknown
 from icectl.env import SystemEnv
 from icectl.errors import Refused, StorageError, TableNotFound
 from icectl.format.metadata import TableMetadata
-from icectl.format.requirements import AssertRefSnapshotId
-from icectl.format.updates import SetProperties, Update
+from icectl.format.updates import AssertRefSnapshotId, SetProperties, Update
 from icectl.storage.local.store import LocalStore
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder

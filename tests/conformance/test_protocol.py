@@ -15,9 +15,8 @@ from icectl.catalog.protocol import Capabilities, CommitOutcome, Committed, Conf
 from icectl.cli import session
 from icectl.files.metadata_file import read_metadata as parse
 from icectl.files.metadata_file import write_metadata
-from icectl.format.requirements import Requirement, check
 from icectl.format.snapshot import SnapshotRef
-from icectl.format.updates import SetSnapshotRef, Update, apply_all, with_log
+from icectl.format.updates import Requirement, SetSnapshotRef, Update, apply_all, check, with_log
 from icectl.storage.local.store import LocalStore
 from tests.builders.compactions import build
 from tests.builders.expiry import NOW_MS

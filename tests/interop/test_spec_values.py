@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from icectl.format.names import parse_metadata_file_name
+from icectl.format.file_names import parse_metadata_file_name
 from icectl.format.partition import spec_from_json, spec_json
 from icectl.format.schema import schema_from_json, schema_json
 from icectl.format.sort import order_from_json, order_json

@@ -27,8 +27,7 @@ from icectl.catalog.rest.outcome import (
 from icectl.catalog.rest.served import ServedTable, time_ordered_uuid
 from icectl.catalog.rest.wire import commit_json
 from icectl.errors import IcectlError, Refused, TableNotFound, Unsupported
-from icectl.format.requirements import Requirement
-from icectl.format.updates import Update, apply_all
+from icectl.format.updates import Requirement, Update, apply_all
 
 _LOOKS, _LOOK_SECONDS = 3, 0.5
 """How often, and how far apart, the table is looked at after a commit that was not answered."""

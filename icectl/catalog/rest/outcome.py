@@ -12,10 +12,11 @@ from typing import Any
 from icectl.env import Env
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import metadata_json
-from icectl.format.requirements import AssertRefSnapshotId, AssertTableUuid, Requirement, check
 from icectl.format.snapshot import PUT_BACK, Snapshot, SnapshotRef
 from icectl.format.updates import (
     AddSnapshot,
+    AssertRefSnapshotId,
+    AssertTableUuid,
     AssignUuid,
     RemovePartitionSpecs,
     RemovePartitionStatistics,
@@ -24,10 +25,12 @@ from icectl.format.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
+    Requirement,
     SetProperties,
     SetSnapshotRef,
     Update,
     UpgradeFormatVersion,
+    check,
 )
 from icectl.storage.location import loosest_key
 

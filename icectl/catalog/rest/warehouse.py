@@ -18,8 +18,7 @@ from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import check_updates
 from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
 from icectl.errors import IcectlError, TableNotFound, Unsupported
-from icectl.format.requirements import Requirement
-from icectl.format.updates import Update
+from icectl.format.updates import Requirement, Update
 from icectl.storage.open import home_of, open_store, set_home
 from icectl.storage.store import Store
 

@@ -5,17 +5,14 @@ from typing import Any
 
 from icectl.errors import Unsupported
 from icectl.format.metadata import TableMetadata
-from icectl.format.requirements import (
-    AssertCurrentSchemaId,
-    AssertDefaultSpecId,
-    AssertRefSnapshotId,
-    AssertTableUuid,
-    Requirement,
-)
 from icectl.format.snapshot import ref_json, snapshot_json
 from icectl.format.updates import (
     ALL_UPDATES,
     AddSnapshot,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUuid,
     AssignUuid,
     RemovePartitionSpecs,
     RemovePartitionStatistics,
@@ -24,6 +21,7 @@ from icectl.format.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
+    Requirement,
     SetProperties,
     SetSnapshotRef,
     Update,

@@ -31,7 +31,7 @@ from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import Entries, numbers
 from icectl.errors import Unsupported, UsageError
-from icectl.format.data_paths import mark_of, marked_end
+from icectl.format.file_names import mark_of, marked_end
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.snapshot import Snapshot

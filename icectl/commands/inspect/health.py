@@ -21,8 +21,8 @@ from icectl.commands.inspect.views import Row
 from icectl.entries import files
 from icectl.errors import CorruptTable, StorageError
 from icectl.format import properties
+from icectl.format.file_names import parse_metadata_file_name
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import parse_metadata_file_name
 from icectl.rows.choice import EngineChoice
 from icectl.storage import location as locations
 from icectl.storage.store import FileStatus

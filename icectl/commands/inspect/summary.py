@@ -11,10 +11,10 @@ from icectl.commands.inspect.views import Row, View, id_text
 from icectl.entries.rows import Entries, concat, live, with_manifest_number
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, StorageError
+from icectl.format.file_names import lost_versions
 from icectl.format.layout import layout_name, layout_of_manifest
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import lost_versions
 from icectl.format.snapshot import Snapshot
 from icectl.table.manifest_lists import reader_of, snapshot_reader
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot

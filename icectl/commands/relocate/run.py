@@ -59,8 +59,8 @@ from icectl.errors import (
     UsageError,
 )
 from icectl.files.metadata_file import is_gzip, read_metadata_json
+from icectl.format.file_names import catalog_metadata_file_name, metadata_file_name
 from icectl.format.metadata import TableMetadata
-from icectl.format.names import catalog_metadata_file_name, metadata_file_name
 from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore, add_root, open_store
 from icectl.storage.store import Store, check_creatable

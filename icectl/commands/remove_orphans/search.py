@@ -9,7 +9,7 @@ from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.output_journal import running
 from icectl.entries.files import ListedFiles, below, but, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
-from icectl.format.data_paths import named_folders
+from icectl.format.file_names import named_folders
 from icectl.format.metadata import TableMetadata
 from icectl.rows.orphan_search import Listing, OrphanSearch
 from icectl.storage.identity import SameStore, place_key, real_location

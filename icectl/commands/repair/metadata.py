@@ -25,7 +25,7 @@ from icectl.catalog.versions import (
 from icectl.commands.repair.plan import Remedy
 from icectl.errors import CommitConflict, CorruptTable, OtherFile, Refused, StorageError
 from icectl.files.metadata_file import read_version_hint
-from icectl.format.names import VERSION_HINT
+from icectl.format.file_names import VERSION_HINT
 from icectl.storage import location as locations
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table

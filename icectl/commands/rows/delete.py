@@ -25,7 +25,7 @@ from icectl.entries.may_match import METRICS, all_match, may_match
 from icectl.entries.rows import EMPTY, Entries, data_files, numbers
 from icectl.errors import CommitConflict
 from icectl.files.deletion_vectors import Positions
-from icectl.format.data_paths import data_location, delete_file_name
+from icectl.format.file_names import data_location, delete_file_name
 from icectl.format.locations import relative_base
 from icectl.format.metadata import TableMetadata
 from icectl.rows.find_job import FindJob, FoundRows, Keys

@@ -276,7 +276,8 @@ def _expression_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
 
 def _expressions(metadata: TableMetadata) -> Sequence[Expression]:
     specs, schemas = metadata.partition_specs, metadata.schemas
-    return link_specs(specs, schemas, metadata.last_column_id).expressions
+    _, expressions = link_specs(specs, schemas, metadata.last_column_id)
+    return expressions
 
 
 # -- what forbids it ------------------------------------------------------------------------------
@@ -329,7 +330,7 @@ def _ids(
         message = f"its expressions would need ids up to {expressions[-1].expr_id}"
         yield _finding("U-12", "`last-column-id`", message)
     by_id = {one.expr_id: one for one in expressions}
-    specs = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id).specs
+    specs, _ = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
     used = {metadata.default_spec_id}
     for head in heads:
         if head.entries is not None:

@@ -523,10 +523,7 @@ def _check_unions(schema: AvroType) -> None:
 
 
 def read_long(content: bytes, at: int) -> tuple[int, int]:
-    """Read one zigzag number; returns it and where it ends.
-
-    Raises: CorruptTable R-008.
-    """
+    """Read one zigzag number; returns it and where it ends. Raises: CorruptTable R-008."""
     value = shift = 0
     while True:
         if at >= len(content) or shift > 63:

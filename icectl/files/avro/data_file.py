@@ -186,10 +186,7 @@ class AvroDataFile:
 
     @cached_property
     def record_count(self) -> int:
-        """Rows, by the word of all blocks.
-
-        Cost: reads the whole file, and inflates nothing.
-        """
+        """Rows, by the word of all blocks. Cost: reads the whole file, and inflates nothing."""
         with _damage():
             return sum(block.record_count for block in self._stored_blocks())
 

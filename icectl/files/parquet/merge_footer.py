@@ -223,10 +223,7 @@ class MergeSource:
 
 
 def read_source(file: IO[bytes]) -> MergeSource:
-    """Read the footer of a Parquet file.
-
-    Raises: NotMergeable; CorruptTable R-099.
-    """
+    """Read the footer of a Parquet file. Raises: NotMergeable; CorruptTable R-099."""
     if loops() is None:
         raise NotMergeable("this installation was made without a compiler")
     size = file.seek(0, 2)

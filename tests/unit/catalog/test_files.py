@@ -15,9 +15,8 @@ from icectl.catalog.files import (
 )
 from icectl.catalog.protocol import Committed, Conflict, Unknown
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound, Unsupported
-from icectl.format.requirements import AssertRefSnapshotId
 from icectl.format.snapshot import MetadataLogEntry
-from icectl.format.updates import AssignUuid, SetProperties
+from icectl.format.updates import AssertRefSnapshotId, AssignUuid, SetProperties
 from icectl.storage.failures import AnswerLost
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import PathMapStore

@@ -9,17 +9,14 @@ from icectl.catalog.rest.wire import check_updates, requirement_json, update_jso
 from icectl.errors import Unsupported
 from icectl.format.layout import Layout
 from icectl.format.metadata_json import parse_metadata
-from icectl.format.requirements import (
-    AssertCurrentSchemaId,
-    AssertDefaultSpecId,
-    AssertRefSnapshotId,
-    AssertTableUuid,
-    Requirement,
-)
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.format.updates import (
     ALL_UPDATES,
     AddSnapshot,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUuid,
     AssignUuid,
     RemovePartitionSpecs,
     RemovePartitionStatistics,
@@ -28,6 +25,7 @@ from icectl.format.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
+    Requirement,
     SetLayout,
     SetManifestList,
     SetProperties,

@@ -9,7 +9,7 @@ from icectl.checks.columns import Columns
 from icectl.entries.rows import RawEntries
 from icectl.format.rule import Fault
 from icectl.format.types import DecimalType, FixedType, GeographyType, GeometryType, PrimitiveType
-from icectl.format.variant_bounds import write_bounds
+from icectl.format.variant import write_bounds
 from tests.builders.entry_rows import data, entries
 
 LARGE_ID = 2147483546

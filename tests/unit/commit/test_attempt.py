@@ -12,9 +12,16 @@ from icectl.commit.attempt import Changes, CommitAsked, commit_changes
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, CommitUnknown, Refused
 from icectl.format.metadata import TableMetadata
-from icectl.format.requirements import AssertRefSnapshotId, AssertTableUuid, Requirement
 from icectl.format.snapshot import MetadataLogEntry
-from icectl.format.updates import RemoveSnapshotRef, SetProperties, Update, apply_all
+from icectl.format.updates import (
+    AssertRefSnapshotId,
+    AssertTableUuid,
+    RemoveSnapshotRef,
+    Requirement,
+    SetProperties,
+    Update,
+    apply_all,
+)
 from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.table.context import TableContext

@@ -17,8 +17,7 @@ from icectl.errors import (
     TableNotFound,
 )
 from icectl.format.metadata import TableMetadata
-from icectl.format.requirements import Requirement
-from icectl.format.updates import SetProperties, Update
+from icectl.format.updates import Requirement, SetProperties, Update
 from icectl.table.context import TableContext
 from tests.builders.expiry import context_of
 from tests.builders.orphans import OTHER_UUID, edit_metadata

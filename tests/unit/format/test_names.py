@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.format.names import (
+from icectl.format.file_names import (
     MetadataFileName,
     catalog_metadata_file_name,
     metadata_file_name,

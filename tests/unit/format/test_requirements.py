@@ -4,7 +4,7 @@ import pytest
 
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import parse_metadata
-from icectl.format.requirements import (
+from icectl.format.updates import (
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
     AssertRefSnapshotId,

@@ -4,7 +4,7 @@ import pytest
 
 from icectl.format.single_value import text
 from icectl.format.types import PrimitiveType
-from icectl.format.variant_bounds import bounds_text, joined_bounds, read_bounds, write_bounds
+from icectl.format.variant import bounds_text, joined_bounds, read_bounds, write_bounds
 
 SPARK_LOWER = (
     b"\x11\x03\x00\x06\x0c\x17$['a']$['b']$['c']['d']\x02\x03\x00\x01\x02\x00\x02\x05\x0b"

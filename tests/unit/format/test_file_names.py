@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.format.data_paths import data_file_name, data_folder, data_location, delete_file_name
+from icectl.format.file_names import data_file_name, data_folder, data_location, delete_file_name
 
 UUID = "3f2a6a1e-6c2b-4a58-9f3d-0d3a2f1b7c55"
 NAME = f"00003-17-{UUID}-00001.parquet"
