@@ -15,6 +15,7 @@ _BEYOND_PYARROW = (
     "decrypt",
     "not supported",
     "out of range for nanosecond",
+    "too deeply nested",
 )
 """What messages of pyarrow say, in one class with damage, of things that it can't read."""
 

@@ -61,12 +61,23 @@ class Names:
     ids: Mapping[str, int]
 
 
-@lru_cache(maxsize=1024)
+_LONGEST_KEPT_BYTES = 4096
+
+
 def read_metadata(metadata: bytes) -> Names:
-    """Return the names of a metadata.
+    """Return the names of a metadata; those of the last ones that were not too long are kept.
 
     Raises: ValueError, where the bytes are no metadata of version 1.
     """
+    return _kept(metadata) if len(metadata) <= _LONGEST_KEPT_BYTES else _names(metadata)
+
+
+@lru_cache(maxsize=1024)
+def _kept(metadata: bytes) -> Names:
+    return _names(metadata)
+
+
+def _names(metadata: bytes) -> Names:
     if not metadata or metadata[0] & 15 != 1:
         raise ValueError("its metadata is not of version 1")
     width = (metadata[0] >> 6) + 1
@@ -427,9 +438,15 @@ def joined_bounds(bounds: Sequence[bytes], side: Side) -> bytes | None:
         types = {None if one is None else one.type_id for one in read.values()}
         if len(values) < len(parsed) or len(types) > 1 or types & {None, *_WITHOUT_ORDER}:
             continue
+        if any(_is_nan(one) for one in read.values()):
+            continue  # it is no bound of others (R-092)
         choose = min if side == "lower" else max
         joined[path] = choose(values, key=lambda one: _ordered(read[one]))
     return write_bounds(joined) if joined else None
+
+
+def _is_nan(one: Primitive | None) -> bool:
+    return one is not None and isinstance(one.value, float) and math.isnan(one.value)
 
 
 def _ordered(one: Primitive | None) -> Any:

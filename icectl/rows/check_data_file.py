@@ -6,13 +6,14 @@ from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as arrow_types
 
 from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.parquet.metrics import FileMetrics
-from icectl.files.parquet.schema import NameMapping, field_id, schema_from_arrow
+from icectl.files.parquet.schema import NameMapping, field_id, is_variant_type, schema_from_arrow
 from icectl.files.wkb import Shapes
 from icectl.format import single_value
 from icectl.format.bounding_box import BoundingBox, box_text, decode_box
@@ -475,16 +476,32 @@ def type_problems(stored: pa.Schema, schema: Schema) -> Mapping[int, str]:
             fields = schema_from_arrow(pa.schema([column])).all_fields
         except Unsupported:
             continue  # said where the column is read
+        if _is_nested_alone(column, schema):
+            id_ = field_id(column) or 0
+            problems[id_] = _stored_as(id_, str(column.type), schema)
         for id_, one in fields.items():
             declared = schema.field(id_)
             if declared is None or is_nested(declared.type) or is_nested(one.type):
                 continue
             if _family(one.type) != _family(declared.type):
-                problems[id_] = (
-                    f"`{schema.name_of(id_)}` is stored as {type_text(one.type)}, "
-                    f"the table has {type_text(declared.type)}"
-                )
+                problems[id_] = _stored_as(id_, type_text(one.type), schema)
     return problems
+
+
+def _is_nested_alone(column: pa.Field, schema: Schema) -> bool:
+    """Return whether a column holds others in a file, and none in the table."""
+    declared = schema.field(field_id(column) or 0)
+    if declared is None or is_nested(declared.type) or not arrow_types.is_nested(column.type):
+        return False
+    return declared.type != PrimitiveType("variant") or not is_variant_type(column.type)
+
+
+def _stored_as(id_: int, stored: str, schema: Schema) -> str:
+    declared = schema.field(id_)
+    assert declared is not None
+    return (
+        f"`{schema.name_of(id_)}` is stored as {stored}, the table has {type_text(declared.type)}"
+    )
 
 
 def _family(type_: Type) -> str:

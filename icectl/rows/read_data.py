@@ -36,7 +36,12 @@ from icectl.files.parquet.schema import (
     places_by_id,
     without_extensions,
 )
-from icectl.files.parquet.shredding import as_parquet, shredded_variants, whole_variants
+from icectl.files.parquet.shredding import (
+    as_parquet,
+    shredded_variants,
+    unfit_type,
+    whole_variants,
+)
 from icectl.format import single_value
 from icectl.format.schema import Schema, children
 from icectl.format.single_value import Value
@@ -446,6 +451,10 @@ class _Projection:
     def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
         type_, kind = wanted.type, self._kind(wanted)
         if type_ == _VARIANT and arrow_types.is_struct(stored):
+            unfit = unfit_type(stored)
+            if unfit is not None:
+                why = f"it has a column of type {unfit}, which variants lack"
+                raise _not_carried(self.source, wanted, why)
             is_kept = is_same_type(as_parquet(stored), kind)
             return shredded_variants if is_kept else whole_variants
         is_same = is_same_type(stored, kind)

@@ -197,15 +197,13 @@ def is_variant(field: pa.Field) -> bool:
     Parquet files say it by an annotation too, which Arrow does not pass on.
     """
     kind = field.type
-    if not arrow_types.is_struct(kind) or field_id(field) is None:
-        return False
-    names = {child.name for child in kind}
-    return (
-        METADATA in names
-        and bool(names & {VALUE, TYPED_VALUE})
-        and names <= {METADATA, VALUE, TYPED_VALUE}
-        and not any(map(_any_id, kind))
-    )
+    return field_id(field) is not None and is_variant_type(kind) and not any(map(_any_id, kind))
+
+
+def is_variant_type(kind: pa.DataType) -> bool:
+    """Whether the fields of a type have the names of those of a variant."""
+    names = {child.name for child in kind} if arrow_types.is_struct(kind) else set[str]()
+    return METADATA in names and len(names) > 1 and names <= {METADATA, VALUE, TYPED_VALUE}
 
 
 def logical_types(schema: pa.Schema) -> Mapping[int, bytes]:

@@ -27,6 +27,7 @@ from icectl.files.parquet.schema import (
     field_id,
     is_same_type,
     is_variant,
+    is_variant_type,
     with_children,
 )
 from icectl.format import variant
@@ -39,13 +40,15 @@ _Test = Callable[[pa.DataType], bool]
 def common_shredding(schemas: Sequence[pa.Schema]) -> Shredding:
     """Return the types of variants that are shredded alike in all files that have them.
 
-    Shape: types as `as_parquet` returns them; none with a column of a type that variants lack.
+    Shape: types as `as_parquet` returns them.
     """
     variants = [_variants(schema) for schema in schemas]
     alike = {}
     for number, kind in {key: kind for one in variants for key, kind in one.items()}.items():
         others = [one[number] for one in variants if number in one]
-        if _is_shredded(kind) and all(is_same_type(kind, other) for other in others):
+        if kind.get_field_index(TYPED_VALUE) >= 0 and all(
+            is_same_type(kind, other) for other in others
+        ):
             alike[number] = kind
     return alike
 
@@ -64,20 +67,43 @@ def _variants(schema: pa.Schema) -> Shredding:
     return found
 
 
-def _is_shredded(kind: pa.DataType) -> bool:
-    at = kind.get_field_index(TYPED_VALUE)
-    return at >= 0 and _is_known(kind.field(at).type)
+def unfit_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return what variants lack of the type of a stored one: itself, or one inside; None is all.
+
+    The specification of shredding has few types, and no columns but its own.
+    """
+    kind = as_parquet(kind)
+    if not is_variant_type(kind):
+        return kind
+    return _unfit_group(kind, {METADATA, VALUE, TYPED_VALUE})
 
 
-def _is_known(kind: pa.DataType) -> bool:
-    """Return whether variants have the type of a typed value, and all types inside of it."""
+def _unfit_group(kind: pa.DataType, allowed: set[str]) -> pa.DataType | None:
+    if not arrow_types.is_struct(kind) or _has_twice(kind):
+        return kind
+    if not allowed.issuperset(child.name for child in kind):
+        return kind
+    for child in kind:
+        if child.name == TYPED_VALUE:
+            found = _unfit_typed(child.type)
+        else:
+            found = None if arrow_types.is_binary(child.type) else child.type
+        if found is not None:
+            return found
+    return None
+
+
+def _unfit_typed(kind: pa.DataType) -> pa.DataType | None:
     if not (arrow_types.is_struct(kind) or arrow_types.is_list(kind)):
-        return _writer(kind) is not None
-    groups = [child.type for child in child_fields(kind)]
-    if not all(map(arrow_types.is_struct, groups)):
-        return False
-    inner = [child for one in groups for child in child_fields(one)]
-    return all(_is_known(child.type) for child in inner if child.name == TYPED_VALUE)
+        return None if _writer(kind) is not None else kind
+    if arrow_types.is_struct(kind) and _has_twice(kind):
+        return kind
+    found = (_unfit_group(child.type, {VALUE, TYPED_VALUE}) for child in child_fields(kind))
+    return next((one for one in found if one is not None), None)
+
+
+def _has_twice(kind: pa.DataType) -> bool:
+    return len({child.name for child in kind}) < len(list(kind))
 
 
 def as_parquet(kind: pa.DataType) -> pa.DataType:
@@ -130,6 +156,9 @@ def whole_variants(column: pa.Array) -> pa.Array:
     Raises: CorruptTable R-099, where values and their columns contradict one another; Unsupported,
     for a column of a type that the specification does not have.
     """
+    unfit = unfit_type(column.type)
+    if unfit is not None:
+        raise Unsupported(f"a variant has a column of type {unfit}, which variants lack")
     column = _plain(column)
     parts = _parts(column)
     is_null = column.is_null()
@@ -260,8 +289,7 @@ def _arrays(typed: pa.Array, names: Sequence[Names | None]) -> _Values:
 def _primitives(typed: pa.Array) -> _Values:
     """Return the variants of a column of one type; None where it is null."""
     write = _writer(typed.type)
-    if write is None:
-        raise _unknown(typed.type)
+    assert write is not None
     return write(typed)
 
 
@@ -296,10 +324,6 @@ def _octet_strings(column: pa.Array) -> _Values:
 
 def _numbers(type_id: int, width: int) -> Callable[[pa.Array], _Values]:
     return lambda column: _with_first(type_id, _little_endian(column, width))
-
-
-def _unknown(kind: pa.DataType) -> Unsupported:
-    return Unsupported(f"a variant has values in a column of type {kind}, which variants lack")
 
 
 def _with_first(type_id: int, contents: Sequence[bytes | None]) -> _Values:

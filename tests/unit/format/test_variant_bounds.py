@@ -56,6 +56,14 @@ def test_the_lesser_zero_is_the_lower_bound() -> None:
     assert joined_bounds(both, "upper") == both[0]
 
 
+@pytest.mark.parametrize("places", [(0, 1), (1, 0)])
+def test_nan_is_no_bound_of_others(places: tuple[int, int]) -> None:
+    values = b"\x1c" + b"\x00" * 6 + b"\xf8\x7f", b"\x1c" + b"\x00" * 8
+    both = [write_bounds({"$": values[at], "$['a']": ONE}) for at in places]
+    for side in ("lower", "upper"):
+        assert joined_bounds(both, side) == write_bounds({"$['a']": ONE})
+
+
 @pytest.mark.parametrize("bound", [b"", b"\x01", b"\x01\x00\x00\x0c\x01", SPARK_LOWER[:-1]])
 def test_what_is_no_bound_is_said(bound: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -159,6 +159,55 @@ def test_columns_of_types_that_variants_lack_are_refused_in_all_files_too(kind) 
         group.run()
 
 
+PART = ("value", pa.binary())
+UNFIT = {
+    "metadata of numbers": [("metadata", pa.int32()), PART],
+    "values of numbers": [("metadata", pa.binary()), ("value", pa.int32())],
+    "a column without a group": [
+        ("metadata", pa.binary()),
+        PART,
+        ("typed_value", pa.struct([("a", pa.int32())])),
+    ],
+    "elements without a group": [
+        ("metadata", pa.binary()),
+        PART,
+        ("typed_value", pa.list_(pa.int32())),
+    ],
+    "another column in a group": [
+        ("metadata", pa.binary()),
+        PART,
+        ("typed_value", pa.struct([("a", pa.struct([PART, ("other", pa.int32())]))])),
+    ],
+    "a map": [("metadata", pa.binary()), ("typed_value", pa.map_(pa.string(), pa.int32()))],
+}
+"""The columns of groups that variants lack."""
+
+
+@pytest.mark.parametrize("fields", UNFIT.values(), ids=UNFIT)
+def test_groups_that_are_none_of_variants_are_refused_by_name(fields) -> None:
+    group = Group(COLUMNS)
+    group.add([(1, None)], fields=(ID, identified("v", pa.struct(fields), 2)))
+    with pytest.raises(Unsupported, match=r"the column `v` of f0 .* which variants lack"):
+        group.run()
+    assert findings_of(group) == [("R-099", "warning")]
+
+
+@pytest.mark.parametrize("fields", [[PART], [("metadata", pa.binary()), PART, ("x", pa.int8())]])
+def test_r095_a_struct_in_place_of_a_variant_is_a_finding(fields) -> None:
+    group = Group(COLUMNS)
+    group.add([(1, None)], fields=(ID, identified("v", pa.struct(fields), 2)))
+    with pytest.raises(Unsupported, match=r"the column `v` of f0 .* which variants lack"):
+        group.run()
+    assert findings_of(group) == [("R-095", "error")]
+
+
+def findings_of(group: Group) -> list[tuple[str, str]]:
+    """Return what is found in the first file of a group, of one row."""
+    told = RecordedFile("f0", FileFormat.PARQUET, 1, 1)
+    found = check_data_file(group.store.open("f0"), told, TableFacts(COLUMNS, (), 3, None))
+    return [(one.rule, one.severity) for one in found]
+
+
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
 def test_variants_of_other_formats_are_written_to_parquet(file_format: str) -> None:
     group = Group(COLUMNS)
