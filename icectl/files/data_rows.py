@@ -85,7 +85,16 @@ def child_columns(column: pa.Array) -> list[pa.Array]:
     if arrow_types.is_map(column.type):
         first, last = (column.offsets[place].as_py() for place in (0, -1))
         return [part.slice(first, last - first) for part in (column.keys, column.items)]
-    return [column.flatten()]
+    return [elements_of(column)]
+
+
+def elements_of(lists: pa.Array) -> pa.Array:
+    """Return what lists hold, without what lies below a null.
+
+    Arrow makes no empty array of structs that have UUIDs: none is made here.
+    """
+    is_empty = not pc.sum(pc.list_value_length(lists)).as_py()
+    return lists.values.slice(0, 0) if is_empty else lists.flatten()
 
 
 def batch_rows(row_count: int, size_bytes: int) -> int:

@@ -16,7 +16,7 @@ from pyarrow import types as arrow_types
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.arrow_failures import damaged_data_file
-from icectl.files.data_rows import child_columns
+from icectl.files.data_rows import child_columns, elements_of
 from icectl.files.parquet.schema import (
     METADATA,
     TYPED_VALUE,
@@ -274,15 +274,13 @@ def _objects(typed: pa.Array, values: _Values, names: Sequence[Names | None]) ->
 def _arrays(typed: pa.Array, names: Sequence[Names | None]) -> _Values:
     lengths = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False)
     owners = np.repeat(np.arange(len(typed)), lengths)
-    elements = typed.flatten()
+    elements = elements_of(typed)
     inner = _group(elements, [names[owner] for owner in owners.tolist()])
-    ends = np.cumsum(lengths).tolist()
-    starts = [0, *ends[:-1]]
+    values = [NULL_VALUE if one is None else one for one in inner]
+    ends = np.cumsum(lengths)
+    parts = zip((ends - lengths).tolist(), ends.tolist(), typed.is_valid().to_pylist(), strict=True)
     return [
-        variant.write_array([NULL_VALUE if one is None else one for one in inner[start:end]])
-        if valid
-        else None
-        for start, end, valid in zip(starts, ends, typed.is_valid().to_pylist(), strict=True)
+        variant.write_array(values[start:end]) if valid else None for start, end, valid in parts
     ]
 
 

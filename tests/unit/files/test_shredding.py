@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.parquet.schema import FIELD_ID, arrow_schema, is_variant
+from icectl.files.data_rows import retype_array
+from icectl.files.parquet.schema import FIELD_ID, arrow_schema, is_variant, without_extensions
 from icectl.files.parquet.shredding import (
     check_variants,
     common_shredding,
@@ -52,7 +53,8 @@ def variants(typed: pa.DataType, rows: Sequence[Any], metadata: bytes = EMPTY) -
         None if row is None else {"metadata": metadata, "value": row[0], "typed_value": row[1]}
         for row in rows
     ]
-    return pa.array(values, group(typed, is_variant=True))
+    kind = group(typed, is_variant=True)
+    return retype_array(pa.array(values, without_extensions(kind)), kind)
 
 
 def test_the_specifications_measurements() -> None:
@@ -76,6 +78,17 @@ def test_the_specifications_tags() -> None:
     expected = ['["comedy", "drama"]', '["horror", null]', "null", None, "[]"]
     assert shown(column) == expected
     assert shown(column.slice(1, 3)) == expected[1:4]
+
+
+@pytest.mark.parametrize("inner", [pa.list_(pa.field("element", group(pa.int8()))), pa.uuid()])
+def test_lists_without_any_element(inner: pa.DataType) -> None:
+    """Arrays of arrays whose inner column holds nothing; Arrow makes no empty array of UUIDs."""
+    kind = pa.list_(pa.field("element", group(inner), nullable=False))
+    column = variants(kind, [(b"\x00", None), None, (b"\x0c\x01", None)])
+    assert shown(column) == ["null", None, "1"]
+    assert shown(column.slice(0, 0)) == []
+    for part in (column, column.slice(1)):
+        check_variants(part, pa.field("v", part.type, metadata={FIELD_ID: "1"}))
 
 
 def event(kind: Any = None, moment: Any = None) -> dict[str, Any]:
