@@ -11,7 +11,7 @@ import pytest
 
 from icectl.cli import app
 from icectl.commands.maintain import workers
-from icectl.commands.maintain.step import Done, Errand, ErrandPlace
+from icectl.commands.maintain.step import Done, StepContext, StepRequest
 from icectl.env import Env
 from tests.builders.rows import current_metadata, local
 from tests.builders.table_builder import START_MS
@@ -347,11 +347,11 @@ def test_an_interrupted_run_says_what_it_has_done(
     carry_out = workers.carry_out
     carried_out: list[str] = []
 
-    def once(errand: Errand, place: ErrandPlace) -> Done:
+    def once(job: StepRequest, place: StepContext) -> Done:
         if "compact" in carried_out:
             raise KeyboardInterrupt
-        carried_out.append(errand.step)
-        return carry_out(errand, place)
+        carried_out.append(job.step)
+        return carry_out(job, place)
 
     monkeypatch.setattr(workers, "carry_out", once)
     ended = maintain("main", "--yes", "--only", "compact")

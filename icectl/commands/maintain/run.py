@@ -53,16 +53,16 @@ from icectl.commands.maintain.report import (
 )
 from icectl.commands.maintain.saved_plans import (
     SavedMaintenance,
-    held_steps,
     kept_plan,
     on_spark,
     planned_run,
     policy_in,
+    reviewed_steps,
 )
 from icectl.commands.maintain.step import (
-    Errand,
-    ErrandPlace,
-    HeldPlan,
+    ReviewedPlan,
+    StepContext,
+    StepRequest,
     carry_out,
     check_options,
     options_given,
@@ -95,7 +95,7 @@ _OWN_WORD: Sequence[TableProperty[Any]] = (
 class _Asked:
     """What is asked of a run: the tables, each with its policy, and how it is carried out.
 
-    The plan is made at `instant_ms`, where it is to be kept; `held` is what each step of a table
+    A plan to keep is made at `instant_ms`; `reviewed` is what each step of a table
     may do by a plan that was kept.
     """
 
@@ -106,7 +106,7 @@ class _Asked:
     only: tuple[str, ...] = STEPS
     jobs: int = 1
     instant_ms: int | None = None
-    held: Mapping[str, Mapping[str, HeldPlan]] = field(default_factory=dict)
+    reviewed: Mapping[str, Mapping[str, ReviewedPlan]] = field(default_factory=dict)
 
     @property
     def planning(self) -> bool:
@@ -118,11 +118,13 @@ class _Asked:
         named = self.policies[table].read("steps")
         return tuple(step for step in STEPS if step in named and step in self.only)
 
-    def errand(self, table: str, step: str, seconds_left: float, *, alone: bool = False) -> Errand:
+    def job(
+        self, table: str, step: str, seconds_left: float, *, alone: bool = False
+    ) -> StepRequest:
         """Return a step on a table, as it goes to whoever carries it out."""
-        held = self.held.get(table, {}).get(step)
-        is_planned = held is not None or (self.planning and step in STEPS)
-        return Errand(
+        reviewed = self.reviewed.get(table, {}).get(step)
+        is_planned = reviewed is not None or (self.planning and step in STEPS)
+        return StepRequest(
             table=table,
             step=step,
             policy=self.policies[table],
@@ -133,7 +135,7 @@ class _Asked:
             is_alone=alone,
             seconds_left=seconds_left,
             instant_ms=self.instant_ms if is_planned else None,
-            held=held,
+            reviewed=reviewed,
             is_strict=self.request.strict,
         )
 
@@ -202,7 +204,7 @@ def apply_plan(
         tuple(policies),
         policies,
         instant_ms=saved.instant_ms,
-        held={one.table: held_steps(one, allow_newer=newer) for one in saved.tables},
+        reviewed={one.table: reviewed_steps(one, allow_newer=newer) for one in saved.tables},
     )
     seen = _looked_at(asked, FoundTables(tuple(policies), ()))
     tables = [planned_run(*pair) for pair in zip(saved.tables, _firsts(seen), strict=True)]
@@ -302,7 +304,7 @@ def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
 def _looked_at(asked: _Asked, tables: FoundTables) -> list[TableRun]:
     """Look at every table that may be maintained now. Order: that of the tables."""
     shell = asked.common.shell
-    place = ErrandPlace(shell.env, shell.interrupts, lambda: shell.deadline.passed)
+    place = StepContext(shell.env, shell.interrupts, lambda: shell.deadline.passed)
     progress = shell.console.progress
     progress.phase("looking at tables", total=len(asked.tables))
 
@@ -310,7 +312,7 @@ def _looked_at(asked: _Asked, tables: FoundTables) -> list[TableRun]:
         skipped = _left_alone(asked, table)
         if skipped is not None:
             return TableRun(table, AssessedTable(end=StepEnd(ASSESS, "skipped", reason=skipped)))
-        end, seen = carry_out(asked.errand(table, ASSESS, shell.deadline.remaining_seconds), place)
+        end, seen = carry_out(asked.job(table, ASSESS, shell.deadline.remaining_seconds), place)
         progress.advance(1)
         return TableRun(table, AssessedTable(end=end) if seen is None else seen)
 
@@ -384,7 +386,7 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
 def _runner(asked: _Asked, schedule: Schedule) -> StepsHere | StepsInWorkers:
     shell = asked.common.shell
     if asked.jobs == 1 and not schedule.alone:
-        return StepsHere(ErrandPlace(shell.env, shell.interrupts, lambda: False))
+        return StepsHere(StepContext(shell.env, shell.interrupts, lambda: False))
     return StepsInWorkers(asked.jobs, shell.console.note)
 
 
@@ -408,17 +410,17 @@ def _begin(asked: _Asked, schedule: Schedule, runner: StepsHere | StepsInWorkers
             continue
         table.is_running = True
         alone = (table.name, step) in schedule.alone
-        errand = asked.errand(table.name, step, seconds, alone=alone)
-        runner.start(schedule.tables.index(table), _after(table, errand))
+        job = asked.job(table.name, step, seconds, alone=alone)
+        runner.start(schedule.tables.index(table), _after(table, job))
 
 
-def _after(table: TableRun, errand: Errand) -> Errand:
-    """Return an errand whose plan is of the table as the steps before it have left that."""
-    held, location = errand.held, table.metadata_location
-    if held is None or held.base.metadata_location is None or location is None:
-        return errand
-    base = replace(held.base, metadata_location=location)
-    return replace(errand, held=replace(held, base=base))
+def _after(table: TableRun, job: StepRequest) -> StepRequest:
+    """Return a step whose plan is of the table as the steps before it have left that."""
+    reviewed, location = job.reviewed, table.metadata_location
+    if reviewed is None or reviewed.base.metadata_location is None or location is None:
+        return job
+    base = replace(reviewed.base, metadata_location=location)
+    return replace(job, reviewed=replace(reviewed, base=base))
 
 
 def _used_up(step: str, budget: str) -> StepEnd:

@@ -27,7 +27,7 @@ from icectl.commands.maintain.policy import (
     check_text,
 )
 from icectl.commands.maintain.report import reason_of
-from icectl.commands.maintain.step import HeldPlan
+from icectl.commands.maintain.step import ReviewedPlan
 from icectl.errors import Unsupported, UsageError
 from icectl.format.properties import ORPHANS_LOOKED_FOR
 from icectl.table.reviewed import ReviewedAct, acts_of
@@ -252,13 +252,13 @@ def _spark_steps(policy: TablePolicy) -> list[str]:
     return [*steps, "remove-orphans"] if policy.read("remove-orphans.engine") == "spark" else steps
 
 
-def held_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, HeldPlan]:
+def reviewed_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, ReviewedPlan]:
     """What each step of a table is held to, where all that has changed since are its own steps."""
     for key in sorted(SPARK_KEYS & {key for one in table.steps for key in one.settings}):
         raise not_for_plans(key, _option(key))
     location = None if allow_newer else table.metadata_location
     return {
-        one.step: HeldPlan(
+        one.step: ReviewedPlan(
             TableState(table.uuid, location),
             one.acts,
             one.settings,

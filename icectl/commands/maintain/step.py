@@ -184,7 +184,7 @@ _MIN_AGE = "remove-orphans.min-age"
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPlan:
+class ReviewedPlan:
     """The plan that a step is held to: its changes, and the settings that it was made with.
 
     Where it is not `exact`, less than its changes may be done, and never more.
@@ -197,12 +197,12 @@ class HeldPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class StepRequest:
     """A step on a table, as it goes to whoever carries it out.
 
     `options` are those of Common, as given; `concurrency` the files at once that are left to it;
     `planning` where nothing may change, `is_alone` where no other such step may run beside it. At
-    `instant_ms`, where that is given, the plan is made, to be kept; `held` where it was reviewed.
+    `instant_ms`, if given, the plan is made and kept; `reviewed` is a plan that was reviewed.
     Where it `is_strict`, a budget that is too small for anything is an error.
     """
 
@@ -216,15 +216,15 @@ class Errand:
     is_alone: bool = False
     seconds_left: float = float("inf")
     instant_ms: int | None = None
-    held: HeldPlan | None = None
+    reviewed: ReviewedPlan | None = None
     is_strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ErrandPlace:
-    """Where errands are carried out: the clock, the signals, and whether to stop early.
+class StepContext:
+    """What steps run with: the clock, the signals, and whether to stop early.
 
-    `places_by_catalog` is as in Shell, for all errands of the run in this process.
+    `places_by_catalog` is as in Shell, for all steps of the run in this process.
     """
 
     env: Env
@@ -235,13 +235,13 @@ class ErrandPlace:
 
 @dataclass(frozen=True, slots=True)
 class _StoppableDeadline(Deadline):
-    """A deadline that comes at once where whoever sent the errand says so."""
+    """A deadline that comes at once where the sender of the step says so."""
 
     is_stopped: Callable[[], bool] = bool
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds left, none once the errand is called off."""
+        """Seconds left, none once the step is called off."""
         if self.is_stopped():
             return 0.0
         if self.ends_at_seconds is None:
@@ -253,53 +253,53 @@ Done = tuple[StepEnd, AssessedTable | None]
 """How a step ended, and what is seen of the table after it, where it has changed."""
 
 
-def carry_out(errand: Errand, place: ErrandPlace) -> Done:
+def carry_out(job: StepRequest, place: StepContext) -> Done:
     """Carry a step out, and look at the table again where it has changed; never raises Exception.
 
     What ends the program passes: KeyboardInterrupt and the like.
     """
     started = place.env.monotonic_seconds()
-    shell = _shell(errand, place)
-    common = Common(shell=shell, json=True, **errand.options)
+    shell = _shell(job, place)
+    common = Common(shell=shell, json=True, **job.options)
     seen: AssessedTable | None = None
     try:
-        if errand.step == ASSESS:
-            end, seen = _assess(common, errand)
+        if job.step == ASSESS:
+            end, seen = _assess(common, job)
         else:
-            end = _run(common, errand)
+            end = _run(common, job)
     except Exception as error:  # noqa: BLE001 - one table's failure never stops the others
-        end = _failed(common, errand, error)
+        end = _failed(common, job, error)
     else:
-        if errand.step in STEPS and not errand.planning and end.status == "done":
-            seen = _seen_after(common, errand)
+        if job.step in STEPS and not job.planning and end.status == "done":
+            seen = _seen_after(common, job)
     took = place.env.monotonic_seconds() - started
     warnings = tuple(shell.console.redact(one) for one in shell.console.warnings)
     return replace(end, warnings=warnings, seconds=took), seen
 
 
-def _assess(common: Common, errand: Errand) -> Done:
+def _assess(common: Common, job: StepRequest) -> Done:
     """Look at a table; nothing is done with one that may not be changed."""
-    session = open_session(common, errand.table, read_only=False)
+    session = open_session(common, job.table, read_only=False)
     loaded = open_table(session.context.catalog)
     if not is_enabled(loaded.metadata):
         reason = "its property `icectl.maintain.enabled` is false"
         end = StepEnd(ASSESS, "skipped", reason=reason)
         return end, AssessedTable(end=end)
     session.context.catalog.check_writable(loaded)
-    return StepEnd(ASSESS, "done"), _judged(session, loaded, errand)
+    return StepEnd(ASSESS, "done"), _judged(session, loaded, job)
 
 
-def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> AssessedTable:
+def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> AssessedTable:
     reader = Reader(session.context, loaded)
-    request = _request("expire-snapshots", errand.policy)
+    request = _request("expire-snapshots", job.policy)
     facts = assess(reader, policy_of(session.settings, session.context.env.now_ms(), request))
     found, withheld = needs(
-        facts, thresholds_of(errand.policy), errand.steps, session.context.env.now_ms()
+        facts, thresholds_of(job.policy), job.steps, session.context.env.now_ms()
     )
     return AssessedTable(facts, found, withheld)
 
 
-def _seen_after(common: Common, errand: Errand) -> AssessedTable | None:
+def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
     """Look at a table that a step has changed; None where that fails, which the next step tells.
 
     A limit that has passed meanwhile leaves time for it: the report is to tell what was done.
@@ -308,25 +308,25 @@ def _seen_after(common: Common, errand: Errand) -> AssessedTable | None:
         env = common.shell.env
         deadline = Deadline(env, env.monotonic_seconds() + _LOOK_SECONDS)
         free = replace(common, shell=replace(common.shell, review=None, deadline=deadline))
-        session = open_session(free, errand.table, read_only=False)
-        return _judged(session, open_table(session.context.catalog), errand)
+        session = open_session(free, job.table, read_only=False)
+        return _judged(session, open_table(session.context.catalog), job)
     except Exception:  # noqa: BLE001 - the step itself has ended well
         return None
 
 
-def _run(common: Common, errand: Errand) -> StepEnd:
+def _run(common: Common, job: StepRequest) -> StepEnd:
     """Run the command that a step is."""
-    if errand.step == VALIDATE:
-        return _validated(common, errand)
+    if job.step == VALIDATE:
+        return _validated(common, job)
     now_ms = common.shell.env.now_ms()
-    change = Change(yes=True, dry_run=errand.planning)
-    request = _request(errand.step, errand.policy)
-    outcome = run_of(errand.step.replace("-", "_"))(common, errand.table, request, change)
-    end = replace(_ended(errand.step, outcome), metadata_location=_location(outcome))
-    if errand.planning and errand.instant_ms is not None:
-        end = replace(end, plan=_plan(common, errand.step, outcome))
-    if errand.step == "remove-orphans" and end.exit_code == 0 and not errand.planning:
-        _mark(common, errand, now_ms)
+    change = Change(yes=True, dry_run=job.planning)
+    request = _request(job.step, job.policy)
+    outcome = run_of(job.step.replace("-", "_"))(common, job.table, request, change)
+    end = replace(_ended(job.step, outcome), metadata_location=_location(outcome))
+    if job.planning and job.instant_ms is not None:
+        end = replace(end, plan=_plan(common, job.step, outcome))
+    if job.step == "remove-orphans" and end.exit_code == 0 and not job.planning:
+        _mark(common, job, now_ms)
     return end
 
 
@@ -347,9 +347,9 @@ def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:
     }
 
 
-def _mark(common: Common, errand: Errand, now_ms: int) -> None:
+def _mark(common: Common, job: StepRequest, now_ms: int) -> None:
     """Note in the table that orphans were looked for. Raises: CommitUnknown."""
-    session = open_session(common, errand.table, read_only=False)
+    session = open_session(common, job.table, read_only=False)
     try:
         mark_looked_for(session.context, now_ms)
     except CommitUnknown:
@@ -359,17 +359,15 @@ def _mark(common: Common, errand: Errand, now_ms: int) -> None:
         session.console.warn(f"the time of the search for orphans could not be recorded: {message}")
 
 
-def _validated(common: Common, errand: Errand) -> StepEnd:
-    outcome = run_of(VALIDATE)(common, errand.table, ValidateRequest())
+def _validated(common: Common, job: StepRequest) -> StepEnd:
+    outcome = run_of(VALIDATE)(common, job.table, ValidateRequest())
     end = _ended(VALIDATE, outcome)
     if outcome.exit_code == 0:
         return replace(end, status="done")
     worst = worst_finding(outcome.result)
     first = "" if worst is None else f": {finding_in_words(worst)}"
     reason = f"`validate` ends with {outcome.exit_code}{first}"
-    hint = with_table(
-        "`icectl validate TABLE` reports all of it", name_in_hints(common, errand.table)
-    )
+    hint = with_table("`icectl validate TABLE` reports all of it", name_in_hints(common, job.table))
     return replace(end, status="failed", reason=reason, hint=hint)
 
 
@@ -382,7 +380,7 @@ def _ended(step: str, outcome: Outcome) -> StepEnd:
     return StepEnd(step, status, exit_code=outcome.exit_code, reason=reason, figures=figures)
 
 
-def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
+def _failed(common: Common, job: StepRequest, raised: Exception) -> StepEnd:
     error, code = error_and_code(raised)
     console = common.shell.console
     hint = error.hint
@@ -390,9 +388,9 @@ def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
         console.warn("".join(traceback.format_exception(raised)).rstrip())
     for recovery_hint in common.shell.recovery_hints if code == 15 else ():
         hint = recovery_hint(error) or hint  # type: ignore[arg-type]  # 15 is CorruptTable's
-    name = name_in_hints(common, errand.table)
+    name = name_in_hints(common, job.table)
     return StepEnd(
-        errand.step,
+        job.step,
         status_of_error(code),
         exit_code=code,
         reason=console.redact(error.message),
@@ -440,30 +438,32 @@ def check_options(policy: TablePolicy, shell: Shell) -> None:
     policy_of(settings, shell.env.now_ms(), _request("expire-snapshots", policy))
 
 
-def _shell(errand: Errand, place: ErrandPlace) -> Shell:
+def _shell(job: StepRequest, place: StepContext) -> Shell:
     """Return a shell of its own for a step: nothing is printed, and nobody is asked."""
     silent = ConsoleOptions(verbosity=-1, progress=False, json=True)
     console = Console(io.StringIO(), io.StringIO(), io.StringIO(), place.env, silent)
     given = {
-        setting.key: str(errand.options[name])
+        setting.key: str(job.options[name])
         for name, setting in (("concurrency", CONCURRENCY), ("temp_dir", TEMP_DIR))
-        if errand.options.get(name) is not None
+        if job.options.get(name) is not None
     }
-    settings = resolve(given, os.environ, errand.options.get("config"))
-    settings = settings_with(settings, errand.policy, errand.concurrency)
+    settings = resolve(given, os.environ, job.options.get("config"))
+    settings = settings_with(settings, job.policy, job.concurrency)
     env, review = place.env, None
-    if errand.instant_ms is not None:
-        env = InstantEnv(env, errand.instant_ms)
-        if errand.held is not None:
-            held = errand.held
-            settings = as_planned(settings, errand.step, held.settings, SPARK_OPTIONS, {})
-            review = Review(errand.step, held.base, Reviewed(held.acts), env, exact=held.exact)
-    ends_at = place.env.monotonic_seconds() + errand.seconds_left
+    if job.instant_ms is not None:
+        env = InstantEnv(env, job.instant_ms)
+        if job.reviewed is not None:
+            reviewed = job.reviewed
+            settings = as_planned(settings, job.step, reviewed.settings, SPARK_OPTIONS, {})
+            review = Review(
+                job.step, reviewed.base, Reviewed(reviewed.acts), env, exact=reviewed.exact
+            )
+    ends_at = place.env.monotonic_seconds() + job.seconds_left
     deadline = _StoppableDeadline(place.env, ends_at, place.is_stopped)
     limits = RunLimits(
-        rewritten_bytes=errand.policy.read("budget.rewrite-bytes"),
-        deleted_files=errand.policy.read("budget.delete-files"),
-        is_strict=errand.is_strict,
+        rewritten_bytes=job.policy.read("budget.rewrite-bytes"),
+        deleted_files=job.policy.read("budget.delete-files"),
+        is_strict=job.is_strict,
     )
     return Shell(
         console,
@@ -502,7 +502,7 @@ def _resolved(setting: Setting[Any], text: str, origin: str) -> Resolved:
 
 
 def options_given(common: Common) -> Mapping[str, Any]:
-    """Return the options of Common but for those that are of the whole run, for errands."""
+    """Return the options of Common but for those that are of the whole run, for steps."""
     left_out = {"shell", "json", "quiet", "verbose", "color", "no_progress", "no_pager",
                 "metrics_file", "time_limit"}  # fmt: skip
     return {

@@ -21,7 +21,7 @@ from icectl.commands.maintain.plan import (
     StepEnd,
     WithheldStep,
 )
-from icectl.commands.maintain.step import Done, Errand, ErrandPlace, carry_out
+from icectl.commands.maintain.step import Done, StepContext, StepRequest, carry_out
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import Incomplete
 from icectl.rows.spark_classic import keep_session
@@ -41,19 +41,19 @@ _PLACES_IN_WORKER: PlacesByCatalog = {}
 class StepsHere:
     """Runs steps in this process: each when its end is waited for."""
 
-    place: ErrandPlace
+    place: StepContext
     count: int = 1
     """The number of steps that may be under way."""
-    _started: list[tuple[int, Errand]] = field(default_factory=list)
+    _started: list[tuple[int, StepRequest]] = field(default_factory=list)
 
-    def start(self, number: int, errand: Errand) -> None:
+    def start(self, number: int, job: StepRequest) -> None:
         """Keep a step, whose end `wait` returns with its number."""
-        self._started.append((number, errand))
+        self._started.append((number, job))
 
     def wait(self) -> tuple[int, Done]:
         """Run the step."""
-        number, errand = self._started.pop(0)
-        return number, carry_out(errand, self.place)
+        number, job = self._started.pop(0)
+        return number, carry_out(job, self.place)
 
     def end_spark(self) -> None:
         """Do nothing: steps on Spark have a process of their own."""
@@ -108,10 +108,10 @@ class StepsInWorkers:
             self._workers.__exit__()
             self.end_spark()
 
-    def start(self, number: int, errand: Errand) -> None:
+    def start(self, number: int, job: StepRequest) -> None:
         """Start a step in a worker; `wait` returns its end with its number."""
         assert self._pool is not None
-        self._running[self._pool.submit(self._call, errand)] = number
+        self._running[self._pool.submit(self._call, job)] = number
 
     def wait(self) -> tuple[int, Done]:
         """Wait for the first step that ends; signals are seen meanwhile."""
@@ -120,21 +120,21 @@ class StepsInWorkers:
             for one in done:
                 return self._running.pop(one), one.result()
 
-    def _call(self, errand: Errand) -> Done:
+    def _call(self, job: StepRequest) -> Done:
         """Run a step in a worker, which asks whether it is called off."""
         try:
-            workers = self._on_spark(errand) if errand.is_alone else self._workers
-            (done,) = workers.call(_run, None, errand, ask=lambda _: self._stopped.is_set())
+            workers = self._on_spark(job) if job.is_alone else self._workers
+            (done,) = workers.call(_run, None, job, ask=lambda _: self._stopped.is_set())
         except Exception as error:  # noqa: BLE001 - the worker is gone, and with it one step
             reported, code = error_and_code(error)
             reason = f"the process of this step has ended: {reported.message}"
-            return StepEnd(errand.step, "failed", code, reason, reported.hint, WORKER_ENDED), None
+            return StepEnd(job.step, "failed", code, reason, reported.hint, WORKER_ENDED), None
         result: Done = done
         return result
 
-    def _on_spark(self, errand: Errand) -> WorkerPool:
+    def _on_spark(self, job: StepRequest) -> WorkerPool:
         """Return the process of steps on Spark; where settings of Spark differ, a new one."""
-        settings = _spark_settings(errand)
+        settings = _spark_settings(job)
         if self._spark is None or self._spark[0] != settings:
             self.end_spark()
             self._spark = settings, WorkerPool(_ANSWERS, self._check).__enter__()
@@ -151,14 +151,14 @@ _OF_SPARK = ("master", "remote", "spark-conf")
 _SparkSettings = tuple[tuple[str, object], ...]
 
 
-def _spark_settings(errand: Errand) -> _SparkSettings:
+def _spark_settings(job: StepRequest) -> _SparkSettings:
     """Return what a policy says of Spark."""
-    values = errand.policy.values
+    values = job.policy.values
     keys = sorted(key for key in values if key.partition(".")[2] in _OF_SPARK)
     return tuple((key, values[key].text) for key in keys)
 
 
-def _run(errand: Errand, ask: Ask) -> tuple[Done]:
+def _run(job: StepRequest, ask: Ask) -> tuple[Done]:
     """Run a step, in a worker."""
     env = SystemEnv()
     asked_at = -_ASK_SECONDS
@@ -176,10 +176,10 @@ def _run(errand: Errand, ask: Ask) -> tuple[Done]:
                 answer = True
         return answer
 
-    if errand.is_alone:
+    if job.is_alone:
         keep_session()
     interrupts = Interrupts(lambda _: None)
-    place = ErrandPlace(env, interrupts, is_stopped, _PLACES_IN_WORKER)
-    deadline = Deadline(env, env.monotonic_seconds() + errand.seconds_left)
+    place = StepContext(env, interrupts, is_stopped, _PLACES_IN_WORKER)
+    deadline = Deadline(env, env.monotonic_seconds() + job.seconds_left)
     with ended_in_time(deadline, interrupts, lambda _: None, _GRACE_SECONDS):
-        return (carry_out(errand, place),)
+        return (carry_out(job, place),)
