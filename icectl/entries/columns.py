@@ -82,6 +82,12 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
+def replace_column(table: pa.Table, name: str, column: pa.ChunkedArray | pa.Array) -> pa.Table:
+    """Return a table with other values in a column, whose field stays. Order: kept."""
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, table.schema.field(at), column)
+
+
 def from_integers(values: Integers) -> pa.Array:
     """Return integers as a column, which shares their memory.
 

@@ -23,7 +23,7 @@ from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
 from icectl.format.partition import result_types
-from icectl.format.schema import Schema, container_of, similar_name_hint
+from icectl.format.schema import container_of, similar_name_hint
 from icectl.format.single_value import UNITS_PER_SECOND, Value, from_json, unscaled_integer
 from icectl.format.types import (
     DecimalType,
@@ -326,7 +326,10 @@ class _Parser:
         if column.type != PrimitiveType("string"):
             message = f"`{column.name}` is {type_text(column.type)}; `like` is for strings"
             raise _failure(self._text, token.position, message)
-        prefix, rest = _prefix(_unquoted(token.text))
+        pattern = _unquoted(token.text)
+        match = re.match(r"(?:[^%_\\]|\\.)*", pattern, re.DOTALL)  # up to the first wildcard
+        end = match.end() if match else 0
+        prefix, rest = re.sub(r"\\(.)", r"\1", pattern[:end], flags=re.DOTALL), pattern[end:]
         if rest == "%":
             return StartsWith(column, prefix) if prefix else Not(IsNull(column))
         if rest:
@@ -408,25 +411,15 @@ class _Parser:
         return Column(name, type_, None)
 
     def _unknown(self, name: str, token: _Token) -> UsageError:
-        names = [*_names(self._metadata.current_schema)]
+        schema = self._metadata.current_schema
+        names = [schema.name_of(id_) or "" for id_ in schema.all_fields]
         names += [item.name for spec in self._metadata.partition_specs for item in spec.fields]
         message = f"the table has no column `{name}`"
         return _failure(self._text, token.position, message, similar_name_hint(name, names))
 
 
-def _names(schema: Schema) -> Iterator[str]:
-    return (schema.name_of(id_) or "" for id_ in schema.all_fields)
-
-
 def _unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'")
-
-
-def _prefix(pattern: str) -> tuple[str, str]:
-    """Return the text up to the first wildcard, and the pattern from there on."""
-    match = re.match(r"(?:[^%_\\]|\\.)*", pattern, re.DOTALL)
-    end = match.end() if match else 0
-    return re.sub(r"\\(.)", r"\1", pattern[:end], flags=re.DOTALL), pattern[end:]
 
 
 def _typed(type_: Type, token: _Token) -> Value:
@@ -476,10 +469,6 @@ def _bytes(token: _Token) -> bytes:
     return bytes.fromhex(_of_kind("bytes", token)[2:-1])
 
 
-def _boolean(token: _Token) -> bool:
-    return _of_kind("keyword", token) == "true"
-
-
 def _timestamp(name: str, text: str) -> int:
     """Return a timestamp, or a date for its midnight; a column without a zone takes no zone."""
     text = text.strip().replace(" ", "T", 1)
@@ -491,7 +480,7 @@ def _timestamp(name: str, text: str) -> int:
 
 
 _PARSERS: Mapping[str, Callable[[_Token], Any]] = {
-    "boolean": _boolean,
+    "boolean": lambda token: _of_kind("keyword", token) == "true",
     "int": _integer(32),
     "long": _integer(64),
     "float": _single,

@@ -195,12 +195,12 @@ def position_delete_applies(
     Shape: two flags for each pair of rows; a delete applies where both are true (R-111).
     """
     columns = [*rows.GROUP_KEYS, "sequence_number"]
-    own, theirs = (
+    data, deletes = (
         rows.take(Entries(files.table.select(columns)), places)
         for files, places in ((matches.data, data_rows), (matches.deletes, delete_rows))
     )
-    same = pc.and_(*(pc.equal(own.table[key], theirs.table[key]) for key in rows.GROUP_KEYS))
-    older = rows.numbers(own, "sequence_number") <= rows.numbers(theirs, "sequence_number")
+    same = pc.and_(*(pc.equal(data.table[key], deletes.table[key]) for key in rows.GROUP_KEYS))
+    older = rows.numbers(data, "sequence_number") <= rows.numbers(deletes, "sequence_number")
     return older, mask_of(same)  # R-111
 
 
@@ -320,19 +320,19 @@ def resolve_names(
 
     `spelling` gives the location of a live data file that is named in another way.
     """
-    read, given = _given(matches, named, spelling)
+    read, names = _names_read(matches, named, spelling)
     data_rows = np.empty(0, np.int64)
-    if given:  # looking up in all data files takes its time
-        meant = pa.array([spelling.get(name, name) for _, name, _ in given], pa.string())
+    if names:  # looking up in all data files takes its time
+        meant = pa.array([spelling.get(name, name) for _, name, _ in names], pa.string())
         data_rows = rows.index_in(meant, matches.data.table["location"])
-    delete_rows = np.array([row for row, _, _ in given], np.int64)
+    delete_rows = np.array([row for row, _, _ in names], np.int64)
     known = np.flatnonzero(data_rows >= 0)
     is_older, is_same = position_delete_applies(matches, data_rows[known], delete_rows[known])
     elsewhere, applies = known[is_older & ~is_same], known[is_older & is_same]
     applies = applies[matches.vectors.counts[data_rows[applies]] == 0]  # R-113
     misspelt = np.zeros(len(matches.data), np.int64)
     for at in applies.tolist():
-        _, name, count = given[at]
+        _, name, count = names[at]
         if name in spelling:
             misspelt[data_rows[at]] += count
     order = applies[np.lexsort((delete_rows[applies], data_rows[applies]))]
@@ -344,7 +344,7 @@ def resolve_names(
     return NamedPositionDeletes(read, delete_rows[order], data_rows[order], misspelt, both)
 
 
-def _given(
+def _names_read(
     matches: Matches, named: NamedFiles, spelling: Mapping[str, str]
 ) -> tuple[Mask, list[tuple[int, str, int]]]:
     """Find which delete files were read, and names with delete rows and counts of deleted rows.
@@ -352,17 +352,17 @@ def _given(
     Those of entries are among them where they are misspelt: `matches` may not have found them.
     """
     read = np.zeros(len(matches.deletes), np.bool_)
-    given: list[tuple[int, str, int]] = []
+    names: list[tuple[int, str, int]] = []
     of_partitions = matches.position_deletes[0].order
     locations = rows.take(matches.deletes, of_partitions).table["location"].to_pylist()
     for row, location in zip(of_partitions.tolist(), locations, strict=True):
         if location in named:
             read[row] = True
-            given += [(row, name, count) for name, count in named[location].items()]
+            names += [(row, name, count) for name, count in named[location].items()]
     if spelling:
         entries = rows.by_row(matches.deletes, "referenced_data_file", "record_count")
-        given += [(row, name, n) for row, (name, n) in enumerate(entries) if name in spelling]
-    return read, given
+        names += [(row, name, n) for row, (name, n) in enumerate(entries) if name in spelling]
+    return read, names
 
 
 _NONE = Applied((), (), ())
@@ -380,9 +380,14 @@ class DeleteIndex:
         """Return the deletes of one data file. Order: delete rows ascend."""
         if not self._has_some[row]:
             return _NONE
+        # Position deletes of the file alone, and those whose names are not known.
+        unread = [at for at in self._in_ranges(row, (1, 2)) if not self._named.read[at]]
+        start, stop = np.searchsorted(self._named.data_rows, [row, row + 1])
+        named = self._named.delete_rows[start:stop]
+        position_deletes = (*unread, *named[self._named.read[named]].tolist())
         return Applied(
             self._in_ranges(row, (0,)),
-            tuple(sorted((*self._unread(row), *self._named_ones(row)))),
+            tuple(sorted(position_deletes)),
             self._in_ranges(row, range(3, 5)),
         )
 
@@ -392,16 +397,6 @@ class DeleteIndex:
             part = self._matches.ranges[kind]
             rows += part.order[part.first[row] : part.stop[row]].tolist()
         return tuple(sorted(rows))
-
-    def _unread(self, row: int) -> list[int]:
-        """Position deletes of the file alone, and those whose names are not known."""
-        return [at for at in self._in_ranges(row, (1, 2)) if not self._named.read[at]]
-
-    def _named_ones(self, row: int) -> list[int]:
-        start, stop = np.searchsorted(self._named.data_rows, [row, row + 1])
-        rows = self._named.delete_rows[start:stop]
-        listed: list[int] = rows[self._named.read[rows]].tolist()
-        return listed
 
 
 def dangling_rows(matches: Matches, named: NamedPositionDeletes) -> Integers:

@@ -7,6 +7,7 @@ one row. `key` decides whether two locations could be one file; who builds the t
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,19 @@ class Files:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFiles:
+    """Files as a table of (location, size_bytes, modified_ms); a null time is not known."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+AnyFiles = TypeVar("AnyFiles", Files, ListedFiles)
 
 
 NO_FILES = Files(SCHEMA.empty_table())
@@ -112,10 +126,10 @@ def distinct(listed: Files) -> Files:
 
 def without(listed: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
     """Return the files whose key is not among `keys`. Order: kept."""
-    own = listed.table["key"]
-    if len(own) < len(keys):  # a table of the fewer is made sooner
-        keys = keys.filter(_among(keys, own))
-    return Files(listed.table.filter(pc.invert(_among(own, keys))))
+    listed_keys = listed.table["key"]
+    if len(listed_keys) < len(keys):  # a table of the fewer is made sooner
+        keys = keys.filter(_among(keys, listed_keys))
+    return Files(listed.table.filter(pc.invert(_among(listed_keys, keys))))
 
 
 def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
@@ -123,9 +137,9 @@ def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array)
     return pc.is_in(keys, known, skip_nulls=True)
 
 
-def excluding(listed: Files, locations: Collection[str]) -> Files:
+def excluding(listed: AnyFiles, locations: Collection[str]) -> AnyFiles:
     """Return the files whose location is not among the given ones. Order: kept."""
-    return Files(listed.table.filter(pc.invert(_named(listed, locations))))
+    return type(listed)(listed.table.filter(pc.invert(_named(listed, locations))))
 
 
 def including(listed: Files, locations: Collection[str]) -> Files:
@@ -133,7 +147,7 @@ def including(listed: Files, locations: Collection[str]) -> Files:
     return Files(listed.table.filter(_named(listed, locations)))
 
 
-def _named(listed: Files, locations: Collection[str]) -> pa.ChunkedArray:
+def _named(listed: Files | ListedFiles, locations: Collection[str]) -> pa.ChunkedArray:
     named = pa.array(locations, pa.string())
     return pc.is_in(listed.table["location"], value_set=named, skip_nulls=True)
 
@@ -168,10 +182,10 @@ def of_kind(listed: Files, kind: FileKind) -> Files:
     return Files(listed.table.filter(pc.equal(listed.table["kind"], int(kind))))
 
 
-def slices(listed: Files, size: int) -> Iterator[Files]:
+def slices(listed: AnyFiles, size: int) -> Iterator[AnyFiles]:
     """Yield the files in pieces of at most `size`. Order: kept."""
     for start in range(0, len(listed), size):
-        yield Files(listed.table.slice(start, size))
+        yield type(listed)(listed.table.slice(start, size))
 
 
 def count_by_kind(listed: Files) -> Mapping[FileKind, int]:
@@ -181,7 +195,7 @@ def count_by_kind(listed: Files) -> Mapping[FileKind, int]:
     return {kind: by_code.get(int(kind), 0) for kind in FileKind}
 
 
-def total_bytes(listed: Files) -> int:
+def total_bytes(listed: Files | ListedFiles) -> int:
     """Return bytes of the files whose size is known."""
     return int(pc.sum(listed.table["size_bytes"]).as_py() or 0)
 
@@ -200,16 +214,6 @@ def rows(listed: Files) -> list[tuple[str, FileKind, int | None]]:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFiles:
-    """Files as a table of (location, size_bytes, modified_ms); a null time is not known."""
-
-    table: pa.Table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-
-@dataclass(frozen=True, slots=True)
 class ListedFile:
     """One file of a listing."""
 
@@ -225,11 +229,6 @@ def listed_files(listed: ListedFiles) -> Iterator[ListedFile]:
         yield from map(ListedFile, *columns)
 
 
-def listed_bytes(listed: ListedFiles) -> int:
-    """Return the bytes of all files."""
-    return int(pc.sum(listed.table["size_bytes"]).as_py() or 0)
-
-
 def listed_together(parts: Iterable[ListedFiles]) -> ListedFiles:
     """Return the files of several tables, at least one, in one. Order: kept."""
     return ListedFiles(pa.concat_tables([part.table for part in parts]))
@@ -240,34 +239,18 @@ def listed_none(listed: ListedFiles) -> ListedFiles:
     return ListedFiles(listed.table.slice(0, 0))
 
 
-def listed_slices(listed: ListedFiles, size: int) -> Iterator[ListedFiles]:
-    """Yield the files in pieces of at most `size`. Order: kept."""
-    for start in range(0, len(listed), size):
-        yield ListedFiles(listed.table.slice(start, size))
-
-
 def where(listed: ListedFiles, flags: Sequence[bool] | pa.BooleanArray) -> ListedFiles:
     """Return the files whose flag is set. Order: kept."""
     mask = flags if isinstance(flags, pa.BooleanArray) else pa.array(flags, pa.bool_())
     return ListedFiles(listed.table.filter(mask))
 
 
-def but(listed: ListedFiles, locations: Collection[str]) -> ListedFiles:
-    """Return the files at other locations than these. Order: kept."""
-    named = pa.array(locations, pa.string())
-    return ListedFiles(
-        listed.table.filter(pc.invert(pc.is_in(listed.table["location"], value_set=named)))
-    )
-
-
 def below(listed: ListedFiles, bases: Collection[str]) -> tuple[ListedFiles, ListedFiles]:
     """Return the files below any of the locations, and the others. Order: kept."""
     inside = pa.array([False] * len(listed), pa.bool_())
+    locations = listed.table["location"].combine_chunks()
     for base in bases:
-        inside = pc.or_(
-            inside,
-            pc.starts_with(listed.table["location"].combine_chunks(), base.rstrip("/") + "/"),
-        )
-    return ListedFiles(listed.table.filter(inside)), ListedFiles(
-        listed.table.filter(pc.invert(inside))
-    )
+        inside = pc.or_(inside, pc.starts_with(locations, base.rstrip("/") + "/"))
+    parts = (listed.table.filter(mask) for mask in (inside, pc.invert(inside)))
+    below_any, others = map(ListedFiles, parts)
+    return below_any, others

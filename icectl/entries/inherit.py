@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import mask_of
+from icectl.entries.columns import mask_of, replace_column
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
@@ -32,8 +32,7 @@ def inherit(raw: RawEntries, manifests: Sequence[ManifestFile]) -> Entries:
         ("first_row_id", _first_row_ids),
     ):
         if name in table.column_names:
-            at = table.schema.get_field_index(name)
-            table = table.set_column(at, table.schema.field(name), resolve(table, manifests))
+            table = replace_column(table, name, resolve(table, manifests))
     return Entries(table)
 
 

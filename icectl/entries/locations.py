@@ -5,6 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns import replace_column
 from icectl.entries.rows import RawEntries
 from icectl.format.locations import SCHEME, absolute, absolute_location, scheme_of_entries
 from icectl.format.manifest import ManifestFile
@@ -66,12 +67,11 @@ def with_whole_locations(table_location: str, scheme: str, table: pa.Table) -> p
     Those that begin with a slash get the scheme, if there is one.
     """
     for name in _LOCATIONS:
-        at = table.schema.get_field_index(name)
-        if at >= 0:
+        if name in table.column_names:
             whole = _below_table(table_location, table[name])
             if scheme:
                 whole = locations_with_scheme(scheme, whole)
-            table = table.set_column(at, table.schema.field(name), whole)
+            table = replace_column(table, name, whole)
     return table
 
 

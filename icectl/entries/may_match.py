@@ -44,6 +44,15 @@ _WHOLE = ("int", "long", "date", "time")
 _NO_ORDER = (PrimitiveType("uuid"),)
 """Types whose order writers have not agreed on."""
 
+METRICS = frozenset({"null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
+"""The columns of entries that conditions on columns are decided by."""
+
+Signs = npt.NDArray[np.int8]
+
+_INTEGERS = {"int", "long", "date", "time", *UNITS_PER_SECOND}
+_REALS = {"float", "double"}
+_STRINGS = {"string", "binary"}
+
 
 @dataclass(frozen=True, slots=True)
 class May:
@@ -79,9 +88,14 @@ def _of_known(leaf: Leaf, transform: Transform, value: PartitionValue) -> May:
     if isinstance(leaf, IsNan):
         return _either(holds=False)
     if transform.name == "bucket":
-        return _of_bucket(leaf, transform, value)
+        if not isinstance(leaf, Compare) or leaf.operator != "=":
+            return UNKNOWN
+        return May(apply(transform, leaf.column.type, leaf.value) == value, be_false=True)
     if isinstance(leaf, StartsWith):
-        return _of_shortened(leaf.prefix, transform, value)
+        width = transform.width or 0
+        if len(leaf.prefix) <= width:
+            return _either(str(value).startswith(leaf.prefix))
+        return May(str(value) == leaf.prefix[:width], be_false=True)
     may = _of_ordered(leaf, transform, value)
     if transform.name in _DATE_UNITS and isinstance(value, int) and value <= 0:
         # Old writers rounded moments before 1970 up.
@@ -118,19 +132,6 @@ _HOLDS: dict[str, Callable[[Value, Value], bool]] = {
 }
 
 
-def _of_bucket(leaf: Leaf, transform: Transform, value: PartitionValue) -> May:
-    if not isinstance(leaf, Compare) or leaf.operator != "=":
-        return UNKNOWN
-    return May(apply(transform, leaf.column.type, leaf.value) == value, be_false=True)
-
-
-def _of_shortened(prefix: str, transform: Transform, value: PartitionValue) -> May:
-    width = transform.width or 0
-    if len(prefix) <= width:
-        return _either(str(value).startswith(prefix))
-    return May(str(value) == prefix[:width], be_false=True)
-
-
 def _of_ordered(leaf: Leaf, transform: Transform, value: Value) -> May:
     """Transforms that keep the order: `x < v` may hold where theirs is not above that of `v`."""
     if not isinstance(leaf, Compare):
@@ -158,16 +159,6 @@ def _next_to(type_: Type, value: Value, step: int) -> Value:
             return value
 
 
-METRICS = frozenset({"null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
-"""The columns of entries that conditions on columns are decided by."""
-
-Signs = npt.NDArray[np.int8]
-
-_INTEGERS = {"int", "long", "date", "time", *UNITS_PER_SECOND}
-_REALS = {"float", "double"}
-_STRINGS = {"string", "binary"}
-
-
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """The outcome of a condition: for each file whether it may be true, or false, of a row."""
@@ -188,7 +179,8 @@ def may_match(
     Raises: CorruptTable R-068.
     Cost: some passes over the metrics per condition; each distinct partition once per condition.
     """
-    return _Evaluation(entries, specs, schemas).of(predicate).be_true
+    evaluation = _Evaluation(entries, specs, schemas)
+    return evaluation.combined(predicate, evaluation.may).be_true
 
 
 def all_match(
@@ -201,7 +193,8 @@ def all_match(
 
     A row of which it is unknown is none. `entries`, errors and cost as may_match.
     """
-    return _Evaluation(entries, specs, schemas).surely(predicate).be_true
+    evaluation = _Evaluation(entries, specs, schemas)
+    return evaluation.combined(predicate, evaluation.surely).be_true
 
 
 @dataclass(frozen=True)
@@ -220,76 +213,60 @@ class _Evaluation:
     specs: Sequence[PartitionSpec]
     schemas: Sequence[Schema]
 
-    def of(self, predicate: Predicate) -> _Outcome:
-        """Evaluate a predicate for each file."""
+    def combined(self, predicate: Predicate, of_leaf: Callable[[Leaf], _Outcome]) -> _Outcome:
+        """Evaluate a predicate for each file, by what its conditions on single columns give."""
         match predicate:
             case Constant(value):
                 return _Outcome(self._all(value), self._all(not value))
             case Not(part):
-                outcome = self.of(part)
+                outcome = self.combined(part, of_leaf)
                 return _Outcome(outcome.be_false, outcome.be_true)
-            case And(parts):
-                of_parts = [self.of(part) for part in parts]
-                be_false = _any([one.be_false for one in of_parts])
-                return _Outcome(_every([one.be_true for one in of_parts]), be_false)
-            case Or(parts):
-                of_parts = [self.of(part) for part in parts]
-                be_false = _every([one.be_false for one in of_parts])
-                return _Outcome(_any([one.be_true for one in of_parts]), be_false)
+            case And(parts) | Or(parts):
+                of_parts = [self.combined(part, of_leaf) for part in parts]
+                be_true = [outcome.be_true for outcome in of_parts]
+                be_false = [outcome.be_false for outcome in of_parts]
+                if isinstance(predicate, And):
+                    return _Outcome(_every(be_true), _any(be_false))
+                return _Outcome(_any(be_true), _every(be_false))
             case _:
-                return self._of_leaf(predicate)
+                return of_leaf(predicate)
 
     def _all(self, value: bool) -> Mask:  # noqa: FBT001
         return np.full(len(self.entries), value, np.bool_)
 
-    def _of_leaf(self, leaf: Leaf) -> _Outcome:
+    def may(self, leaf: Leaf) -> _Outcome:
+        """Whether a condition may be true, or false, of a row of each file."""
         be_true, be_false = self._all(True), self._all(True)  # noqa: FBT003
-        for found in self._partitions:
-            for at, item in enumerate(found.spec.fields):
+        for part in self._partitions:
+            for at, item in enumerate(part.spec.fields):
                 transform = self._transform(leaf.column, item)
                 if transform is None:
                     continue
-                may = [of_partition(leaf, transform, values[at]) for values in found.values]
-                be_true[found.rows] &= np.array([one.be_true for one in may], bool)[found.places]
-                be_false[found.rows] &= np.array([one.be_false for one in may], bool)[found.places]
+                may = [of_partition(leaf, transform, values[at]) for values in part.values]
+                be_true[part.rows] &= np.array([each.be_true for each in may], bool)[part.places]
+                be_false[part.rows] &= np.array([each.be_false for each in may], bool)[part.places]
         if leaf.column.field_id is not None and set(self.entries.table.column_names) >= METRICS:
-            known = _Metrics(self, leaf.column, leaf.column.field_id)
-            of_metrics = known.outcome(leaf)
+            of_metrics = _Metrics(self, leaf.column, leaf.column.field_id).outcome(leaf)
             be_true &= of_metrics.be_true
             be_false &= of_metrics.be_false
         return _Outcome(be_true, be_false)
 
-    def surely(self, predicate: Predicate) -> _Outcome:
+    def surely(self, leaf: Leaf) -> _Outcome:
         """Whether a condition is provably true, or provably false, of every row of each file."""
-        match predicate:
-            case Constant(value):
-                return _Outcome(self._all(value), self._all(not value))
-            case Not(part):
-                part_result = self.surely(part)
-                return _Outcome(part_result.be_false, part_result.be_true)
-            case And(parts):
-                of_parts = [self.surely(part) for part in parts]
-                be_false = _any([one.be_false for one in of_parts])
-                return _Outcome(_every([one.be_true for one in of_parts]), be_false)
-            case Or(parts):
-                of_parts = [self.surely(part) for part in parts]
-                be_true = _any([one.be_true for one in of_parts])
-                return _Outcome(be_true, _every([one.be_false for one in of_parts]))
-            case _:
-                may, known = self._of_leaf(predicate), self._is_known(predicate)
-                return _Outcome(known & ~may.be_false, known & ~may.be_true)
+        outcome, known = self.may(leaf), self._is_known(leaf)
+        return _Outcome(known & ~outcome.be_false, known & ~outcome.be_true)
 
     def _is_known(self, leaf: Leaf) -> Mask:
         """Return whether a condition is true or false of every row: no null in what it compares."""
         if isinstance(leaf, IsNull | IsNan) or self._is_required(leaf.column):
             return self._all(True)  # noqa: FBT003
         known = self._all(False)  # noqa: FBT003
-        for found in self._partitions:
-            for at, item in enumerate(found.spec.fields):
+        for part in self._partitions:
+            for at, item in enumerate(part.spec.fields):
                 transform = self._transform(leaf.column, item)
                 if transform is not None and transform.name not in ("unknown", "void"):
-                    values = [value[at] is not None for value in found.values]
-                    known[found.rows] |= np.array(values, bool)[found.places]  # R-070
+                    values = [value[at] is not None for value in part.values]
+                    known[part.rows] |= np.array(values, bool)[part.places]  # R-070
         field_id = leaf.column.field_id
         if field_id is not None and set(self.entries.table.column_names) >= METRICS:
             stored = of_field(self.flattened["null_value_counts"], field_id, len(self.entries))

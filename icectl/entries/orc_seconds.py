@@ -67,8 +67,8 @@ def may_leave(
     values = {key: decode_key(key, types) for key in keys}
     left = [
         key
-        for key, one in values.items()
-        if any(each is None or one[at] == each for at, each in timed)
+        for key, partition in values.items()
+        if any(value is None or partition[at] == value for at, value in timed)
     ]
     leaves = pc.is_in(table["partition_key"], value_set=pa.array(left, pa.binary()))
     return np.asarray(pc.and_(is_orc, leaves), np.bool_)

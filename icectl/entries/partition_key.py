@@ -43,6 +43,12 @@ from icectl.format.types import DecimalType, PrimitiveType, Type
 _ABSENT_KEY = pa.scalar(b"\x00", pa.large_binary())
 _NOTHING = pa.scalar(b"", pa.large_binary())
 
+PartitionValue = bool | int | float | Decimal | str | UUID | bytes | None
+"""A value as format/single_value.py has it."""
+
+_NAN = struct.pack("<d", float("nan"))
+_ABSENT = b"\x00"
+
 
 def encode_keys(types: Sequence[Type], columns: Sequence[pa.Array]) -> pa.Array:
     """Return the key of each row of these columns, of which there is one or more.
@@ -51,15 +57,13 @@ def encode_keys(types: Sequence[Type], columns: Sequence[pa.Array]) -> pa.Array:
     Order: kept.
     Raises: ValueError, when a column is not of its type.
     """
-    parts = [_parts(type_, column) for type_, column in zip(types, columns, strict=True)]
+    parts = []
+    for type_, column in zip(types, columns, strict=True):
+        present = _present(type_, column)
+        is_whole = not column.null_count
+        parts.append(present if is_whole else pc.if_else(column.is_valid(), present, _ABSENT_KEY))
     joined = pc.binary_join_element_wise(*parts, _NOTHING) if len(parts) > 1 else parts[0]
     return joined.cast(pa.binary())
-
-
-def _parts(type_: Type, column: pa.Array) -> pa.Array:
-    """Encode what one field adds to the key of each row."""
-    present = _present(type_, column)
-    return pc.if_else(column.is_valid(), present, _ABSENT_KEY) if column.null_count else present
 
 
 def _present(type_: Type, column: pa.Array) -> pa.Array:
@@ -94,13 +98,6 @@ def _rows(octets: Octets) -> pa.Array:
     offsets = np.arange(count + 1, dtype=np.int64) * width
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(octets))]
     return pa.Array.from_buffers(pa.large_binary(), count, buffers)
-
-
-PartitionValue = bool | int | float | Decimal | str | UUID | bytes | None
-"""A value as format/single_value.py has it."""
-
-_NAN = struct.pack("<d", float("nan"))
-_ABSENT = b"\x00"
 
 
 def encode_key(types: Sequence[Type | None], values: Sequence[PartitionValue]) -> bytes:
@@ -256,10 +253,10 @@ def clusters(
 
 def clusters_of_specs(entries: Entries | RawEntries) -> Clusters:
     """Rank entries of several specs by spec and partition; values do not order them."""
-    pairs = entries.table.select(GROUP_KEYS).combine_chunks()
-    found = list(zip(*(pairs[name].to_pylist() for name in GROUP_KEYS), strict=True))
-    places = {pair: place for place, pair in enumerate(sorted(set(found)))}
-    return Clusters(np.array([places[pair] for pair in found], np.int64), len(places))
+    columns = (entries.table[name].to_pylist() for name in GROUP_KEYS)
+    pairs = list(zip(*columns, strict=True))
+    places = {pair: place for place, pair in enumerate(sorted(set(pairs)))}
+    return Clusters(np.array([places[pair] for pair in pairs], np.int64), len(places))
 
 
 def one_cluster(entries: Entries | RawEntries) -> Integers:

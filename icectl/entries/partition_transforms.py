@@ -36,6 +36,12 @@ _LAST = ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1))
 _LONG_STRING = 4096
 """Bytes from which one value at a time is faster than one step over all values per 4 bytes."""
 
+_LARGEST_WIDTH = 2**62
+"""Truncation to multiples of a larger width could overflow 64 bits and come out right again."""
+
+_SOURCES_OF_BYTES = ("string", "uuid", "binary")
+_DATE_UNITS = {"month": "datetime64[M]", "year": "datetime64[Y]"}
+
 
 def hash_longs(values: Integers) -> Words:
     """Return the hash of each value as 8 bytes, little-endian (R-075)."""
@@ -96,13 +102,6 @@ def _finished(state: Words, lengths: Words) -> Words:
     return state
 
 
-_LARGEST_WIDTH = 2**62
-"""Truncation to multiples of a larger width could overflow 64 bits and come out right again."""
-
-_SOURCES_OF_BYTES = ("string", "uuid", "binary")
-_DATE_UNITS = {"month": "datetime64[M]", "year": "datetime64[Y]"}
-
-
 def transform_column(transform: Transform, source: Type, column: pa.Array) -> pa.Array:
     """Return the partition values of a column of the type `source`; null stays null (R-070).
 
@@ -117,7 +116,9 @@ def transform_column(transform: Transform, source: Type, column: pa.Array) -> pa
         case Transform("void"):
             return pa.nulls(len(column), column.type)  # R-070
         case Transform("bucket", width=int(count)):
-            return with_nulls_of(column, _buckets(transform, source, column, count))
+            hashed = _hashes(transform, source, column) & np.uint32(0x7FFFFFFF)
+            buckets = (hashed % np.uint32(min(count, 2**31))).astype(np.int32)  # R-073
+            return with_nulls_of(column, pa.array(buckets))
         case Transform("truncate", width=int(width)):
             return _truncated(transform, source, column, width)
         case Transform("year" | "month" | "day" | "hour"):
@@ -144,11 +145,6 @@ def partition_keys(
         results.append(transform_column(item.transform, source, column))
         types.append(result_type(item.transform, source) or source)
     return encode_keys(types, results)
-
-
-def _buckets(transform: Transform, source: Type, column: pa.Array, count: int) -> pa.Array:
-    hashed = _hashes(transform, source, column) & np.uint32(0x7FFFFFFF)
-    return pa.array((hashed % np.uint32(min(count, 2**31))).astype(np.int32))  # R-073
 
 
 def _hashes(transform: Transform, source: Type, column: pa.Array) -> Words:
@@ -182,16 +178,13 @@ def _truncated(transform: Transform, source: Type, column: pa.Array, width: int)
             longest = min(width, pc.max(pc.binary_length(plain(column))).as_py() or 0)
             return pc.utf8_slice_codeunits(plain(column), 0, longest)  # R-074: code points
         case PrimitiveType("binary"):
-            return _first_bytes(column, width)
+            # binary_slice makes room for as many bytes in every row, however short its values are.
+            spans = byte_strings(column)
+            lengths = np.minimum(spans.lengths, min(width, 2**62))
+            shortened = packed(replace(spans, lengths=lengths)).cast(plain(column).type)  # R-074
+            return with_nulls_of(column, shortened)
         case _:
             raise _not_taken(transform, source)
-
-
-def _first_bytes(column: pa.Array, width: int) -> pa.Array:
-    # binary_slice makes room for as many bytes in every row, however short its values are.
-    spans = byte_strings(column)
-    shortened = replace(spans, lengths=np.minimum(spans.lengths, min(width, 2**62)))  # R-074
-    return with_nulls_of(column, packed(shortened).cast(plain(column).type))
 
 
 def _multiples(values: Integers, width: int) -> Integers:

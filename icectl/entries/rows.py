@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns import replace_column
 from icectl.format.manifest import Content, FileFormat, Status
 
 PLANNING = pa.schema(
@@ -106,9 +107,7 @@ def of_status(entries: E, *statuses: Status) -> E:
 
 def as_existing(entries: E) -> E:
     """Return the same rows with status EXISTING. Order: kept."""
-    at, field = entries.table.schema.get_field_index("status"), entries.table.schema.field("status")
-    statuses = pa.repeat(pa.scalar(int(Status.EXISTING), field.type), len(entries))
-    return type(entries)(entries.table.set_column(at, field, statuses))
+    return _filled(entries, "status", Status.EXISTING)
 
 
 def with_some_deleted(entries: E, gone: npt.NDArray[np.bool_], snapshot_id: int) -> E:
@@ -119,18 +118,15 @@ def with_some_deleted(entries: E, gone: npt.NDArray[np.bool_], snapshot_id: int)
     """
     marked = as_existing(entries).table
     for name, value in (("status", int(Status.DELETED)), ("snapshot_id", snapshot_id)):
-        at, field = marked.schema.get_field_index(name), marked.schema.field(name)
-        column = pc.if_else(pa.array(gone), pa.scalar(value, field.type), marked[name])
-        marked = marked.set_column(at, field, column)
+        new = pa.scalar(value, marked.schema.field(name).type)
+        marked = replace_column(marked, name, pc.if_else(pa.array(gone), new, marked[name]))
     return type(entries)(marked)
 
 
 def with_snapshot(entries: E, snapshot_id: int) -> E:
     """Return the same rows with a snapshot id where they have none. Order: kept."""
-    at = entries.table.schema.get_field_index("snapshot_id")
     column = pc.fill_null(entries.table["snapshot_id"], snapshot_id)
-    field = entries.table.schema.field(at)
-    return type(entries)(entries.table.set_column(at, field, column))
+    return type(entries)(replace_column(entries.table, "snapshot_id", column))
 
 
 def with_values(entries: E, column: str, values: Sequence[Any]) -> E:
@@ -138,8 +134,8 @@ def with_values(entries: E, column: str, values: Sequence[Any]) -> E:
 
     Order: kept.
     """
-    at, field = entries.table.schema.get_field_index(column), entries.table.schema.field(column)
-    return type(entries)(entries.table.set_column(at, field, pa.array(values, field.type)))
+    array = pa.array(values, entries.table.schema.field(column).type)
+    return type(entries)(replace_column(entries.table, column, array))
 
 
 def of(entries: E, *contents: Content) -> E:
@@ -196,11 +192,11 @@ def by_spec(entries: E) -> Iterator[tuple[int, E]]:
 
 def are_among(entries: E, others: E) -> npt.NDArray[np.bool_]:
     """Return whether each row is one of the others, by manifest and position in it. Order: kept."""
-    own, theirs = (
+    places, wanted = (
         numbers(part, "manifest") << 32 | numbers(part, "manifest_pos")
         for part in (entries, others)
     )
-    return np.isin(own, theirs)
+    return np.isin(places, wanted)
 
 
 def are_at(entries: E, locations: Collection[str]) -> npt.NDArray[np.bool_]:
@@ -235,9 +231,9 @@ def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) 
     flags = kept.combine_chunks() if isinstance(kept, pa.ChunkedArray) else kept
     parts, start = [], 0
     for batch in entries.table.to_batches():
-        own = flags.slice(start, batch.num_rows)
+        of_batch = flags.slice(start, batch.num_rows)
         start += batch.num_rows
-        parts.append(batch if _all_true(own) else batch.filter(own))
+        parts.append(batch if _all_true(of_batch) else batch.filter(of_batch))
     return type(entries)(pa.Table.from_batches(parts, entries.table.schema))
 
 
@@ -321,10 +317,7 @@ def concat(parts: Iterable[Entries]) -> Entries:
 
 def with_manifest_number(entries: E, manifest: int) -> E:
     """Return the rows with another number in their `manifest` column. Order: kept."""
-    at = entries.table.schema.get_field_index("manifest")
-    field = entries.table.schema.field(at)
-    column = pa.repeat(pa.scalar(manifest, field.type), len(entries))
-    return type(entries)(entries.table.set_column(at, field, column))
+    return _filled(entries, "manifest", manifest)
 
 
 def renumbered(entries: E, manifests: Sequence[int]) -> E:
@@ -332,25 +325,22 @@ def renumbered(entries: E, manifests: Sequence[int]) -> E:
 
     Order: kept.
     """
-    at = entries.table.schema.get_field_index("manifest")
-    field = entries.table.schema.field(at)
-    places = pc.index_in(entries.table.column(at), value_set=pa.array(manifests, field.type))
-    return type(entries)(entries.table.set_column(at, field, places.cast(field.type)))
+    numbers = entries.table["manifest"]
+    places = pc.index_in(numbers, value_set=pa.array(manifests, numbers.type))
+    return type(entries)(replace_column(entries.table, "manifest", places.cast(numbers.type)))
 
 
 def with_manifests_moved(entries: E, offset: int) -> E:
     """Return the rows with the numbers in their `manifest` column moved up. Order: kept."""
-    at = entries.table.schema.get_field_index("manifest")
-    field = entries.table.schema.field(at)
-    column = pc.add(entries.table.column(at), pa.scalar(offset, field.type))
-    return type(entries)(entries.table.set_column(at, field, column))
+    numbers = entries.table["manifest"]
+    moved = pc.add(numbers, pa.scalar(offset, numbers.type))
+    return type(entries)(replace_column(entries.table, "manifest", moved))
 
 
 def in_order(entries: E) -> E:
     """Return the same rows ordered by (`manifest`, `manifest_pos`)."""
-    return type(entries)(
-        entries.table.sort_by([("manifest", "ascending"), ("manifest_pos", "ascending")])
-    )
+    keys = [(name, "ascending") for name in ("manifest", "manifest_pos")]
+    return type(entries)(entries.table.sort_by(keys))
 
 
 def sample(entries: E, ratio: float, seed: int) -> E:
@@ -403,13 +393,13 @@ def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def differing_column(one: Entries, other: Entries, columns: Iterable[str]) -> str | None:
+def differing_column(left: Entries, right: Entries, columns: Iterable[str]) -> str | None:
     """Return the first of the columns in which two tables differ, row by row.
 
     None where none does.
     """
     for name in columns:
-        if one.table[name].combine_chunks() != other.table[name].combine_chunks():
+        if left.table[name].combine_chunks() != right.table[name].combine_chunks():
             return name
     return None
 
@@ -465,6 +455,13 @@ def count_by_value(entries: E, column: str) -> Mapping[Any, int]:
     """Count the rows per value of a column, null included. Order: of first appearance."""
     counts = pc.value_counts(entries.table[column])
     return {row["values"]: row["counts"] for row in counts.to_pylist()}
+
+
+def _filled(entries: E, column: str, value: int) -> E:
+    """Return the rows with one value in a column."""
+    kind = entries.table.schema.field(column).type
+    values = pa.repeat(pa.scalar(int(value), kind), len(entries))
+    return type(entries)(replace_column(entries.table, column, values))
 
 
 def _only(entries: E, column: str, values: Collection[int]) -> E:

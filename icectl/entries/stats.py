@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns import replace_column
 from icectl.entries.rows import E
 from icectl.format.manifest import Content
 
@@ -57,12 +58,16 @@ def of_field(flattened: pa.Table, field_id: int, entry_count: int) -> pa.Array:
     """
     # Batch by batch with numpy: five times as fast as filtering the table, and a value column of
     # more than 2 GiB can't be one array.
-    parts = [_of_field(batch, field_id) for batch in flattened.to_batches()]
-    numbers = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in parts)])
-    values = pa.chunked_array([found for _, found in parts], flattened.schema.field("value").type)
+    rows, values = [np.empty(0, np.int64)], []
+    for batch in flattened.to_batches():
+        chosen = np.flatnonzero(batch["field_id"].to_numpy() == field_id)
+        rows.append(batch["row"].to_numpy()[chosen])
+        values.append(batch["value"].take(pa.array(chosen)))
+    numbers = np.concatenate(rows)
+    column = pa.chunked_array(values, flattened.schema.field("value").type)
     places = np.full(entry_count, -1, dtype=np.int64)
     places[numbers] = np.arange(len(numbers), dtype=np.int64)
-    return values.combine_chunks().take(pa.array(places, mask=places < 0))
+    return column.combine_chunks().take(pa.array(places, mask=places < 0))
 
 
 def bounds(entries: E, field_id: int, which: Literal["lower", "upper"]) -> pa.Array:
@@ -96,14 +101,7 @@ def with_referenced_data_files(entries: E) -> E:
     named = pc.if_else(agree, lower, pa.scalar(None, lower.type))
     column = "referenced_data_file"
     filled = pc.coalesce(entries.table[column], pc.cast(named, pa.string()))
-    place = entries.table.schema.get_field_index(column)
-    field = entries.table.schema.field(column)
-    return type(entries)(entries.table.set_column(place, field, filled))
-
-
-def _of_field(batch: pa.RecordBatch, field_id: int) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    chosen = np.flatnonzero(batch["field_id"].to_numpy() == field_id)
-    return batch["row"].to_numpy()[chosen], batch["value"].take(pa.array(chosen))
+    return type(entries)(replace_column(entries.table, column, filled))
 
 
 def _flat_chunk(

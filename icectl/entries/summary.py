@@ -29,6 +29,18 @@ from icectl.format.types import PrimitiveType, Type
 SIZE_BANDS = tuple(size << 20 for size in (1, 8, 32, 128, 512, 1024))
 """Bounds of the size histogram: the default target is 512 MiB, a default row group 128 MiB."""
 
+_PARTITION_COUNTS = (
+    "file_count",
+    "record_count",
+    "size_bytes",
+    "position_delete_file_count",
+    "position_delete_record_count",
+    "equality_delete_file_count",
+    "equality_delete_record_count",
+    "deletion_vector_count",
+    "deletion_vector_record_count",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -142,19 +154,6 @@ def size_histogram(entries: Entries, bounds: Sequence[int] = SIZE_BANDS) -> Size
     )
 
 
-_PARTITION_COUNTS = (
-    "file_count",
-    "record_count",
-    "size_bytes",
-    "position_delete_file_count",
-    "position_delete_record_count",
-    "equality_delete_file_count",
-    "equality_delete_record_count",
-    "deletion_vector_count",
-    "deletion_vector_record_count",
-)
-
-
 def by_partition(entries: Entries, timestamps: Mapping[int, int]) -> pa.Table:
     """Count files and records of every kind per partition.
 
@@ -167,29 +166,26 @@ def by_partition(entries: Entries, timestamps: Mapping[int, int]) -> pa.Table:
     table = entries.table
     data = pc.equal(table["content"], Content.DATA)
     equality = pc.equal(table["content"], Content.EQUALITY_DELETES)
-    vector = _is_vector(table)
-    position = pc.and_not(pc.equal(table["content"], Content.POSITION_DELETES), vector)
+    either = pc.equal(table["content"], Content.POSITION_DELETES)
+    vector = pc.and_(either, pc.equal(table["file_format"], FileFormat.PUFFIN))
+    position = pc.and_not(either, vector)
     records = table["record_count"]
 
     def counted(mask: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.if_else(mask, values, pa.scalar(0, pa.int64()))
 
-    def one(mask: pa.ChunkedArray) -> pa.ChunkedArray:
-        return pc.cast(mask, pa.int64())
-
-    counts = (
-        one(data),
+    counts = [
+        pc.cast(data, pa.int64()),
         counted(data, records),
         counted(data, table["file_size_in_bytes"]),
-        *(
-            part
-            for mask in (position, equality, vector)
-            for part in (one(mask), counted(mask, records))
-        ),
-    )
+    ]
+    for mask in (position, equality, vector):
+        counts += [pc.cast(mask, pa.int64()), counted(mask, records)]
     columns = {key: table[key] for key in rows.GROUP_KEYS}
     columns |= dict(zip(_PARTITION_COUNTS, counts, strict=True))
-    columns["updated_ms"] = _timestamps(table["snapshot_id"], timestamps)
+    known = pa.array(timestamps.keys(), pa.int64())
+    places = pc.index_in(table["snapshot_id"], value_set=known, skip_nulls=True)
+    columns["updated_ms"] = pc.take(pa.array(timestamps.values(), pa.int64()), places)
     return merge_partitions([pa.table(columns)])
 
 
@@ -206,17 +202,6 @@ def merge_partitions(parts: Iterable[pa.Table]) -> pa.Table:
     names = [name.removesuffix("_sum").removesuffix("_max") for name in summed.column_names]
     merged = summed.rename_columns(names)
     return merged.sort_by([(key, "ascending") for key in rows.GROUP_KEYS])
-
-
-def _is_vector(table: pa.Table) -> pa.ChunkedArray:
-    position = pc.equal(table["content"], Content.POSITION_DELETES)
-    return pc.and_(position, pc.equal(table["file_format"], FileFormat.PUFFIN))
-
-
-def _timestamps(snapshot_ids: pa.ChunkedArray, timestamps: Mapping[int, int]) -> pa.ChunkedArray:
-    known = pa.array(timestamps.keys(), pa.int64())
-    indexes = pc.index_in(snapshot_ids, value_set=known, skip_nulls=True)
-    return pc.take(pa.array(timestamps.values(), pa.int64()), indexes)
 
 
 def describe_manifest(

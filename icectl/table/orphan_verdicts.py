@@ -9,7 +9,7 @@ from urllib.parse import quote_plus
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.files import ListedFile, ListedFiles, listed_bytes, listed_files, where
+from icectl.entries.files import ListedFile, ListedFiles, listed_files, total_bytes, where
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
 from icectl.storage.new_files import TEMPORARY
@@ -66,8 +66,8 @@ class OrphanPlan:
     @property
     def deletable_bytes(self) -> int:
         """The bytes that a run would delete."""
-        outside = listed_bytes(self.outside) if self.deletes_outside else 0
-        return listed_bytes(self.orphans) + outside
+        outside = total_bytes(self.outside) if self.deletes_outside else 0
+        return total_bytes(self.orphans) + outside
 
     @property
     def deletable_count(self) -> int:

@@ -18,11 +18,11 @@ from icectl.commit.deletion import BATCH, remove_batch
 from icectl.entries.files import (
     ListedFile,
     ListedFiles,
-    but,
+    excluding,
     listed_files,
     listed_none,
-    listed_slices,
     listed_together,
+    slices,
     where,
 )
 from icectl.env import Env
@@ -156,7 +156,7 @@ def execute(context: TableContext, prepared: PreparedRemoval) -> OrphansGone:
     deletion = _Deletion(context, prepared, prepared.loaded)
     files, check_sums = check_sums_last(prepared.doomed)
     context.progress.phase("deleting files", total=len(files) + len(check_sums))
-    for batch in chain(listed_slices(files, BATCH), listed_slices(check_sums, BATCH)):
+    for batch in chain(slices(files, BATCH), slices(check_sums, BATCH)):
         if context.deadline.passed:
             deletion.done.stopped = True
             break
@@ -200,10 +200,10 @@ class _Deletion:
             copied = self.done.quarantine.copy(going)
             self.done.failed += copied.failed
             self.done.spared["gone"] += len(copied.gone)
-            going = but(going, [*copied.gone, *(item.location for item in copied.failed)])
+            going = excluding(going, [*copied.gone, *(item.location for item in copied.failed)])
         failed = remove_batch(self.context, [file.location for file in listed_files(going)])
         self.done.failed += failed
-        gone = but(going, [item.location for item in failed])
+        gone = excluding(going, [item.location for item in failed])
         self.done.removed = listed_together([self.done.removed, gone])
 
     def _unchanged(self, batch: ListedFiles) -> ListedFiles:

@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_table
-from icectl.entries.files import ListedFiles, listed_bytes, listed_files, listed_together
+from icectl.entries.files import ListedFiles, listed_files, listed_together, total_bytes
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import print_count, print_instant, print_limit, print_size
 
@@ -58,7 +58,7 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
     """Return the result: what was found, and of it what was deleted or moved."""
     plan, removed = report.plan, report.removed
     count = 0 if removed is None else len(removed)
-    total = 0 if removed is None else listed_bytes(removed)
+    total = 0 if removed is None else total_bytes(removed)
     quarantine = None
     if report.quarantine is not None:
         quarantine = {"location": report.quarantine.folder, "lists": list(report.quarantine.lists)}
@@ -69,7 +69,7 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
         "listed_bytes": plan.listed_bytes,
         "referenced": plan.referenced_count,
         "orphans": _files(plan.orphans),
-        "orphan_bytes": listed_bytes(plan.orphans),
+        "orphan_bytes": total_bytes(plan.orphans),
         "outside": _files(plan.outside),
         "left_alone": _left_alone(report),
         "removed": 0 if report.moves else count,
@@ -134,7 +134,7 @@ def _print_plan(console: Console, report: Orphans, *, whole: bool) -> None:
         return
     console.say(
         f"{print_count(len(every), 'file')} of {plan.listed_count:,}, "
-        f"{print_size(listed_bytes(every))} of {print_size(plan.listed_bytes)}, would be {verb}: "
+        f"{print_size(total_bytes(every))} of {print_size(plan.listed_bytes)}, would be {verb}: "
         f"not referred to, and older than {print_limit(plan.rule.older_than_ms // 1000 * 1000)}"
     )
 
@@ -149,7 +149,7 @@ def _print_removed(console: Console, report: Orphans, removed: ListedFiles) -> N
         where = f" to {report.quarantine.folder}"
     console.say(
         f"{print_count(len(removed), 'file')} {'moved' if report.moves else 'deleted'}{where}, "
-        f"{print_size(listed_bytes(removed))}"
+        f"{print_size(total_bytes(removed))}"
     )
     for path, error in report.failed:
         console.warn(f"cannot {'move' if report.moves else 'delete'} {path}: {error}")

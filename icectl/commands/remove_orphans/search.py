@@ -7,7 +7,7 @@ from shlex import quote
 from icectl.catalog.files import load_file
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.output_journal import running
-from icectl.entries.files import ListedFiles, below, but, listed_together
+from icectl.entries.files import ListedFiles, below, excluding, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.format.file_names import named_folders
 from icectl.format.metadata import TableMetadata
@@ -343,7 +343,7 @@ def _plan(
         if context.store.stat(file) is not None
     ]
     left_alone[OrphanVerdict.RECENT] += len(kept)  # with the file that each belongs to
-    orphans, outside = below(but(unneeded, kept), places.own)
+    orphans, outside = below(excluding(unneeded, kept), places.own)
     return OrphanPlan(
         rule=rule,
         listed_count=listing.file_count,
