@@ -28,13 +28,14 @@ CONTENT = {name: random.Random(name).randbytes(size) for name, size in SIZES.ite
 class Objects:
     """Objects of a bucket, and a store that counts its requests, and fails some of them."""
 
-    def __init__(self, server: S3Server, name: str, env: FixedEnv) -> None:
+    def __init__(self, server: S3Server, name: str, env: FixedEnv, **options: str) -> None:
         self.root, self.client, self.bucket = f"s3://{name}", server.client, name
         self.client.create_bucket(Bucket=name)
         for key, content in CONTENT.items():
             self.client.put_object(Bucket=name, Key=key, Body=content)
         own = {"default_block_size": str(LEAST + next(NUMBERS))}  # or s3fs is that of another test
-        self.store = open_store(StorageOptions(server.options | own, concurrency=4), env)
+        given = StorageOptions(server.options | own | options, concurrency=4)
+        self.store = open_store(given, env)
         self.filesystem = self.store.of(f"{self.root}/a").filesystem
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.failing: dict[str, tuple[str, int]] = {}
@@ -137,6 +138,22 @@ def test_ranges_are_copied_by_the_storage_on_condition_and_shorter_ones_pass_her
     assert told["upload_part_copy"]["CopySourceIfMatch"] == head["ETag"]
     assert told["complete_multipart_upload"]["IfNoneMatch"] == "*"
     assert len(told["upload_part"]["Body"]) == 99 + 3
+
+
+def test_encryption_goes_with_the_upload_and_who_pays_with_every_request(
+    moto_server: S3Server, fixed_env: FixedEnv
+) -> None:
+    encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "arn:aws:kms:r:1:key/k"}
+    options = {f"s3_additional_kwargs.{name}": value for name, value in encryption.items()}
+    name = f"assembled-{next(NUMBERS)}"
+    objects = Objects(moto_server, name, fixed_env, requester_pays="true", **options)
+    assert objects.made_of(*ALL) == objects.stored()
+    told = dict(objects.requests)
+    assert {"get_object", "upload_part_copy", "upload_part"} < told.keys()
+    assert {given["RequestPayer"] for _, given in objects.requests} == {"requester"}
+    assert encryption.items() <= told["create_multipart_upload"].items()
+    made = objects.client.head_object(Bucket=name, Key="new")
+    assert encryption.items() <= made.items()
 
 
 def test_a_source_that_is_written_over_is_told(objects: Objects) -> None:

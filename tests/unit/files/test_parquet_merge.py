@@ -1,5 +1,6 @@
 """Parquet files put together: pages as they are, one footer, and what can't be put together."""
 
+import base64
 import io
 import random
 import time
@@ -8,6 +9,7 @@ import tracemalloc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet import encryption
 
 from icectl.errors import CorruptTable
 from icectl.files.parquet import merge
@@ -189,6 +191,28 @@ def test_files_that_say_other_things_of_all_rows_are_not_put_together() -> None:
     first = written(plain)
     with pytest.raises(NotMergeable, match="writer"):
         merged([first, first.replace(b"parquet-cpp-arrow", b"parquet-cpp-arrox")])
+
+
+class Keys(encryption.KmsClient):
+    """A service whose master keys protect nothing."""
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        return base64.b64decode(wrapped_key)
+
+
+@pytest.mark.parametrize("in_the_clear", [False, True], ids=["footer too", "columns"])
+def test_encrypted_files_are_not_put_together(in_the_clear) -> None:
+    chosen = encryption.EncryptionConfiguration("footer", column_keys={"key": ["id"]})
+    chosen.plaintext_footer = in_the_clear
+    factory = encryption.CryptoFactory(lambda _: Keys())
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), chosen)
+    content = written(rows(0, 10), encryption_properties=properties)
+    assert content.endswith(b"PAR1" if in_the_clear else b"PARE")
+    with pytest.raises(NotMergeable, match="ends early" if in_the_clear else "encrypted"):
+        read_source(io.BytesIO(content))
 
 
 def test_pairs_that_differ_go_and_others_stay() -> None:

@@ -166,6 +166,25 @@ def test_equality_deletes_become_deletes_by_position(
     assert (2 in kinds) == (meanwhile == "equality")
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_equality_deletes_of_all_partitions_delete_what_they_did(
+    tmp_path: Path, version: int
+) -> None:
+    """Files of an older, partitioned spec, and deletes of one without partitions."""
+    table = built(tmp_path, version, "identity")
+    table.respec("none")
+    table.delete_rows([4, 14], kind="equality")
+    prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9, output_spec_id=0)
+    table.delete_rows([7, 17], kind="equality")
+    table.delete_rows([8, 18])
+    before = rows(tmp_path)
+    done = compacted(tmp_path, prepared)
+    assert {one.choice.method for one in done.done} == {"merge"}
+    assert (len(done.done), done.carried_deletes) == (3, 2)
+    assert rows(tmp_path) == before
+    assert [row["id"] for row in before] == sorted(set(range(36)) - {4, 14, 7, 17, 8, 18})
+
+
 def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path: Path) -> None:
     """Of two files to be made, one can't be merged; both have rows that are deleted by value."""
     table = built(tmp_path, 2)
