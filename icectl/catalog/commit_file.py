@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from icectl.catalog.metadata_files import wants_gzip
+from icectl.catalog.metadata_files import metadata_version, wants_gzip
 from icectl.catalog.protocol import (
     CommitOutcome,
     Committed,
@@ -12,7 +12,6 @@ from icectl.catalog.protocol import (
     Unknown,
     check_same_table,
 )
-from icectl.catalog.versions import metadata_version
 from icectl.env import Env
 from icectl.errors import IcectlError, StorageError
 from icectl.files.metadata_file import is_gzip, read_metadata, write_metadata

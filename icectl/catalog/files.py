@@ -14,13 +14,25 @@ from typing import TYPE_CHECKING
 
 from icectl.catalog.metadata_files import (
     METADATA_FOLDER,
+    MetadataVersion,
+    busy,
     check_own_version,
     check_place,
+    doubled_versions,
+    is_file_system_table,
+    is_metadata_file_name,
+    left_over,
+    list_versions,
     loaded_from,
+    metadata_version,
     newer_than,
+    newest,
     no_metadata_file,
     read_file,
+    uncommitted_files,
+    wait_for_end,
     wants_gzip,
+    without_uncommitted,
 )
 from icectl.catalog.protocol import (
     Capabilities,
@@ -28,20 +40,6 @@ from icectl.catalog.protocol import (
     Committed,
     Conflict,
     LoadedTable,
-)
-from icectl.catalog.versions import (
-    MetadataVersion,
-    busy,
-    doubled_versions,
-    is_file_system_table,
-    is_metadata_file_name,
-    left_over,
-    list_versions,
-    metadata_version,
-    newest,
-    uncommitted_files,
-    wait_for_end,
-    without_uncommitted,
 )
 from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, TableNotFound

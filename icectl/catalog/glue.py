@@ -1,7 +1,8 @@
 """Tables of AWS Glue, by requests that keep the JSON of answers as it is.
 
 botocore's own client drops members that it does not know, and sends again what was not answered: a
-table must be given back whole, and a commit must know how often it was sent."""
+table must be given back whole, and a commit must know how often it was sent.
+"""
 
 import json
 import logging
@@ -20,10 +21,17 @@ from icectl.catalog.identifier import (
     no_namespace,
     no_table,
 )
-from icectl.catalog.pointer import PointerState, SwapUncertain, behind_pointer, entry_locations
-from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import (
+from icectl.catalog.pointer import (
+    METADATA_LOCATION,
+    PREVIOUS,
+    PointerState,
+    SwapUncertain,
+    behind_pointer,
+    entry_locations,
+)
+from icectl.catalog.protocol import (
     CatalogAccess,
+    Conflict,
     TableInCatalog,
     TablePlace,
     places,
@@ -64,6 +72,32 @@ _OF_CREDENTIALS = frozenset(
     }
 )
 _UNANSWERED = frozenset({"OperationTimeoutException", "InternalServiceException"})
+_NOT_FOUND = "EntityNotFoundException"
+_CHANGED = "ConcurrentModificationException"
+_RESENDS = 3
+_PAUSE_SECONDS = 0.5
+
+_INPUT = (
+    "Name",
+    "Description",
+    "Owner",
+    "LastAccessTime",
+    "LastAnalyzedTime",
+    "Retention",
+    "StorageDescriptor",
+    "PartitionKeys",
+    "ViewOriginalText",
+    "ViewExpandedText",
+    "TableType",
+    "Parameters",
+    "TargetTable",
+    "FederatedTable",
+)
+"""The members of a table that Glue takes back; the others are its own to tell."""
+
+_S3_TABLES = "s3tables"
+_WORK = {"retention": "retention", "orphan_file_deletion": "orphan file deletion"}
+"""Optimizers that expire snapshots and delete files, which is what two must not do at once."""
 
 
 class GlueRejection(Exception):
@@ -255,11 +289,6 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     raise GlueRejection(code, message)
 
 
-_S3_TABLES = "s3tables"
-_WORK = {"retention": "retention", "orphan_file_deletion": "orphan file deletion"}
-"""Optimizers that expire snapshots and delete files, which is what two must not do at once."""
-
-
 def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
     """Who expires snapshots or deletes files of a table in the place of clients; None: nobody.
 
@@ -295,32 +324,6 @@ def _enabled(answer: Mapping[str, Any]) -> set[str]:
         if is_enabled and optimizer.get("type") in _WORK:
             enabled.add(_WORK[optimizer["type"]])
     return enabled
-
-
-METADATA_LOCATION = "metadata_location"
-PREVIOUS = "previous_metadata_location"
-_NOT_FOUND = "EntityNotFoundException"
-_CHANGED = "ConcurrentModificationException"
-_RESENDS = 3
-_PAUSE_SECONDS = 0.5
-
-_INPUT = (
-    "Name",
-    "Description",
-    "Owner",
-    "LastAccessTime",
-    "LastAnalyzedTime",
-    "Retention",
-    "StorageDescriptor",
-    "PartitionKeys",
-    "ViewOriginalText",
-    "ViewExpandedText",
-    "TableType",
-    "Parameters",
-    "TargetTable",
-    "FederatedTable",
-)
-"""The members of a table that Glue takes back; the others are its own to tell."""
 
 
 def connect(access: CatalogAccess) -> "GlueWarehouse":
@@ -370,8 +373,8 @@ class GlueWarehouse:
                 parameters = table.get("Parameters") or {}
                 if not _is_view(table):
                     name = TableName((database,), table["Name"])
-                    for one in entry_locations(location, parameters):
-                        yield from places(name, one, parameters)
+                    for place in entry_locations(location, parameters):
+                        yield from places(name, place, parameters)
 
     def not_found(self, name: TableName) -> TableNotFound:
         """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""

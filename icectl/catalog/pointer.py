@@ -14,20 +14,21 @@ from icectl.catalog.commit_file import next_metadata, unmet, why_changed
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.metadata_files import (
     check_original,
+    metadata_version,
     read_file,
     wants_gzip,
 )
 from icectl.catalog.protocol import (
     Capabilities,
+    CatalogAccess,
     CommitOutcome,
     Committed,
     Conflict,
     LoadedTable,
+    TableInCatalog,
     Unknown,
     check_same_table,
 )
-from icectl.catalog.versions import metadata_version
-from icectl.catalog.warehouse import CatalogAccess, TableInCatalog
 from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError
 from icectl.files.metadata_file import is_gzip, write_metadata
@@ -40,6 +41,10 @@ from icectl.storage.open import home_of, set_home, store_of_table
 from icectl.storage.store import Store, check_creatable
 
 _LOGGER = logging.getLogger(__name__)
+METADATA_LOCATION = "metadata_location"
+PREVIOUS = "previous_metadata_location"
+"""Parameters of a table in Glue and in Hive: its metadata file, and the one before."""
+
 _LOOKS = 3
 """How often a table is read whose files come and go with the commits of others."""
 
@@ -253,8 +258,8 @@ def folder_of(metadata: TableMetadata) -> str:
 
 def entry_locations(location: str | None, parameters: Mapping[str, str]) -> list[str]:
     """Where a catalog's entry says that a table's files lie: its location, and by its metadata."""
-    metadata = parameters.get("metadata_location", "").rpartition("/metadata/")[0]
-    by_key = {locations.loosest_key(each): each for each in (metadata, location) if each}
+    metadata = parameters.get(METADATA_LOCATION, "").rpartition("/metadata/")[0]
+    by_key = {locations.loosest_key(place): place for place in (metadata, location) if place}
     return list(by_key.values())
 
 
@@ -262,10 +267,10 @@ def behind_pointer(
     access: CatalogAccess, store: Store, pointer: Pointer, name: str
 ) -> TableInCatalog:
     """Return a table by its pointer; `store` is that of all tables of the catalog."""
-    own = store_of_table(store)
+    table_store = store_of_table(store)
     storage = with_file_io(access.storage, access.settings.properties)
     return TableInCatalog(
-        PointerCatalog(pointer, own, access.env, name),
-        own,
-        lambda: replace(storage, home=home_of(own)),
+        PointerCatalog(pointer, table_store, access.env, name),
+        table_store,
+        lambda: replace(storage, home=home_of(table_store)),
     )

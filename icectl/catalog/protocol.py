@@ -1,13 +1,22 @@
-"""The current metadata of a table, and swapping it: what every kind of catalog offers."""
+"""What every kind of catalog offers: names, tables, the current metadata of one, and its swap.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+`Warehouse` is a configured catalog, `Catalog` one table in it; `resolve` chooses their kinds.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from icectl.errors import Refused, Unsupported
+from icectl.catalog.configured import CatalogSettings
+from icectl.catalog.identifier import TableName
+from icectl.env import Deadline, Env, SystemEnv
+from icectl.errors import CommitConflict, Refused, Unsupported
+from icectl.format.file_names import named_folders
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import NEWEST_VERSION
 from icectl.storage.location import redacted
+from icectl.storage.open import StorageOptions
+from icectl.storage.store import Store
 
 if TYPE_CHECKING:  # what changes a table is imported by the commit that does
     from icectl.format.updates import Requirement, Update
@@ -151,3 +160,137 @@ def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
             f"{now.table_uuid}, that of the table read before is {expected}",
             hint="run the command again if that table is meant",
         )
+
+
+def unpinned_catalog(catalog: Catalog) -> Catalog:
+    """Return the catalog itself, of whatever kind it is."""
+    return catalog.catalog if isinstance(catalog, PinnedCatalog) else catalog
+
+
+class PinnedCatalog:
+    """The catalog of a table that must be the one with `uuid`.
+
+    Until a commit was asked for that may have landed, its metadata must be at `location` too; None
+    stands for any.
+    """
+
+    def __init__(self, catalog: Catalog, uuid: str | None, location: str | None) -> None:
+        self.catalog = catalog
+        self._uuid = uuid
+        self._location = location
+
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """As Catalog. Raises: CommitConflict, where the table has moved on."""
+        loaded = self.catalog.load(to_show=to_show)
+        if self._uuid is not None and loaded.metadata.table_uuid != self._uuid:  # R-002
+            raise CommitConflict(
+                f"another table is at {redacted(loaded.metadata_location)} than in the plan: "
+                f"its table-uuid is {loaded.metadata.table_uuid}, the plan says {self._uuid}",
+                hint="nothing was changed; make a new plan",
+            )
+        if self._location not in (None, loaded.metadata_location):
+            raise CommitConflict(
+                f"the table changed since the plan was made, from {redacted(self._location)} "
+                f"to {redacted(loaded.metadata_location)}",
+                hint="nothing was changed; make a new plan, or do what of this one still holds "
+                "with `--allow-newer`",
+                id="plan-outdated",
+            )
+        return loaded
+
+    def check_writable(self, loaded: LoadedTable) -> None:
+        self.catalog.check_writable(loaded)
+
+    def settle(self) -> None:
+        self.catalog.settle()
+
+    def commit(
+        self, base: LoadedTable, requirements: "Sequence[Requirement]", updates: "Sequence[Update]"
+    ) -> CommitOutcome:
+        """As Catalog; what is loaded after it may be newer than the plan."""
+        outcome = self.catalog.commit(base, requirements, updates)
+        if not isinstance(outcome, Conflict):
+            self._location = None
+            self._uuid = self._uuid or base.metadata.table_uuid
+        return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogAccess:
+    """What a catalog is reached with.
+
+    `storage` is what the user gave for storage, which wins over what the catalog says of it. `warn`
+    takes what the user should know; `hide` takes secrets that came to light later. No answer is
+    waited for behind the `deadline`.
+    """
+
+    settings: CatalogSettings
+    env: Env
+    storage: StorageOptions
+    warn: Callable[[str], None]
+    hide: Callable[[str], None]
+    deadline: Deadline = field(default=Deadline(SystemEnv()))
+
+
+@dataclass(frozen=True, slots=True)
+class TableInCatalog:
+    """One table of a catalog, of which nothing is read yet.
+
+    `store` holds its files; where the catalog hands out credentials with the metadata, it is used
+    after `catalog.load()` alone. So is `storage()`: what other processes reach that store with.
+    """
+
+    catalog: Catalog
+    store: Store
+    storage: Callable[[], StorageOptions]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """A folder that files of a table lie in: its location, or one that its properties name.
+
+    Below the latter (`is_named`) files are in folders of partitions or hashes alone.
+    """
+
+    table: TableName
+    folder: str
+    is_named: bool = False
+
+
+PlacesByCatalog = dict[str, tuple[TablePlace, ...] | None]
+"""The places of all tables, by the name of their catalog; None where it does not tell."""
+
+
+def places(
+    table: TableName, location: str | None, properties: Mapping[str, str]
+) -> Iterator[TablePlace]:
+    """Yield the places of a table (R-161)."""
+    if location is not None:
+        yield TablePlace(table, location)
+    for folder in named_folders(location or "", properties).values():
+        yield TablePlace(table, folder, is_named=True)
+
+
+class Warehouse(Protocol):
+    """One configured catalog. Nothing is connected to before it is asked for something."""
+
+    def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """Yield the namespaces right below one; paged inside.
+
+        Raises: TableNotFound, where `parent` is none; StorageError.
+        """
+
+    def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
+        """Yield the tables right in a namespace, views left out; paged inside.
+
+        Raises: TableNotFound, where there is no such namespace; StorageError.
+        """
+
+    def table(self, name: TableName) -> TableInCatalog:
+        """Return one table; whether it exists is seen when it is loaded."""
+
+    def places(self) -> Iterator[TablePlace] | None:
+        """Yield where every table of the catalog has its files; None where that cannot be asked.
+
+        Raises: StorageError, while it is read too.
+        """

@@ -1,4 +1,4 @@
-"""The catalog of what TABLE on the command line names."""
+"""The catalog of what TABLE on the command line names: a location, or a configured catalog."""
 
 import re
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog, SingleFileCatalog, silent
 from icectl.catalog.metadata_files import no_metadata_file
-from icectl.catalog.protocol import Catalog
+from icectl.catalog.protocol import Catalog, CatalogAccess, Warehouse
 from icectl.env import Env
 from icectl.errors import Refused, UsageError
 from icectl.storage import location as locations
@@ -39,10 +39,10 @@ def resolve(
     if metadata_file is None:
         return FileSystemCatalog(store, location, env, warn)
     if "/" not in metadata_file:
-        given = locations.join(location, "metadata", metadata_file)
+        file = locations.join(location, "metadata", metadata_file)
     else:
-        given = located(metadata_file)
-    return NamedFileCatalog(store, location, env, given)
+        file = located(metadata_file)
+    return NamedFileCatalog(store, location, env, file)
 
 
 def _single_file(
@@ -84,3 +84,27 @@ def _is_local_directory(location: str) -> bool:
         return Path(locations.local_path(location)).is_dir()
     except ValueError:
         return False
+
+
+def open_warehouse(access: CatalogAccess) -> Warehouse:
+    """Return a configured catalog, and import only the module of its kind, with its library.
+
+    Raises: UsageError; Unsupported, for a library that is not installed.
+    """
+    match access.settings.kind:
+        case "sql":
+            from icectl.catalog import sql
+
+            return sql.connect(access)
+        case "rest":
+            from icectl.catalog.rest import warehouse as rest
+
+            return rest.connect(access)
+        case "glue":
+            from icectl.catalog import glue
+
+            return glue.connect(access)
+        case _:
+            from icectl.catalog.hive import warehouse as hive
+
+            return hive.connect(access)

@@ -13,7 +13,8 @@ from shlex import quote
 
 from icectl.catalog.configured import Configuration, read_configuration
 from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
-from icectl.catalog.warehouse import CatalogAccess, Warehouse, open_warehouse
+from icectl.catalog.protocol import CatalogAccess, Warehouse
+from icectl.catalog.resolve import open_warehouse
 from icectl.cli.options import Common
 from icectl.cli.settings import split_pair
 from icectl.errors import TableNotFound, UsageError

@@ -32,7 +32,7 @@ from icectl.errors import CorruptTable, Refused
 from icectl.units import print_count
 
 if TYPE_CHECKING:  # catalogs are imported by the runs that need them, not for help
-    from icectl.catalog.warehouse import PlacesByCatalog
+    from icectl.catalog.protocol import PlacesByCatalog
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
 """What runs whose findings CI reads can print."""

@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 from icectl import __version__
 from icectl.catalog.configured import passwords_in
-from icectl.catalog.pinned import PinnedCatalog
-from icectl.catalog.protocol import Catalog
+from icectl.catalog.protocol import Catalog, PinnedCatalog
 from icectl.cli.document import (
     Outcome,
     clean,

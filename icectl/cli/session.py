@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from icectl.catalog.configured import from_environment
 from icectl.catalog.identifier import dotted_name
 from icectl.catalog.metadata_files import moved_from, relocation_hint, rivals
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import Catalog, LoadedTable, PlacesByCatalog, TablePlace, Warehouse
 from icectl.catalog.resolve import located, resolve
-from icectl.catalog.warehouse import PlacesByCatalog, TablePlace, Warehouse
 from icectl.cli.console import Console
 from icectl.cli.document import TableIdentity
 from icectl.cli.naming import NameInCatalog, name_in_catalog, name_in_hints, warehouse_of

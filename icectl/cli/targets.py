@@ -9,10 +9,8 @@ from typing import Any, TypeVar
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, parse_name, without_quoted
-from icectl.catalog.metadata_files import METADATA_FOLDER
-from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.catalog.versions import is_metadata_file_name
-from icectl.catalog.warehouse import Warehouse
+from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
+from icectl.catalog.protocol import Catalog, LoadedTable, Warehouse
 from icectl.cli.naming import (
     NameInCatalog,
     covers,

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.catalog.warehouse import TablePlace
+from icectl.catalog.protocol import Catalog, LoadedTable, TablePlace
 from icectl.env import Deadline, Env
 from icectl.errors import Unsupported
 from icectl.progress import Progress

@@ -10,9 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from icectl.catalog.metadata_files import METADATA_FOLDER
+from icectl.catalog.metadata_files import (
+    METADATA_FOLDER,
+    is_metadata_file_name,
+    metadata_version,
+    uncommitted_files,
+)
 from icectl.catalog.protocol import LoadedTable
-from icectl.catalog.versions import is_metadata_file_name, metadata_version, uncommitted_files
 from icectl.entries.files import (
     Files,
     beginning_with,

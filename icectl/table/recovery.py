@@ -13,17 +13,15 @@ import pyarrow as pa
 
 from icectl.catalog.metadata_files import (
     METADATA_FOLDER,
-    check_own_version,
-    moved_from,
-    read_file,
-    relocation_hint,
-)
-from icectl.catalog.versions import (
     MetadataVersion,
+    check_own_version,
     is_file_system_table,
     list_versions,
     metadata_version,
+    moved_from,
     newest,
+    read_file,
+    relocation_hint,
 )
 from icectl.checks.rule import Finding
 from icectl.checks.rules import ALL_RULES

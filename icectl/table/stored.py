@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.catalog.versions import is_metadata_file_name
+from icectl.catalog.metadata_files import is_metadata_file_name
 from icectl.entries.files import FileKind, Files
 from icectl.entries.rows import location_keys
 from icectl.errors import StorageError

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.metadata_files import metadata_version
 from icectl.catalog.protocol import Capabilities, CommitOutcome, Committed, LoadedTable
-from icectl.catalog.versions import metadata_version
 from icectl.env import Env
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import SetProperties, Update

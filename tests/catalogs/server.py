@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from unittest.mock import patch
 
-from icectl.catalog.protocol import Catalog, CommitOutcome, LoadedTable
-from icectl.catalog.warehouse import TableInCatalog, Warehouse
+from icectl.catalog.protocol import Catalog, CommitOutcome, LoadedTable, TableInCatalog, Warehouse
 from icectl.cli import naming
 from icectl.format.updates import Requirement, Update
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pytest
 
-from icectl.catalog import sql_drivers
+from icectl.catalog import sql
 from icectl.catalog.protocol import Committed, Conflict
 from tests.catalogs.server import NAME
 
@@ -97,14 +97,14 @@ class SqlServer:
     def _commits(self, *, landed: bool, then_dead: bool) -> Iterator[None]:
         """The connection breaks at the next commit of a transaction, on the way there or back."""
         state = {"armed": True}
-        original = sql_drivers.Database.connect
+        original = sql.Database.connect
 
         def connect(database: Any) -> Any:
             if not state["armed"] and then_dead:
                 raise database.failure(database.errors("connection refused"), "cannot reach")
             return _Breaking(original(database), database.errors, state, landed=landed)
 
-        with patch.object(sql_drivers.Database, "connect", connect):
+        with patch.object(sql.Database, "connect", connect):
             yield
         assert not state["armed"], "nothing was committed"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from icectl.catalog.hive import lock
+from icectl.catalog.hive import warehouse as hive_warehouse
 from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.catalogs.conftest import configure
@@ -167,7 +167,7 @@ def test_a_lock_that_a_run_of_icectl_has_left_ends(
 ) -> None:
     from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType
 
-    monkeypatch.setattr(lock, "_DEAD_AFTER_MS", 500)
+    monkeypatch.setattr(hive_warehouse, "_DEAD_AFTER_MS", 500)
     component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, hive.namespace[0], "t")
     with client(hive.port) as asked:
         asked.lock(LockRequest([component], user="x", hostname="y", agentInfo="icectl-dead"))

@@ -19,10 +19,10 @@ import pytest
 
 from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
+from icectl.catalog.protocol import CatalogAccess, TablePlace
 from icectl.catalog.rest.client import Config, RestClient
 from icectl.catalog.rest.served import product_of
 from icectl.catalog.rest.warehouse import RestWarehouse, connect
-from icectl.catalog.warehouse import CatalogAccess, TablePlace
 from icectl.errors import IcectlError
 from icectl.storage.open import StorageOptions
 from tests.builders.rows import current_metadata

@@ -15,8 +15,8 @@ import pytest
 
 from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
+from icectl.catalog.protocol import CatalogAccess
 from icectl.catalog.rest.warehouse import connect
-from icectl.catalog.warehouse import CatalogAccess
 from icectl.errors import IcectlError
 from icectl.storage.credentials import Places
 from icectl.storage.open import SchemeStore, StorageOptions, open_store

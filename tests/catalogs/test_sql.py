@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from icectl.catalog import sql_drivers
+from icectl.catalog import sql
 from icectl.catalog.configured import Configuration
-from icectl.catalog.sql_drivers import database_of
+from icectl.catalog.sql import database_of
 from icectl.cli import app
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import TableNotFound, UsageError
@@ -341,7 +341,7 @@ def test_a_server_that_does_not_answer_is_exit_13_without_its_password(
 def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sql_drivers._LOST, "mysql", {"read_timeout": 1, "write_timeout": 1})
+    monkeypatch.setitem(sql._LOST, "mysql", {"read_timeout": 1, "write_timeout": 1})
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -361,7 +361,7 @@ def test_time_outs_of_a_server_are_those_that_the_time_limit_leaves(
         Error=ValueError,
         connect=lambda **arguments: arguments,
     )
-    monkeypatch.setattr(sql_drivers, "_driver", lambda *_: driver)
+    monkeypatch.setattr(sql, "_driver", lambda *_: driver)
     cursor = SimpleNamespace(execute=statements.append)
     connection = SimpleNamespace(cursor=lambda: cursor)
     uri = f"{family}://h/d?user=own"

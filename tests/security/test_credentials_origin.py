@@ -10,11 +10,11 @@ import pytest
 
 from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
-from icectl.catalog.rest.addresses import Addresses
+from icectl.catalog.protocol import CatalogAccess
 from icectl.catalog.rest.client import Config
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.warehouse import connect
-from icectl.catalog.warehouse import CatalogAccess
+from icectl.catalog.rest.wire import Addresses
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError, Refused, StorageError
 from icectl.storage.credentials import is_clouds_own, joined

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from icectl.catalog.hive import calls, thrift
-from icectl.catalog.hive.connection import Connection
+from icectl.catalog.hive import metastore, thrift
+from icectl.catalog.hive.metastore import Connection
 from icectl.catalog.hive.thrift import (
     I32,
     LIST,
@@ -53,9 +53,9 @@ def test_members_of_another_type_are_not_there(odd: tuple[int, Any]) -> None:
     plain = cast("Connection", Answering({0: odd}))
     within = cast("Connection", Answering({0: (STRUCT, {1: odd, 2: odd, 7: odd, 9: odd, 12: odd})}))
     for connection in (plain, within):
-        assert calls.databases(connection) == calls.table_names(connection, "db") == []
-        assert calls.show_locks(connection, "db", "t") == []
-        found = calls.get_table(connection, "db", "t")
+        assert metastore.databases(connection) == metastore.table_names(connection, "db") == []
+        assert metastore.show_locks(connection, "db", "t") == []
+        found = metastore.get_table(connection, "db", "t")
         assert found is not None
         assert (found.parameters, found.location, found.iceberg_type) == ({}, None, "")
         assert isinstance(found.name + found.table_type, str)
@@ -69,7 +69,7 @@ def test_tables_of_another_type_are_not_there(odd: tuple[int, Any]) -> None:
                 return {0: (LIST, ThriftList(TEXT, (b"t",)))}
             return {0: (STRUCT, {1: odd})}
 
-    assert list(calls.tables(cast("Connection", Listing({})), "db")) == []
+    assert list(metastore.tables(cast("Connection", Listing({})), "db")) == []
 
 
 ENDLESS = {

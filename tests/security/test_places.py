@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from icectl.catalog.protocol import TablePlace
 from icectl.catalog.sql import SqlWarehouse
-from icectl.catalog.warehouse import TablePlace
 from icectl.errors import StorageError
 from icectl.storage.local.store import LocalStore
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from icectl.catalog.configured import CatalogSettings
-from icectl.catalog.hive import connection as hive
+from icectl.catalog.hive import metastore as hive
+from icectl.catalog.protocol import CatalogAccess
 from icectl.catalog.rest import client as rest_client
 from icectl.catalog.rest.warehouse import RestWarehouse, connect
-from icectl.catalog.warehouse import CatalogAccess
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import StorageError
 from icectl.storage.buckets import requests

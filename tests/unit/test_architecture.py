@@ -189,7 +189,7 @@ def test_what_decides_touches_neither_clock_nor_system() -> None:
 
 IMPORTS_LATE = {"cli", "commands"}
 IMPORTS_BY_KIND = {
-    PACKAGE / "catalog" / "warehouse.py",
+    PACKAGE / "catalog" / "resolve.py",
     PACKAGE / "files" / "manifest" / "manifest.py",
     PACKAGE / "storage" / "open.py",
 }

@@ -1,16 +1,25 @@
-"""Databases and tables of a Hive metastore, and the entry that points to a table's metadata."""
+"""Databases and tables of a Hive metastore, the entry of a table's metadata, and its lock."""
 
+import getpass
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from icectl.catalog.file_io import with_file_io
-from icectl.catalog.hive import calls
-from icectl.catalog.hive.calls import HiveTable, ServerException, one_line
-from icectl.catalog.hive.connection import Connection, HiveAnswerLost, Servers, servers_of
-from icectl.catalog.hive.lock import Locker, TableLock, locker_of
+from icectl.catalog.hive import metastore
+from icectl.catalog.hive.metastore import (
+    Connection,
+    HiveAnswerLost,
+    HiveTable,
+    MetastoreLock,
+    ServerException,
+    Servers,
+    one_line,
+    servers_of,
+)
 from icectl.catalog.hive.thrift import CallRefused
 from icectl.catalog.identifier import (
     TableName,
@@ -19,14 +28,22 @@ from icectl.catalog.identifier import (
     no_namespace,
     no_table,
 )
-from icectl.catalog.pointer import PointerState, SwapUncertain, behind_pointer, entry_locations
-from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import (
+from icectl.catalog.pointer import (
+    METADATA_LOCATION,
+    PREVIOUS,
+    PointerState,
+    SwapUncertain,
+    behind_pointer,
+    entry_locations,
+)
+from icectl.catalog.protocol import (
     CatalogAccess,
+    Conflict,
     TableInCatalog,
     TablePlace,
     places,
 )
+from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
@@ -34,8 +51,21 @@ from icectl.storage.open import open_store
 from icectl.storage.store import Store
 from icectl.units import read_count
 
-METADATA_LOCATION = "metadata_location"
-PREVIOUS = "previous_metadata_location"
+_LOGGER = logging.getLogger(__name__)
+_LOCK_WAITS = {
+    "limit": "iceberg.hive.lock-timeout-ms",
+    "shortest": "iceberg.hive.lock-check-min-wait-ms",
+    "longest": "iceberg.hive.lock-check-max-wait-ms",
+}
+"""Waits of a Locker, and the properties that set them."""
+
+_GROWTH = 1.5
+_AGENT = "icectl-"
+_DEAD_AFTER_MS = 600_000
+"""Servers end locks after half of that, where they do it at all."""
+
+_CALL_ERRORS = (HiveAnswerLost, ServerException, CallRefused)
+
 METADATA_HASH = "metadata_hash"
 
 _SNAPSHOT_ID = "current-snapshot-id"
@@ -51,57 +81,6 @@ _COUNTS = {
 _MOST_CHARACTERS = "iceberg.hive.table-property-max-size"
 _DEFAULT_MOST = 32672
 _KEEP_STATS = "iceberg.hive.keep.stats"
-
-
-def next_parameters(
-    parameters: Mapping[str, str],
-    target: str,
-    metadata: TableMetadata,
-    catalog: Mapping[str, str],
-) -> dict[str, str]:
-    """Return the parameters of a table once `target` is its metadata file, which holds `metadata`.
-
-    `catalog` are the catalog's properties.
-    """
-    changed = {**parameters, METADATA_LOCATION: target, PREVIOUS: parameters[METADATA_LOCATION]}
-    if catalog.get(_KEEP_STATS, "").lower() != "true":
-        changed.pop("COLUMN_STATS_ACCURATE", None)
-        changed["DO_NOT_UPDATE_STATS"] = "true"
-    snapshot = metadata.current_snapshot
-    summary = snapshot.summary if snapshot is not None and snapshot.summary is not None else {}
-    for key, counted in _COUNTS.items():
-        if key in parameters and counted in summary:
-            changed[key] = summary[counted]
-    if parameters.keys() & {_SNAPSHOT_COUNT, *_OF_SNAPSHOT}:
-        for key in _OF_SNAPSHOT:
-            changed.pop(key, None)
-        changed |= _of_snapshot(snapshot, _limit(catalog))
-        changed[_SNAPSHOT_COUNT] = str(len(metadata.snapshots))
-    return changed
-
-
-def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
-    """Return what is said of the current snapshot.
-
-    A summary too long for the metastore is left out.
-    """
-    if snapshot is None or limit <= 0:
-        return {}
-    parameters = {
-        _SNAPSHOT_ID: str(snapshot.snapshot_id),
-        _SNAPSHOT_TIME: str(snapshot.timestamp_ms),
-    }
-    summary = {key: item for key, item in (snapshot.summary or {}).items() if key != "operation"}
-    text = json.dumps(summary, ensure_ascii=False, separators=(",", ":"))
-    if len(text) <= limit:
-        parameters[_SNAPSHOT_SUMMARY] = text
-    return parameters
-
-
-def _limit(catalog: Mapping[str, str]) -> int:
-    characters = read_count(catalog.get(_MOST_CHARACTERS))
-    return _DEFAULT_MOST if characters is None else characters
-
 
 _LOCK_KEY = "engine.hive.lock-enabled"
 _COMPARES_KEY = "hive.compares-parameters"
@@ -132,7 +111,7 @@ class HiveWarehouse:
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         """Yield the databases; there is nothing below one. Raises: TableNotFound; StorageError."""
         with self.servers.connected() as connection:
-            known = calls.databases(connection)
+            known = metastore.databases(connection)
         if parent and parent not in {(name,) for name in known}:
             raise no_namespace(self.access.settings.name, parent, known)
         yield from () if parent else ((name,) for name in known)
@@ -141,7 +120,7 @@ class HiveWarehouse:
         """Yield the Iceberg tables of a database. Raises: TableNotFound; StorageError."""
         with self.servers.connected() as connection:
             self._check_database(connection, namespace)
-            for table in calls.tables(connection, namespace[0]):
+            for table in metastore.tables(connection, namespace[0]):
                 if table.iceberg_type == "iceberg":
                     yield TableName(namespace, table.name)
 
@@ -158,8 +137,8 @@ class HiveWarehouse:
         Raises: StorageError.
         """
         with self.servers.connected() as connection:
-            for database in calls.databases(connection):
-                for table in calls.tables(connection, database):
+            for database in metastore.databases(connection):
+                for table in metastore.tables(connection, database):
                     if table.table_type not in _VIEWS:
                         name = TableName((database,), table.name)
                         for location in entry_locations(table.location, table.parameters):
@@ -168,11 +147,11 @@ class HiveWarehouse:
     def not_found(self, connection: Connection, name: TableName) -> TableNotFound:
         """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""
         self._check_database(connection, name.namespace)
-        beside = calls.table_names(connection, name.namespace[0])
+        beside = metastore.table_names(connection, name.namespace[0])
         return no_table(self.access.settings.name, name, beside)
 
     def _check_database(self, connection: Connection, namespace: tuple[str, ...]) -> None:
-        known = calls.databases(connection)
+        known = metastore.databases(connection)
         if tuple(part.lower() for part in namespace) not in {(name,) for name in known}:
             raise no_namespace(self.access.settings.name, namespace, known)
 
@@ -236,16 +215,20 @@ class HivePointer:
         return self.warehouse.access.settings.properties
 
     @property
-    def _locker(self) -> Locker:
-        access = self.warehouse.access
-        named = self.name.namespace[0], self.name.name
-        return locker_of(self._servers, access.env, named, self._properties)
+    def _locker(self) -> "Locker":
+        waits = {
+            wait: wait_ms / 1000
+            for wait, key in _LOCK_WAITS.items()
+            if (wait_ms := read_count(self._properties.get(key))) is not None
+        }
+        env = self.warehouse.access.env
+        return Locker(self._servers, env, self.name.namespace[0], self.name.name, **waits)
 
     def _pointed(self, connection: Connection) -> PointerState:
         catalog = self.warehouse.access.settings.name
         pointed = None
         if len(self.name.namespace) == 1:
-            pointed = calls.get_table(connection, self.name.namespace[0], self.name.name)
+            pointed = metastore.get_table(connection, self.name.namespace[0], self.name.name)
         if pointed is None:
             raise self.warehouse.not_found(connection, self.name)
         if pointed.table_type in _VIEWS:
@@ -272,7 +255,7 @@ class HivePointer:
         Hive 4 does, and Hive 2.3.10, which tells no version of its own.
         """
         is_said = self._properties.get(_COMPARES_KEY, "").lower() == "true"
-        if not is_said and not _COMPARING.match(calls.version(connection)):
+        if not is_said and not _COMPARING.match(metastore.version(connection)):
             raise Refused(
                 f"`{_LOCK_KEY}=false` of `{self.name}` has writers do without the metastore's "
                 f"lock, and the metastore at {connection.server} does not compare the pointer: "
@@ -293,7 +276,7 @@ class HivePointer:
         parameters = next_parameters(now.parameters, target, metadata, self._properties)
         return _Change(now.metadata_location, target, now.token.with_parameters(parameters))
 
-    def _alter(self, connection: Connection, change: "_Change", lock: TableLock) -> None:
+    def _alter(self, connection: Connection, change: "_Change", lock: "TableLock") -> None:
         """Send the change once, under the lock, which is left behind where no answer comes.
 
         Raises: CommitConflict; StorageError; SwapUncertain.
@@ -301,7 +284,7 @@ class HivePointer:
         if not lock.is_held():
             raise CommitConflict(f"the metastore's lock of `{self.name}` was lost")
         try:
-            calls.alter_table(connection, change.table)
+            metastore.alter_table(connection, change.table)
         except HiveAnswerLost as error:
             lock.kept = True
             self._after_silence(change, error.reason)
@@ -324,10 +307,10 @@ class HivePointer:
         for number in range(1 + _RESENDS):
             try:
                 if number == 0:
-                    calls.alter_table(connection, change.table, change.before)
+                    metastore.alter_table(connection, change.table, change.before)
                 else:
                     with self._servers.connected() as again:
-                        calls.alter_table(again, change.table, change.before)
+                        metastore.alter_table(again, change.table, change.before)
             except HiveAnswerLost as error:
                 lost = error.reason
             except ServerException as error:
@@ -381,3 +364,185 @@ class _Change:
     before: str
     target: str
     table: HiveTable
+
+
+def next_parameters(
+    parameters: Mapping[str, str],
+    target: str,
+    metadata: TableMetadata,
+    catalog: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the parameters of a table once `target` is its metadata file, which holds `metadata`.
+
+    `catalog` are the catalog's properties.
+    """
+    changed = {**parameters, METADATA_LOCATION: target, PREVIOUS: parameters[METADATA_LOCATION]}
+    if catalog.get(_KEEP_STATS, "").lower() != "true":
+        changed.pop("COLUMN_STATS_ACCURATE", None)
+        changed["DO_NOT_UPDATE_STATS"] = "true"
+    snapshot = metadata.current_snapshot
+    summary = snapshot.summary if snapshot is not None and snapshot.summary is not None else {}
+    for key, counted in _COUNTS.items():
+        if key in parameters and counted in summary:
+            changed[key] = summary[counted]
+    if parameters.keys() & {_SNAPSHOT_COUNT, *_OF_SNAPSHOT}:
+        for key in _OF_SNAPSHOT:
+            changed.pop(key, None)
+        characters = read_count(catalog.get(_MOST_CHARACTERS))
+        limit = _DEFAULT_MOST if characters is None else characters
+        changed |= _of_snapshot(snapshot, limit)
+        changed[_SNAPSHOT_COUNT] = str(len(metadata.snapshots))
+    return changed
+
+
+def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
+    """Return what is said of the current snapshot.
+
+    A summary too long for the metastore is left out.
+    """
+    if snapshot is None or limit <= 0:
+        return {}
+    parameters = {
+        _SNAPSHOT_ID: str(snapshot.snapshot_id),
+        _SNAPSHOT_TIME: str(snapshot.timestamp_ms),
+    }
+    summary = {key: item for key, item in (snapshot.summary or {}).items() if key != "operation"}
+    text = json.dumps(summary, ensure_ascii=False, separators=(",", ":"))
+    if len(text) <= limit:
+        parameters[_SNAPSHOT_SUMMARY] = text
+    return parameters
+
+
+@dataclass(slots=True)
+class TableLock:
+    """A lock that is held.
+
+    One that is `kept` ends by itself, when the server's time limit is over: a change may still be
+    under way behind it.
+    """
+
+    connection: Connection
+    lock_id: int
+    kept: bool = False
+
+    def is_held(self) -> bool:
+        """Return whether the server still has it, which keeps it alive for another while."""
+        try:
+            metastore.heartbeat(self.connection, self.lock_id)
+        except _CALL_ERRORS:
+            _LOGGER.debug("lock %s is lost", self.lock_id, exc_info=True)
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Locker:
+    """Takes the lock of one table; waits are in seconds."""
+
+    servers: Servers
+    env: Env
+    database: str
+    table: str
+    limit: float = 180.0
+    shortest: float = 0.05
+    longest: float = 5.0
+
+    @contextmanager
+    def locked(self, connection: Connection) -> Iterator[TableLock]:
+        """Hold the lock. Raises: CommitConflict, where others have it too long; StorageError."""
+        agent = f"{_AGENT}{self.env.new_uuid()}"
+        try:
+            lock = metastore.lock(
+                connection, self.database, self.table, (_user(), self._host, agent)
+            )
+            self._wait_for(connection, lock)
+        except HiveAnswerLost as error:
+            self._give_back(agent)
+            raise self._failure(error.reason) from error
+        except (ServerException, CallRefused) as error:
+            raise self._failure(one_line(error.reason)) from error
+        taken = TableLock(connection, lock.lock_id)
+        try:
+            yield taken
+        finally:
+            if not taken.kept:
+                self._unlock(connection, lock.lock_id, agent)
+
+    @property
+    def _host(self) -> str:
+        return self.env.host_name() or "localhost"
+
+    def _wait_for(self, connection: Connection, lock: MetastoreLock) -> None:
+        """Ask until the lock is acquired; one that is not is given back."""
+        ends_at = self.env.monotonic_seconds() + self.limit
+        pause, state = self.shortest, lock.state
+        if state == metastore.WAITING:
+            self._end_expired(connection, lock)
+        while state == metastore.WAITING and self.env.monotonic_seconds() < ends_at:
+            self.env.sleep(pause)
+            pause = min(pause * _GROWTH, self.longest)
+            state = metastore.check_lock(connection, lock.lock_id).state
+        if state == metastore.ACQUIRED:
+            return
+        owners = self._owners(connection, lock)
+        with suppress(*_CALL_ERRORS):
+            metastore.unlock(connection, lock.lock_id)
+        raise CommitConflict(
+            f"the metastore's lock of {self.database}.{self.table} could not be had in "
+            f"{self.limit:g} seconds: {owners}",
+            hint="run the command again when the other writer is done; locks of writers that died "
+            "end by themselves in some minutes",
+        )
+
+    def _end_expired(self, connection: Connection, lock: MetastoreLock) -> None:
+        """Give back locks that runs of icectl have left and no server has ended since.
+
+        Raises: HiveAnswerLost; ServerException; CallRefused.
+        """
+        metastore.check_lock(connection, lock.lock_id)  # which gives it the server's time
+        rows = metastore.show_locks(connection, self.database, self.table)
+        now_ms = max((row.heartbeat_ms for row in rows), default=0)
+        for row in rows:
+            if row.agent.startswith(_AGENT) and now_ms - row.heartbeat_ms > _DEAD_AFTER_MS:
+                with suppress(ServerException):
+                    metastore.unlock(connection, row.lock_id)
+
+    def _owners(self, connection: Connection, lock: MetastoreLock) -> str:
+        try:
+            rows = metastore.show_locks(connection, self.database, self.table)
+        except _CALL_ERRORS:
+            return "others hold it"
+        others = [row.owner for row in rows if row.lock_id != lock.lock_id]
+        return f"held by {', '.join(others)}" if others else "the server has ended it"
+
+    def _unlock(self, connection: Connection, lock_id: int, agent: str) -> None:
+        try:
+            metastore.unlock(connection, lock_id)
+        except HiveAnswerLost:
+            self._give_back(agent)
+        except (ServerException, CallRefused):
+            _LOGGER.debug("cannot unlock %s", lock_id, exc_info=True)
+
+    def _give_back(self, agent: str) -> None:
+        """Give back a lock of ours whose id is not known, or whose connection is gone."""
+        try:
+            with self.servers.connected() as connection:
+                for row in metastore.show_locks(connection, self.database, self.table):
+                    if row.agent == agent:
+                        metastore.unlock(connection, row.lock_id)
+        except (*_CALL_ERRORS, StorageError):
+            _LOGGER.debug("cannot give back the lock of %s", agent, exc_info=True)
+
+    def _failure(self, reason: str) -> StorageError:
+        return StorageError(
+            f"cannot lock {self.database}.{self.table} in the Hive metastore: {reason}",
+            hint="a metastore without the tables for transactions cannot lock; where it compares "
+            "pointers (Hive 4), `engine.hive.lock-enabled=false` does without",
+        )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return "icectl"

@@ -19,9 +19,9 @@ from icectl.catalog.http import (
     Request,
     redacted_url,
 )
-from icectl.catalog.rest import addresses
-from icectl.catalog.rest.addresses import Addresses, endpoints_of
+from icectl.catalog.rest import wire
 from icectl.catalog.rest.authentication import Authentication, authentication_of
+from icectl.catalog.rest.wire import Addresses, endpoints_of
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import IcectlError, Refused, StorageError, Unsupported, UsageError
 from icectl.format.json_members import parse_json
@@ -176,7 +176,7 @@ class RestClient:
 
         Raises: NotThereError; Unsupported; StorageError.
         """
-        self.check_offers(addresses.NAMESPACES, "listing namespaces")
+        self.check_offers(wire.NAMESPACES, "listing namespaces")
         at = self.config.addresses
         self._listings += 1
         if len(parent) >= _DEEPEST_NAMESPACE or self._listings > _MOST_LISTINGS:
@@ -262,7 +262,7 @@ class RestClient:
 
     @property
     def _headers(self) -> dict[str, str]:
-        own = {
+        defaults = {
             "Accept": "application/json",
             "User-Agent": f"icectl/{__version__}",
             "X-Iceberg-Access-Delegation": "vended-credentials",
@@ -273,7 +273,7 @@ class RestClient:
             if name.startswith(_HEADER)
         }
         replaced = {name.lower() for name in headers}
-        kept = {name: one for name, one in own.items() if name.lower() not in replaced}
+        kept = {name: value for name, value in defaults.items() if name.lower() not in replaced}
         return kept | {name: value for name, value in headers.items() if value}
 
     def _ask(self, url: str, query: Mapping[str, str], token: str | None) -> Answer:
@@ -315,8 +315,10 @@ class RestClient:
         authentication = self._authentication
 
         def send() -> Answer:
-            own = {"Authorization": f"Bearer {token}"} if token else authentication.headers(request)
-            whole = replace(request, headers={**request.headers, **own})
+            login = (
+                {"Authorization": f"Bearer {token}"} if token else authentication.headers(request)
+            )
+            whole = replace(request, headers={**request.headers, **login})
             return http.send(whole, at_least_seconds)
 
         http = self._http
@@ -348,8 +350,8 @@ class RestClient:
             raise self.odd(url, f"it says {error.refusal}") from error
         defaults, overrides = texts(members.get("defaults")), texts(members.get("overrides"))
         announced = {**defaults, **overrides}
-        own = {name: value for name, value in defaults.items() if name not in self.configured}
-        said = {**own, **overrides}
+        unset = {name: value for name, value in defaults.items() if name not in self.configured}
+        said = {**unset, **overrides}
         storage = of_server(said)
         for name, value in storage.items():
             if is_secret_property(name, value):

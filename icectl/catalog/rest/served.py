@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from icectl.catalog import identifier as missing
 from icectl.catalog.http import Answer
 from icectl.catalog.identifier import TableName, dotted_name
+from icectl.catalog.metadata_files import metadata_version
 from icectl.catalog.pointer import folder_of
 from icectl.catalog.protocol import Capabilities, LoadedTable
-from icectl.catalog.rest import addresses
+from icectl.catalog.rest import wire
 from icectl.catalog.rest.client import Config, NotThereError, Refusal, RestClient
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import KNOWN_UPDATES, NEWEST_VERSION
-from icectl.catalog.versions import metadata_version
 from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError, TableNotFound, Unsupported
 from icectl.files.metadata_file import check_texts, read_metadata
@@ -113,7 +113,7 @@ class ServedTable:
 
         Raises: TableNotFound, with names that are near; CorruptTable; Unsupported; StorageError.
         """
-        self.client.check_offers(addresses.LOAD_TABLE, "reading a table")
+        self.client.check_offers(wire.LOAD_TABLE, "reading a table")
         try:
             answer = self.client.get(self.path, token=self.vended.token)
         except NotThereError as error:
@@ -224,7 +224,7 @@ class ServedTable:
         return missing.no_table(client.name, TableName(space, self.name), beside)
 
     def _is_view(self) -> bool:
-        if not self.client.offers(addresses.LOAD_VIEW):
+        if not self.client.offers(wire.LOAD_VIEW):
             return False
         try:
             self.client.get(self.client.config.addresses.view(self.namespace, self.name))

@@ -13,7 +13,7 @@ from typing import Any
 
 from icectl.catalog.configured import is_secret_property
 from icectl.catalog.file_io import of_server, served_places
-from icectl.catalog.rest import addresses
+from icectl.catalog.rest import wire
 from icectl.catalog.rest.client import NotThereError, RestClient, texts
 from icectl.errors import IcectlError, Refused, StorageError, Unsupported
 from icectl.storage.credentials import Places
@@ -162,7 +162,7 @@ class Vended:
 
     def _fetch(self) -> None:
         """Ask for credentials alone where that can be done, else for the whole table."""
-        if not self.client.offers(addresses.CREDENTIALS):
+        if not self.client.offers(wire.CREDENTIALS):
             self._load()
             return
         path = self.client.config.addresses.credentials(self.namespace, self.name)

@@ -8,15 +8,20 @@ from typing import Any
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName
 from icectl.catalog.metadata_files import check_metadata_folder
-from icectl.catalog.protocol import CommitOutcome, LoadedTable
-from icectl.catalog.rest import addresses
+from icectl.catalog.protocol import (
+    CatalogAccess,
+    CommitOutcome,
+    LoadedTable,
+    TableInCatalog,
+    TablePlace,
+    places,
+)
+from icectl.catalog.rest import wire
 from icectl.catalog.rest.client import NotThereError, RestClient
-from icectl.catalog.rest.commits import RestAttempt
-from icectl.catalog.rest.outcome import not_shown
+from icectl.catalog.rest.commits import RestAttempt, not_shown
 from icectl.catalog.rest.served import ServedTable, no_namespace, time_ordered_uuid
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import check_updates
-from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
 from icectl.errors import IcectlError, TableNotFound, Unsupported
 from icectl.format.updates import Requirement, Update
 from icectl.storage.open import home_of, open_store, set_home
@@ -47,7 +52,7 @@ class RestTable:
 
         Raises: Unsupported; Refused.
         """
-        self.served.client.check_offers(addresses.UPDATE_TABLE, "changing a table")
+        self.served.client.check_offers(wire.UPDATE_TABLE, "changing a table")
         loaded.capabilities.check_version(loaded.metadata.format_version)
         check_metadata_folder(self.store, loaded)
         if loaded.metadata_location not in self.checked:
@@ -108,7 +113,7 @@ class RestWarehouse:
 
         Raises: TableNotFound, where there is no such namespace; Unsupported; StorageError.
         """
-        self.client.check_offers(addresses.TABLES, "listing tables")
+        self.client.check_offers(wire.TABLES, "listing tables")
         path = self.client.config.addresses.tables(namespace)
         try:
             for item in self.client.pages(path, {}, "identifiers"):
@@ -137,7 +142,7 @@ class RestWarehouse:
 
         None where the server does not list its tables. Raises: StorageError, while it is read too.
         """
-        needed = (addresses.NAMESPACES, addresses.TABLES, addresses.LOAD_TABLE)
+        needed = (wire.NAMESPACES, wire.TABLES, wire.LOAD_TABLE)
         if not all(self.client.offers(endpoint) for endpoint in needed):
             return None
         return self._places_below(())

@@ -1,7 +1,9 @@
-"""Changes and conditions in the JSON of the REST protocol."""
+"""The REST protocol: its paths, which of them a server offers, and commits in JSON."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 from icectl.errors import Unsupported
 from icectl.format.metadata import TableMetadata
@@ -27,6 +29,18 @@ from icectl.format.updates import (
     Update,
     UpgradeFormatVersion,
 )
+
+NAMESPACES = "GET /v1/{prefix}/namespaces"
+TABLES = "GET /v1/{prefix}/namespaces/{namespace}/tables"
+LOAD_TABLE = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"
+UPDATE_TABLE = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
+CREDENTIALS = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
+LOAD_VIEW = "GET /v1/{prefix}/namespaces/{namespace}/views/{view}"
+
+DEFAULT_ENDPOINTS = frozenset({NAMESPACES, TABLES, LOAD_TABLE, UPDATE_TABLE})
+"""Those that icectl uses of what a server offers that does not say what it offers."""
+
+_DEFAULT_SEPARATOR = "%1F"
 
 NEWEST_VERSION = 3
 """The newest format version that the protocol has metadata and changes of."""
@@ -71,6 +85,53 @@ KNOWN_UPDATES: frozenset[type[Update]] = ALL_UPDATES & frozenset(_UPDATES)
 """The changes that the protocol has a form of."""
 
 
+def endpoints_of(listed: object) -> frozenset[str]:
+    """Read the `endpoints` of a server's configuration; the default ones where it has none."""
+    if not isinstance(listed, list) or not listed:
+        return DEFAULT_ENDPOINTS
+    return frozenset(" ".join(str(endpoint).split()) for endpoint in listed)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The paths of one catalog below its `uri`, everything in them encoded."""
+
+    prefix: str = ""
+    separator: str = "\x1f"
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> "Addresses":
+        """Take prefix and separator from a catalog's properties."""
+        separator = unquote(properties.get("namespace-separator") or _DEFAULT_SEPARATOR)
+        return Addresses(properties.get("prefix", "").strip("/"), separator)
+
+    def namespaces(self) -> str:
+        """Return the path of the list of namespaces."""
+        prefix = f"{quote(self.prefix, safe='/%')}/" if self.prefix else ""
+        return f"v1/{prefix}namespaces"
+
+    def tables(self, namespace: Iterable[str]) -> str:
+        """Return the path of the list of a namespace's tables."""
+        return f"{self.namespaces()}/{quote(self.joined(namespace), safe='')}/tables"
+
+    def table(self, namespace: Iterable[str], name: str) -> str:
+        """Return the path of a table."""
+        return f"{self.tables(namespace)}/{quote(name, safe='')}"
+
+    def credentials(self, namespace: Iterable[str], name: str) -> str:
+        """Return the path of the credentials for a table's storage."""
+        return f"{self.table(namespace, name)}/credentials"
+
+    def view(self, namespace: Iterable[str], name: str) -> str:
+        """Return the path of a view."""
+        inside = quote(self.joined(namespace), safe="")
+        return f"{self.namespaces()}/{inside}/views/{quote(name, safe='')}"
+
+    def joined(self, namespace: Iterable[str]) -> str:
+        """Return a namespace as queries name it, before it is encoded."""
+        return self.separator.join(namespace)
+
+
 def commit_json(
     name: tuple[Sequence[str], str],
     base: TableMetadata,
@@ -82,13 +143,15 @@ def commit_json(
     Raises: Unsupported, for changes that the protocol has no form of.
     """
     check_updates(updates)
-    raised = [one.format_version for one in updates if isinstance(one, UpgradeFormatVersion)]
+    raised = [
+        update.format_version for update in updates if isinstance(update, UpgradeFormatVersion)
+    ]
     version = max([base.format_version, *raised])
     namespace, table = name
     return {
         "identifier": {"namespace": list(namespace), "name": table},
-        "requirements": [requirement_json(one) for one in requirements],
-        "updates": [update_json(one, version) for one in updates],
+        "requirements": [requirement_json(requirement) for requirement in requirements],
+        "updates": [update_json(update, version) for update in updates],
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, no_namespace
-from icectl.catalog.warehouse import Warehouse
+from icectl.catalog.protocol import Warehouse
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome

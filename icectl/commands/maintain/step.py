@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from icectl.catalog.protocol import LoadedTable
-from icectl.catalog.warehouse import PlacesByCatalog
+from icectl.catalog.protocol import LoadedTable, PlacesByCatalog
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.document import Outcome, clean, table_json
 from icectl.cli.failures import error_and_code, with_table

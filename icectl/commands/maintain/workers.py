@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
 
-from icectl.catalog.warehouse import PlacesByCatalog
+from icectl.catalog.protocol import PlacesByCatalog
 from icectl.cli.failures import error_and_code
 from icectl.cli.signals import GRACE_SECONDS, Interrupts, Terminated, ended_in_time
 from icectl.commands.maintain.plan import (

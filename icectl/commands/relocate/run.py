@@ -21,12 +21,11 @@ from icectl.catalog.files import (
 from icectl.catalog.metadata_files import (
     METADATA_FOLDER,
     is_same_place,
+    list_versions,
     wants_gzip,
 )
-from icectl.catalog.pinned import unpinned_catalog
-from icectl.catalog.protocol import Committed, Conflict, LoadedTable
+from icectl.catalog.protocol import Committed, Conflict, LoadedTable, unpinned_catalog
 from icectl.catalog.resolve import located
-from icectl.catalog.versions import list_versions
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, put_in_place
 from icectl.cli.naming import name_in_catalog

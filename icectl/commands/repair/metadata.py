@@ -5,23 +5,20 @@ from dataclasses import dataclass
 
 from icectl.catalog.files import FILE_SYSTEM, FileSystemCatalog
 from icectl.catalog.metadata_files import (
+    COMMIT_TAKES_MS,
     METADATA_FOLDER,
+    MetadataVersion,
     check_own_version,
     check_place,
-    loaded_from,
-    newer_than,
-    read_file,
-)
-from icectl.catalog.pinned import unpinned_catalog
-from icectl.catalog.protocol import LoadedTable
-from icectl.catalog.versions import (
-    COMMIT_TAKES_MS,
-    MetadataVersion,
     doubled_versions,
     is_file_system_table,
     list_versions,
+    loaded_from,
+    newer_than,
+    read_file,
     without_uncommitted,
 )
+from icectl.catalog.protocol import LoadedTable, unpinned_catalog
 from icectl.commands.repair.plan import Remedy
 from icectl.errors import CommitConflict, CorruptTable, OtherFile, Refused, StorageError
 from icectl.files.metadata_file import read_version_hint

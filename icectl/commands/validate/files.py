@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
+from icectl.catalog.metadata_files import MetadataVersion, list_versions, metadata_version
 from icectl.checks.rule import Breach, Finding
 from icectl.checks.stored_files import (
     MetadataFile,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from icectl.catalog.rest.outcome import has_landed, not_shown
+from icectl.catalog.rest.commits import has_landed, not_shown
 from icectl.catalog.rest.wire import check_updates, requirement_json, update_json
 from icectl.errors import Unsupported
 from icectl.format.layout import Layout

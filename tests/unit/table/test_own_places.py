@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from icectl.catalog.identifier import TableName
-from icectl.catalog.protocol import Capabilities, LoadedTable
-from icectl.catalog.warehouse import TablePlace
+from icectl.catalog.protocol import Capabilities, LoadedTable, TablePlace
 from icectl.entries.files import FileKind, files, rows
 from icectl.errors import Refused, StorageError
 from icectl.format.metadata import MetadataLogEntry

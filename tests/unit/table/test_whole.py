@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.catalog.versions import list_versions
+from icectl.catalog.metadata_files import list_versions
 from icectl.format.snapshot import Snapshot
 from icectl.storage.local.store import LocalStore
 from icectl.table.recovery import (

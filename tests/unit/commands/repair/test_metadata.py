@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.catalog.files import NamedFileCatalog
-from icectl.catalog.pinned import PinnedCatalog
+from icectl.catalog.protocol import PinnedCatalog
 from icectl.commands.repair.metadata import WholeTable, find, restore
 from icectl.errors import CommitConflict, CorruptTable, Refused, StorageError
 from icectl.storage.local.store import LocalStore

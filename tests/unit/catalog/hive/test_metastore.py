@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from icectl.catalog.hive import calls
-from icectl.catalog.hive.connection import servers_of
+from icectl.catalog.hive import metastore
+from icectl.catalog.hive.metastore import servers_of
 from icectl.errors import StorageError, Unsupported, UsageError
 
 pytest.importorskip("thrift")
@@ -68,7 +68,7 @@ def test_a_metastore_is_asked_by_who_it_is_told(framed: bool) -> None:
             "hive.metastore.thrift.framed.transport.enabled": str(framed).lower(),
         }
         with servers_of("hms", properties).connected() as connection:
-            assert calls.databases(connection) == ["a", "b"]
+            assert metastore.databases(connection) == ["a", "b"]
     assert handler.users == [("ann", ["staff", "etl"])]
 
 
@@ -119,5 +119,5 @@ def test_a_server_that_closes_the_connection_did_not_answer() -> None:
             servers_of("hms", {"uri": uri}).connected() as connection,
             pytest.raises(StorageError, match="did not answer"),
         ):
-            calls.databases(connection)
+            metastore.databases(connection)
         thread.join()
