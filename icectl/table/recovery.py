@@ -83,7 +83,7 @@ class Loss:
         return not known, (self.rows or 0) + (self.rows_back or 0), self.snapshots
 
     def __str__(self) -> str:
-        """Tell it: `drops 7 snapshots with 120 rows; 20 deleted rows reappear`."""
+        """Tell it: `drops 7 snapshots with 120 rows; brings back at most 20 deleted rows`."""
         if self.snapshots:
             drops = f"drops {print_count(self.snapshots, 'snapshot')} with {_rows(self.rows)}"
         elif self.rows == 0:
@@ -93,10 +93,9 @@ class Loss:
         else:
             drops = f"loses at most {_rows(self.rows)}"
         if self.rows_back != 0:
-            back = "deleted rows reappear"
-            if self.rows_back is not None:
-                verb = "reappears" if self.rows_back == 1 else "reappear"
-                back = f"at most {print_count(self.rows_back, 'deleted row')} {verb}"
+            count = self.rows_back
+            few = "" if count is None else f"at most {print_count(count, 'deleted row')}"
+            back = f"brings back {few or 'deleted rows'}"
             drops += f"; {back}" if drops else back
         return drops
 

@@ -54,10 +54,10 @@ def test_rows_that_later_snapshots_added_are_lost_and_deleted_ones_reappear(
         (Loss(), "loses no row"),
         (Loss(1), "loses at most 1 row"),
         (Loss(None), "loses rows that nobody has counted"),
-        (Loss(20, 3), "loses at most 20 rows; at most 3 deleted rows reappear"),
-        (Loss(rows_back=1), "at most 1 deleted row reappears"),
-        (Loss(rows_back=None), "deleted rows reappear"),
-        (Loss(120, 2, 7), "drops 7 snapshots with 120 rows; at most 2 deleted rows reappear"),
+        (Loss(20, 3), "loses at most 20 rows; brings back at most 3 deleted rows"),
+        (Loss(rows_back=1), "brings back at most 1 deleted row"),
+        (Loss(rows_back=None), "brings back deleted rows"),
+        (Loss(120, 2, 7), "drops 7 snapshots with 120 rows; brings back at most 2 deleted rows"),
     ],
 )
 def test_a_loss_is_told_in_rows_and_snapshots(loss: Loss, told: str) -> None:
