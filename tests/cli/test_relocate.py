@@ -189,6 +189,8 @@ def test_a_missing_or_short_data_file_is_refused_by_name(tmp_path: Path, relocat
     files = contents(moved)
     found = error(relocate(moved, "--json"), 5, "files-missing")
     assert "1 other file" in found["message"]
+    planned = relocate(moved, "--dry-run")
+    assert (planned.code, planned.err) == (5, f"hint: {found['hint']}\n")
     assert contents(moved) == files
     listed = tmp_path / "copy.csv"
     done = result(relocate(moved, "--copy-list", listed, "--json"))

@@ -146,6 +146,8 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
         )
         if plan.done:
             console.say("copy them before anybody reads the table")
+        elif plan.copy_list is None:
+            console.hint(_COPY_FIRST)
     if plan.done:
         console.say(f"new metadata file: {plan.metadata_file}")
         if plan.needs_registering:
@@ -155,6 +157,11 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
 
 
 COMMAND = "relocate"
+
+_COPY_FIRST = (
+    "copy the files first: `--copy-list FILE --dry-run` lists them as source,target; "
+    "`--copy-list FILE` without `--dry-run` writes the metadata all the same"
+)
 
 _ASIDE = ".original"
 """What names of the original's metadata files end with from then on: no reader takes them."""
@@ -450,8 +457,7 @@ def _not_there(plan: RelocatePlan) -> Refused:
     )
     return Refused(
         f"{locations.redacted(first.target)} {what}{more}",
-        hint="copy the files first: `--copy-list FILE --dry-run` lists them as source,target; "
-        "`--copy-list FILE` without `--dry-run` writes the metadata all the same",
+        hint=_COPY_FIRST,
         id="files-missing",
     )
 
