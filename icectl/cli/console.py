@@ -140,8 +140,11 @@ class Console:
 
     def say(self, text: str = "") -> None:
         """Write a sentence to stdout that `--quiet` leaves out; a terminal has it between words."""
-        if self.options.verbosity < 0:
-            return
+        if self.options.verbosity >= 0:
+            self.print_sentence(text)
+
+    def print_sentence(self, text: str) -> None:
+        """Write a sentence to stdout, whatever the verbosity; a terminal has it between words."""
         for line in _wrapped(text, self.width):
             self.print(line)
 

@@ -34,8 +34,9 @@ class NameInCatalog:
         """The table of that name. Raises: UsageError, where the name is too short for one."""
         if len(self.parts) < 2:
             shown = dotted_name((self.catalog, *self.parts))
+            what = "namespace" if self.parts else "catalog"
             raise UsageError(
-                f"`{shown}` names no table: a table's name has a namespace in front",
+                f"`{shown}` names a {what}; a table is CATALOG.NAMESPACE.TABLE",
                 hint=f"`icectl inspect {quote(shown)}` lists what there is; "
                 f"{quote(f'{shown}.**')} stands for all tables in it",
             )

@@ -137,8 +137,14 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
         (
             ["validate", "main"],
             2,
-            "`main` names no table: a table's name has a namespace in front",
+            "`main` names a catalog; a table is CATALOG.NAMESPACE.TABLE",
             "`icectl inspect main` lists what there is; 'main.**' stands for all tables in it",
+        ),
+        (
+            ["compact", "main.db", "--dry-run"],
+            2,
+            "`main.db` names a namespace; a table is CATALOG.NAMESPACE.TABLE",
+            "'main.db.**' stands for all tables in it",
         ),
         (
             ["compact", "main.db.inner.t", "--metadata-file", "x", "--engine", "local"],

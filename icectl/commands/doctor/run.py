@@ -208,6 +208,6 @@ def _print(console: Console, checks: Sequence[Check], failed: int) -> None:
     )
     for one in checks:
         if one.status == "failed" and one.hint:
-            console.print(f"hint: {one.subject}: {one.hint}")
+            console.print_sentence(f"hint: {one.subject}: {one.hint}")
     if failed:
         console.say(f"{print_count(failed, 'check')} failed")

@@ -185,6 +185,6 @@ def _print_plan(console: Console, upgrade: Upgrade) -> None:
     print_table(console, (TableColumn("step"), TableColumn("detail", cut="wrap")), rows)
     console.print()
     for line in upgrade.to_know:
-        console.print(line)
+        console.print_sentence(line)
     for item in upgrade.plan.findings:
-        console.print(f"{item.severity} {item.rule}: {item.subject}: {item.message}")
+        console.print_sentence(f"{item.severity} {item.rule}: {item.subject}: {item.message}")

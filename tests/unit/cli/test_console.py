@@ -104,6 +104,9 @@ def test_notes_and_questions_break_between_words(monkeypatch: pytest.MonkeyPatch
         "12 requests were\n  answered late\n"
         "maintain both of the\n  tables? [y/N] "
     )
+    quiet, out, _ = make(terminal=True, verbosity=-1)
+    quiet.print_sentence("the old metadata file stays")
+    assert out.getvalue() == "the old metadata file\n  stays\n"
 
 
 def test_verbosity_decides_what_is_said() -> None:
