@@ -1,13 +1,7 @@
-"""Which manifests of a snapshot are regrouped, and into how many: pure.
-
-Manifests of one partition spec and content are a group. Of a group, small and large manifests are
-rewritten where fewer come out, and all of them where partitions are spread over many. Both measures
-are such that what a rewrite has made is left alone by the next. Manifests that few readers can read
-are always rewritten.
-"""
+"""Manifests that are regrouped together, and the pieces that their entries are put into: pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import ceil
@@ -20,7 +14,6 @@ from icectl.entries.partition_key import (
     clusters_of_specs,
     per_manifest,
     pieces,
-    spread,
 )
 from icectl.entries.rows import (
     Entries,
@@ -28,14 +21,11 @@ from icectl.entries.rows import (
     count_by_value,
     in_manifests,
     live,
-    numbers,
 )
-from icectl.errors import UsageError
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
-from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed
-from icectl.units import print_size
+from icectl.table.reviewed import Reviewed
 
 PLANNED_COLUMNS = frozenset(
     {
@@ -51,12 +41,6 @@ TREE_COLUMNS = PLANNED_COLUMNS | {"referenced_data_file"}
 
 PIECES_OF_TARGET = 16
 """A manifest is put together of so many pieces, so that its size can be met once it is known."""
-
-SMALL, LARGE = 0.5, 1.8
-"""Parts of the target size below and above which a manifest does not have it."""
-
-_SPREAD = 2
-"""How many times more manifests than needed the partitions lie in before all are regrouped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,207 +121,6 @@ class RewritePlan:
     def chosen(self) -> tuple[ManifestGroup, ...]:
         """The groups with something to rewrite."""
         return tuple(group for group in self.groups if group.rewritten)
-
-
-def plan(
-    metadata: TableMetadata,
-    branch: str,
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
-) -> RewritePlan:
-    """Decide what of a snapshot's manifests is regrouped.
-
-    Raises: UsageError for a spec or field that there is not.
-    Spec: R-061 (one spec and content a manifest), R-069, R-212.
-    """
-    _check(metadata, options)
-    members: dict[tuple[int, ManifestContent], list[int]] = {}
-    for at, manifest in enumerate(listed.manifests):
-        members.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
-    groups = (
-        ManifestGroup(spec_id, content, rewritten=(), kept=tuple(found), reason="")
-        for (spec_id, content), found in sorted(members.items())
-    )
-    decided = tuple(
-        _with_due(metadata, _decided(metadata, group, listed, options), listed, options)
-        for group in groups
-    )
-    if any(group.rewritten for group in decided):
-        decided = tuple(_without_emptied(metadata, group, listed, options) for group in decided)
-    return RewritePlan(branch, options, decided)
-
-
-def restrict_to_reviewed(
-    metadata: TableMetadata, plan: RewritePlan, listed: ManifestsWithEntries, only: Reviewed
-) -> RewritePlan:
-    """Return the plan of those manifests alone that a plan names which was reviewed.
-
-    The others stay.
-    """
-    named = only.subjects(REWRITE_MANIFEST)
-
-    def held(group: ManifestGroup) -> ManifestGroup:
-        left = tuple(at for at in group.rewritten if listed.manifests[at].manifest_path in named)
-        if left == group.rewritten:
-            return group
-        whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))), rewritten=())
-        if not left:
-            return replace(whole, expected=0, entries=0, clusters=0, bytes_before=0)
-        return rewriting(metadata, whole, left, listed, plan.options, group.reason)
-
-    return replace(plan, groups=tuple(held(group) for group in plan.groups))
-
-
-def _check(metadata: TableMetadata, options: RewriteOptions) -> None:
-    if options.spec_id is not None and metadata.spec(options.spec_id) is None:
-        message = f"the table has no partition spec {options.spec_id}"
-        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
-    specs = [spec for spec in metadata.partition_specs if options.spec_id in (None, spec.spec_id)]
-    for name in options.sort_by:
-        if not any(field.name == name for spec in specs for field in spec.fields):
-            message = f"`--sort-by`: there is no partition field `{name}`"
-            raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
-
-
-def _decided(
-    metadata: TableMetadata,
-    group: ManifestGroup,
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
-) -> ManifestGroup:
-    excluded = _excluded(metadata, group, options)
-    if excluded is not None:
-        return replace(group, reason=excluded)
-    if options.every:
-        return rewriting(
-            metadata, group, group.kept, listed, options, "every manifest is asked for"
-        )
-    if len(group.kept) >= max(options.min_manifests, 2):
-        clusters = group_clusters(metadata, group, live_in(listed, group.kept), options)
-        wanted = _SPREAD * (clusters.count + _needed(listed, group.kept, options) - 1)
-        places = spread(clusters, numbers(live_in(listed, group.kept), "manifest"))
-        if places > wanted:
-            reason = f"{clusters.count:,} partitions are spread over {places:,} places"
-            return rewriting(metadata, group, group.kept, listed, options, reason)
-    return by_size(metadata, group, listed, options)
-
-
-def _with_due(
-    metadata: TableMetadata,
-    group: ManifestGroup,
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
-) -> ManifestGroup:
-    """Have manifests written anew whatever that gains: those that few readers can read (R-212), and
-    those of another file format than is asked for."""
-    if _excluded(metadata, group, options) is not None:
-        return group
-    kept = frozenset(group.kept)
-    dues = [(listed.broken & kept, "have lengths that their schema does not give")]
-    if options.file_format is not None:
-        others = kept & listed.parquet
-        if options.file_format is FileFormat.PARQUET:
-            others = kept - listed.parquet
-        dues.append((others, f"are not in {options.file_format.name.capitalize()}"))
-    for due, why in dues:
-        if due:
-            whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))))
-            reason = f"{len(due):,} {why}"
-            reason = f"{group.reason}, {reason}" if group.rewritten else reason
-            rewritten = tuple(sorted({*group.rewritten, *due}))
-            group = rewriting(metadata, whole, rewritten, listed, options, reason)
-    return group
-
-
-def _without_emptied(
-    metadata: TableMetadata,
-    group: ManifestGroup,
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
-) -> ManifestGroup:
-    """Let a commit that is made anyway drop manifests without a live entry (R-056)."""
-    emptied = {at for at in group.kept if not listed.live_counts[at]}
-    if not emptied or _excluded(metadata, group, options) is not None:
-        return group
-    stored = sum(listed.manifests[at].manifest_length for at in emptied)
-    return replace(
-        group,
-        rewritten=tuple(sorted({*group.rewritten, *emptied})),
-        kept=tuple(at for at in group.kept if at not in emptied),
-        reason=group.reason if group.rewritten else f"{len(emptied):,} have no live entry",
-        bytes_before=group.bytes_before + stored,
-    )
-
-
-def _excluded(metadata: TableMetadata, group: ManifestGroup, options: RewriteOptions) -> str | None:
-    """Tell why a group is not looked at; None where it is."""
-    if options.spec_id not in (None, group.spec_id):
-        return f"not of spec {options.spec_id}"
-    if options.content not in ("all", group.content.name.lower()):
-        return f"not of {options.content}"
-    spec = metadata.spec(group.spec_id)
-    if spec is None:  # R-052
-        return "its partition spec is not in the table metadata"
-    if any(field.transform.name == "unknown" for field in spec.fields):  # R-007
-        return "its partition spec has a transform that icectl does not know"
-    return None
-
-
-def by_size(
-    metadata: TableMetadata,
-    group: ManifestGroup,
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
-) -> ManifestGroup:
-    """Merge the small manifests of a group and cut the large ones, where the number changes."""
-    target = options.target_size_bytes
-    sizes = {at: listed.manifests[at].manifest_length for at in group.kept}
-    small = [at for at, size in sizes.items() if size < SMALL * target]
-    large = [
-        at for at, size in sizes.items() if size > LARGE * target and listed.live_counts[at] > 1
-    ]
-    merged = _needed(listed, small, options) if small else 0
-    few = len(small) < max(options.min_manifests, merged + 1, 2)
-    if few and not large:
-        return replace(group, reason="nothing to gain")
-    rewritten = tuple(sorted(large if few else [*small, *large]))
-    reasons = (
-        [f"{len(small):,} are smaller than {print_size(round(SMALL * target))}"] if not few else []
-    )
-    reasons += [f"{len(large):,} larger than {print_size(round(LARGE * target))}"] if large else []
-    return rewriting(metadata, group, rewritten, listed, options, ", ".join(reasons))
-
-
-def rewriting(
-    metadata: TableMetadata,
-    group: ManifestGroup,
-    rewritten: tuple[int, ...],
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
-    reason: str,
-) -> ManifestGroup:
-    """Return the group with some of its manifests rewritten, for a reason."""
-    entries = live_in(listed, rewritten)
-    return replace(
-        group,
-        rewritten=rewritten,
-        kept=tuple(at for at in group.kept if at not in set(rewritten)),
-        reason=reason,
-        expected=_needed(listed, rewritten, options) if len(entries) else 0,
-        entries=len(entries),
-        clusters=group_clusters(metadata, group, entries, options).count,
-        bytes_before=sum(listed.manifests[at].manifest_length for at in rewritten),
-    )
-
-
-def _needed(listed: ManifestsWithEntries, manifests: Sequence[int], options: RewriteOptions) -> int:
-    """Return manifests of the target size that hold the bytes of some, and their live entries."""
-    stored = sum(listed.manifests[at].manifest_length for at in manifests)
-    needed = max(1, ceil(stored / options.target_size_bytes))
-    if options.max_entries is None:
-        return needed
-    live_count = sum(listed.live_counts[at] for at in manifests)
-    return max(needed, ceil(live_count / options.max_entries))
 
 
 def live_in(listed: ManifestsWithEntries, manifests: Collection[int]) -> Entries:

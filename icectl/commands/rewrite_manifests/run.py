@@ -11,8 +11,8 @@ from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.change import Finished, PlannedChange, carry_out
-from icectl.commands.rewrite_manifests.leaves_plan import plan_leaves
 from icectl.commands.rewrite_manifests.options import RewriteRequest
+from icectl.commands.rewrite_manifests.plan import plan, plan_leaves, restrict_to_reviewed
 from icectl.commit.manifests import manifest_format
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
@@ -34,8 +34,6 @@ from icectl.table.manifest_groups import (
     ManifestsWithEntries,
     RewriteOptions,
     RewritePlan,
-    plan,
-    restrict_to_reviewed,
 )
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
