@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import StaticTable
 
+from tests.builders.rows import current_metadata, head, live_entries, local
 from tests.spark.conftest import icectl, peer
 from tests.spark.engine import why_skipped
 
@@ -25,5 +29,18 @@ def test_spark_reads_the_same_rows_of_merged_files(tmp_path: Path, version: str)
     expected = ways["plain 134217728"]
     assert expected[0] == "23974"
     assert ways == told["after"] == dict.fromkeys(ways, expected)
+    directory = tmp_path / "db" / f"evolved{version}"
+    read = StaticTable.from_metadata(str(current_metadata(directory))).scan().to_arrow()
+    gone = {0, 23999, *range(17, 24000, 1000)}
+    assert sorted(read["id"].to_pylist()) == sorted({*range(24000)} - gone)
+    entries = [entry["data_file"] for entry in live_entries(head(directory))]
+    (path,) = [local(entry["file_path"]) for entry in entries if not entry["content"]]
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+    with_filter = [chunk.path_in_schema for chunk in chunks if chunk.bloom_filter_offset]
+    assert with_filter == ["id"] * 4
+    facts = duckdb.sql(f"select count(id), sum(id), count(fresh) from '{path}'").fetchall()
+    assert facts == [(24000, sum(range(24000)), 8000)]
     found = icectl("validate", str(tmp_path / "db" / f"evolved{version}"), "--level", "data")
     assert (found.exit_code, found.document["result"]["findings"]) == (0, [])
