@@ -61,6 +61,8 @@ CARRIED_COLUMNS: frozenset[str] = frozenset(CARRIED.names)
 ALL_COLUMNS: frozenset[str] = PLANNING_COLUMNS | CARRIED_COLUMNS
 """Every column: what a rewrite of a manifest asks for."""
 
+COLUMNS = pa.schema([*PLANNING, *CARRIED])
+
 
 @dataclass(frozen=True, slots=True)
 class RawEntries:
@@ -84,15 +86,35 @@ class Entries:
 
 E = TypeVar("E", RawEntries, Entries)
 
-EMPTY = Entries(pa.schema([*PLANNING, *CARRIED]).empty_table())
+EMPTY = Entries(COLUMNS.empty_table())
 
+_FORMATS = {format_.name: format_ for format_ in FileFormat}
+_UNKNOWN = FileFormat.UNKNOWN
 GROUP_KEYS = ["spec_id", "partition_key"]
 _LOCAL_SPELLING = r"^(?i:file):(?:(?://(?:localhost)?)?(/(?:[^/]|$))|([^/]))"
 
 
 def entries_from(rows: Sequence[Mapping[str, Any]]) -> Entries:
     """Return entries of rows by column; what a row lacks is null. Order: kept."""
-    return Entries(pa.Table.from_pylist(list(rows), schema=pa.schema([*PLANNING, *CARRIED])))
+    return Entries(pa.Table.from_pylist(list(rows), schema=COLUMNS))
+
+
+def format_names(codes: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Name the file formats of entries, as manifests do. Order: kept."""
+    names = pa.array([format_.name for format_ in sorted(FileFormat)])
+    return names.take(codes.combine_chunks())
+
+
+def format_codes(names: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the codes of file formats by name, compared without case. Order: kept."""
+    encoded = names.dictionary_encode()
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    parts = []
+    for chunk in chunks:
+        shown = (name if name is None else name.upper() for name in chunk.dictionary.to_pylist())
+        codes = [name if name is None else _FORMATS.get(name, _UNKNOWN) for name in shown]
+        parts.append(pa.array(codes, pa.int8()).take(chunk.indices))
+    return pa.chunked_array(parts, pa.int8())
 
 
 def live(entries: E) -> E:

@@ -121,12 +121,13 @@ def typed_batch(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> p
 def flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return an array of values that hold no others in another type, as retype_array does."""
     if arrow_types.is_decimal(kind) and not arrow_types.is_decimal(array.type):
-        words = b"".join(_sixteen_bytes(value) for value in array.to_pylist())
+        counts = (int.from_bytes(value or b"", "big", signed=True) for value in array.to_pylist())
+        words = b"".join(count.to_bytes(16, "little", signed=True) for count in counts)
         values = pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(words)])
     elif arrow_types.is_timestamp(kind) and arrow_types.is_timestamp(array.type):
-        counts = array.cast(pa.int64()).fill_null(0).to_numpy()
+        stored = array.cast(pa.int64()).fill_null(0).to_numpy()
         factor = _PER_SECOND[array.type.unit] // _PER_SECOND[kind.unit]
-        values = pa.array(counts // factor).cast(kind)
+        values = pa.array(stored // factor).cast(kind)
     else:
         return array.cast(kind)
     return pc.if_else(array.is_valid(), values, pa.scalar(None, kind))
@@ -160,10 +161,6 @@ def retype_array(array: pa.Array, kind: pa.DataType, flat: Flat = flat_retyped) 
         values = retype_array(array.values, kind.value_type, flat)
         return pa.ListArray.from_arrays(array.offsets, values, kind, mask=_mask(array))
     return flat(array, kind)
-
-
-def _sixteen_bytes(stored: bytes | None) -> bytes:
-    return int.from_bytes(stored or b"", "big", signed=True).to_bytes(16, "little", signed=True)
 
 
 def _mask(array: pa.Array) -> pa.Array | None:

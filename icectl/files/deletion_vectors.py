@@ -200,7 +200,11 @@ def _bitmap32(reader: _Reader) -> list[Positions]:
 def _container(reader: _Reader, cardinality: int, *, is_run: bool) -> Positions:
     if is_run:
         pairs = reader.array("<u2", 2 * reader.number("<H")).astype(np.int64)
-        values = _runs(pairs[0::2], pairs[1::2] + 1, cardinality)
+        starts, lengths = pairs[0::2], pairs[1::2] + 1
+        if int(lengths.sum()) != cardinality:
+            raise _corrupt("the runs of a container contradict its header")
+        before = np.cumsum(lengths) - lengths
+        values = np.repeat(starts - before, lengths) + np.arange(cardinality)
     elif cardinality <= _ARRAY_MAX:
         values = reader.array("<u2", cardinality).astype(np.int64)
     else:
@@ -209,14 +213,6 @@ def _container(reader: _Reader, cardinality: int, *, is_run: bool) -> Positions:
     if len(values) != cardinality or (np.diff(values) <= 0).any() or values[-1] > 0xFFFF:
         raise _corrupt("a container of it contradicts its header")
     return values.astype(np.uint64)
-
-
-def _runs(starts: _Numbers, lengths: _Numbers, cardinality: int) -> _Numbers:
-    if int(lengths.sum()) != cardinality:
-        raise _corrupt("the runs of a container contradict its header")
-    before = np.cumsum(lengths) - lengths
-    values: _Numbers = np.repeat(starts - before, lengths) + np.arange(cardinality)
-    return values
 
 
 def _most(expected: int | None) -> int:

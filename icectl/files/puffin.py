@@ -7,13 +7,15 @@ spans, and reads each blob by its own range; whole files go through `read_puffin
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import cramjam
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.inflate import TooLargeError, decompress_within, most_inflated
 from icectl.format.json_members import parse_json
+
+T = TypeVar("T")
 
 MAGIC = b"PFA1"
 FOOTER_END = 12
@@ -96,7 +98,7 @@ def read_footer(tail: bytes, file_size: int) -> PuffinFile:
         raise _corrupt("its footer is not JSON") from error
     try:
         puffin = PuffinFile(
-            tuple(_blob(member) for member in _list(parsed["blobs"])),
+            tuple(_blob(member) for member in _typed(list, parsed["blobs"])),
             _strings(parsed.get("properties")),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -137,7 +139,9 @@ def write_puffin(blobs: Iterable[NewBlob], properties: Mapping[str, str]) -> byt
     offset = len(MAGIC)
     members: list[Mapping[str, Any]] = []
     for blob in blobs:
-        stored = _compress(blob)
+        stored, codec = blob.content, blob.compression_codec
+        if codec is not None:
+            stored = bytes(_module(codec).compress(stored))
         parts.append(stored)
         members.append(_blob_json(blob, offset, len(stored)))
         offset += len(stored)
@@ -185,12 +189,6 @@ def _decompress(codec: str, stored: bytes) -> bytes:
         raise _corrupt(f"a part of it is not a {codec} frame") from error
 
 
-def _compress(blob: NewBlob) -> bytes:
-    if blob.compression_codec is None:
-        return blob.content
-    return bytes(_module(blob.compression_codec).compress(blob.content))
-
-
 def _module(codec: str) -> Any:
     if codec not in _CODECS:
         raise Unsupported(f"a Puffin file uses the unknown compression codec `{codec}`")
@@ -200,13 +198,13 @@ def _module(codec: str) -> Any:
 def _blob(member: Mapping[str, Any]) -> PuffinBlob:
     codec = member.get("compression-codec")
     return PuffinBlob(
-        type=_string(member["type"]),
-        fields=tuple(_integer(number) for number in _list(member["fields"])),
-        snapshot_id=_integer(member["snapshot-id"]),
-        sequence_number=_integer(member["sequence-number"]),
-        offset=_integer(member["offset"]),
-        length=_integer(member["length"]),
-        compression_codec=None if codec is None else _string(codec),
+        type=_typed(str, member["type"]),
+        fields=tuple(_typed(int, number) for number in _typed(list, member["fields"])),
+        snapshot_id=_typed(int, member["snapshot-id"]),
+        sequence_number=_typed(int, member["sequence-number"]),
+        offset=_typed(int, member["offset"]),
+        length=_typed(int, member["length"]),
+        compression_codec=None if codec is None else _typed(str, codec),
         properties=_strings(member.get("properties")),
     )
 
@@ -227,20 +225,9 @@ def _blob_json(blob: NewBlob, offset: int, length: int) -> Mapping[str, Any]:
     return member
 
 
-def _integer(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(value)
-    return value
-
-
-def _string(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
+def _typed(kind: type[T], value: object) -> T:
+    """Return a value of the footer, which is of this very type. Raises: TypeError."""
+    if type(value) is not kind:
         raise TypeError(value)
     return value
 
@@ -248,9 +235,7 @@ def _list(value: object) -> list[Any]:
 def _strings(value: object) -> Mapping[str, str]:
     if value is None:
         return {}
-    if not isinstance(value, dict):
-        raise TypeError(value)
-    return {key: _string(text) for key, text in value.items()}
+    return {key: _typed(str, text) for key, text in _typed(dict, value).items()}
 
 
 def _corrupt(reason: str) -> CorruptTable:

@@ -166,9 +166,9 @@ class _Runs:
         types = np.zeros(len(starts), np.int64)
         types[whole.values] = whole.type
         fits = inner.base == types[inner.values] % 1000 - _MULTI
-        for found, chosen in ((whole, whole.is_run), (inner, inner.is_run & fits)):
-            self._look(found.first[chosen], found.count[chosen], found.form[chosen])
-            is_read[found.values[chosen]] = True
+        for headers, chosen in ((whole, whole.is_run), (inner, inner.is_run & fits)):
+            self._look(headers.first[chosen], headers.count[chosen], headers.form[chosen])
+            is_read[headers.values[chosen]] = True
         self.shapes.types.update(np.unique(types[is_read]).tolist())
         return is_read
 
@@ -312,8 +312,8 @@ def _sliced(starts: _Array, lengths: _Array) -> Iterator[tuple[_Array, _Array]]:
     yield from zip(*(np.split(one[~is_long], edges) for one in (starts, lengths)), strict=True)
     for start, length in zip(starts[is_long].tolist(), lengths[is_long].tolist(), strict=True):
         for at in range(0, length, _MOST_NUMBERS):
-            some = min(_MOST_NUMBERS, length - at)
-            yield np.array([start + at * _NUMBER]), np.array([some])
+            count = min(_MOST_NUMBERS, length - at)
+            yield np.array([start + at * _NUMBER]), np.array([count])
 
 
 def _header(content: bytes, at: int) -> tuple[int, int, int]:

@@ -50,6 +50,150 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+_KIND = "Avro"
+_HEADER_BYTES = 2**16
+_LARGEST_HEADER = 2**24
+_SYNC_SIZE = 16
+_LONGEST_NUMBERS = 20
+"""Bytes of the two numbers before a block, at most."""
+
+_BATCH_BYTES = 4 * 2**20
+"""Inflated bytes of blocks that are decoded together; writers end a block at some 64 KiB."""
+
+
+@dataclass(frozen=True)
+class AvroDataFile:
+    """An open Avro file."""
+
+    file: IO[bytes]
+    header: AvroFile
+    """Without the content."""
+    schema: pa.Schema
+
+    @cached_property
+    def record_count(self) -> int:
+        """Rows, by the word of all blocks. Cost: reads the whole file, and inflates nothing."""
+        with _damage():
+            return sum(block.record_count for block in self._stored_blocks())
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The metadata of the header."""
+        stored = self.header.metadata.items()
+        return {key: value for key, value in stored if not key.startswith("avro.")}
+
+    def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:  # noqa: ARG002 - none
+        """Return the number of rows: the format has no statistics."""
+        return FileMetrics(record_count=self.record_count)
+
+    def parts(self, schema: Schema) -> Sequence[FileMetrics]:  # noqa: ARG002 - as metrics
+        """Return nothing: the format has no statistics."""
+        return ()
+
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
+        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
+        columns = chosen(self.schema, field_ids)
+        schema = pa.schema([self.schema.field(column) for column in columns])
+        stored = maps_as_lists(self.header.schema)
+        kinds = [stored_type(stored.fields[column].type) for column in columns]
+        first_row = 0
+        with _damage(), reading_data_file(_KIND):
+            blocks = self._blocks(stored) if columns else self._stored_blocks()
+            for group in _together(blocks):
+                row_count = sum(block.record_count for block in group)
+                values = decode_fields(stored, columns, group) if columns else []
+                arrays = [pa.array(*pair) for pair in zip(values, kinds, strict=True)]
+                yield FileRows(first_row, typed_batch(arrays, schema, row_count))
+                first_row += row_count
+
+    def _blocks(self, stored: AvroType) -> Iterator[Block]:
+        """Yield the inflated blocks, large ones in parts."""
+        for block in self._stored_blocks():
+            content = inflate_block(self.header.codec, block.content)
+            if block.record_count > len(content):
+                raise damaged_data_file(_KIND, "a block has more records than bytes")
+            yield from in_parts(stored, Block(block.record_count, content), _BATCH_BYTES)
+
+    def _stored_blocks(self) -> Iterator[Block]:
+        """Yield the blocks with records as they are stored, in one pass over the file."""
+        end = self.file.seek(0, SEEK_END)
+        at = self.header.first_block
+        numbers = self._read(at, _LONGEST_NUMBERS)
+        while at < end:
+            record_count, length = read_long(numbers, 0)
+            size_bytes, length = read_long(numbers, length)
+            if record_count < 0 or not 0 <= size_bytes <= end - at - length - _SYNC_SIZE:
+                raise damaged_data_file(_KIND, "a block is longer than the file")
+            content = self._read(at + length, size_bytes + _SYNC_SIZE + _LONGEST_NUMBERS)
+            at += length + size_bytes + _SYNC_SIZE
+            numbers = content[size_bytes + _SYNC_SIZE :]
+            if content[size_bytes : size_bytes + _SYNC_SIZE] != self.header.sync_marker:
+                raise damaged_data_file(_KIND, "a sync marker is wrong")
+            if record_count:
+                yield Block(record_count, content[:size_bytes])
+
+    def _read(self, start: int, size_bytes: int) -> bytes:
+        self.file.seek(start)
+        return self.file.read(size_bytes)
+
+
+def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
+    """Open an Avro file; only its header is read.
+
+    Raises: CorruptTable R-099; Unsupported, for an unknown codec and for unions of several types.
+    """
+    with _damage():
+        header = _header(file)
+    with reading_data_file(_KIND):
+        try:
+            fields = arrow_fields(header.metadata["avro.schema"])
+        except (KeyError, TypeError, RecursionError) as error:
+            raise damaged_data_file(_KIND, "its schema is not an Avro schema") from error
+        return AvroDataFile(file, header, schema_with_ids(pa.schema(fields), name_mapping))
+
+
+def _header(file: IO[bytes]) -> AvroFile:
+    """Return the header, out of as much of the file as it takes."""
+    size = _HEADER_BYTES
+    while True:
+        file.seek(0)
+        content = file.read(size)
+        try:
+            avro_file = read_header(content)
+        except CorruptTable:
+            if len(content) < size or size >= _LARGEST_HEADER:
+                raise
+            size *= 16
+        else:
+            return replace(avro_file, content=b"")
+
+
+def _together(blocks: Iterable[Block]) -> Iterator[Sequence[Block]]:
+    """Consecutive blocks that make one batch: some, or a single larger one."""
+    group: list[Block] = []
+    size_bytes = record_count = 0
+    for block in blocks:
+        size_bytes += len(block.content)
+        record_count += block.record_count
+        if group and (size_bytes > _BATCH_BYTES or record_count > LARGEST_BATCH_ROWS):
+            yield group
+            group = []
+            size_bytes, record_count = len(block.content), block.record_count
+        group.append(block)
+    if group:
+        yield group
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Damage found by the codec of manifests is that of a data file here."""
+    try:
+        yield
+    except CorruptTable as error:
+        if error.rule == "R-099":
+            raise
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(message, rule="R-099", hint=RESTORE) from error  # R-099
 
 
 def maps_as_lists(part: AvroType) -> AvroType:
@@ -109,8 +253,12 @@ def _type(stored: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     return parsed
 
 
-def _record(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> pa.DataType:
-    return pa.struct([_field(field, named) for field in stored["fields"]])
+def _fields(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> Iterator[pa.Field]:
+    for field in stored["fields"]:
+        name = str(field.get("iceberg-field-name", field["name"]))
+        kind = _type(field["type"], named)
+        has_null = isinstance(field["type"], list) and "null" in field["type"]
+        yield _part(name, kind, field.get("field-id"), nullable=has_null or kind == pa.null())
 
 
 def _map(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> pa.DataType:
@@ -125,13 +273,6 @@ def _list(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> pa.DataTy
         key, value = (element.field(place) for place in (0, 1))
         return pa.map_(key.with_name("key").with_nullable(nullable=False), value.with_name("value"))
     return pa.list_(_part("element", element, stored.get("element-id"), nullable=True))
-
-
-def _field(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> pa.Field:
-    name = str(stored.get("iceberg-field-name", stored["name"]))
-    nullable = isinstance(stored["type"], list) and "null" in stored["type"]
-    kind = _type(stored["type"], named)
-    return _part(name, kind, stored.get("field-id"), nullable=nullable or kind == pa.null())
 
 
 def _part(name: str, kind: pa.DataType, number: Any, *, nullable: bool) -> pa.Field:
@@ -156,165 +297,9 @@ def _bytes(stored: Mapping[str, Any], plain: pa.DataType) -> pa.DataType:
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any], dict[str, pa.DataType]], pa.DataType]] = {
-    "record": _record,
+    "record": lambda stored, named: pa.struct(_fields(stored, named)),
     "array": _list,
     "map": _map,
     "enum": lambda _, __: pa.string(),
     "fixed": lambda stored, _: _bytes(stored, pa.binary(stored["size"])),
 }
-
-
-_KIND = "Avro"
-_HEADER_BYTES = 2**16
-_LARGEST_HEADER = 2**24
-_SYNC_SIZE = 16
-_LONGEST_NUMBERS = 20
-"""Bytes of the two numbers before a block, at most."""
-
-_BATCH_BYTES = 4 * 2**20
-"""Inflated bytes of blocks that are decoded together; writers end a block at some 64 KiB."""
-
-
-@dataclass(frozen=True)
-class AvroDataFile:
-    """An open Avro file."""
-
-    file: IO[bytes]
-    header: AvroFile
-    """Without the content."""
-    schema: pa.Schema
-
-    @cached_property
-    def record_count(self) -> int:
-        """Rows, by the word of all blocks. Cost: reads the whole file, and inflates nothing."""
-        with _damage():
-            return sum(block.record_count for block in self._stored_blocks())
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """The metadata of the header."""
-        stored = self.header.metadata.items()
-        return {key: value for key, value in stored if not key.startswith("avro.")}
-
-    def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:  # noqa: ARG002 - none
-        """Return the number of rows: the format has no statistics."""
-        return FileMetrics(record_count=self.record_count)
-
-    def parts(self, schema: Schema) -> Sequence[FileMetrics]:  # noqa: ARG002 - as metrics
-        """Return nothing: the format has no statistics."""
-        return ()
-
-    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
-        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
-        columns = chosen(self.schema, field_ids)
-        schema = pa.schema([self.schema.field(column) for column in columns])
-        stored = maps_as_lists(self.header.schema)
-        kinds = [stored_type(stored.fields[column].type) for column in columns]
-        first_row = 0
-        with _damage(), reading_data_file(_KIND):
-            blocks = self._blocks(stored) if columns else self._stored_blocks()
-            for some in _together(blocks):
-                row_count = sum(block.record_count for block in some)
-                values = decode_fields(stored, columns, some) if columns else []
-                arrays = [pa.array(*pair) for pair in zip(values, kinds, strict=True)]
-                yield FileRows(first_row, typed_batch(arrays, schema, row_count))
-                first_row += row_count
-
-    def _blocks(self, stored: AvroType) -> Iterator[Block]:
-        """Yield the inflated blocks, large ones in parts."""
-        for block in self._stored_blocks():
-            yield from in_parts(stored, self._inflated(block), _BATCH_BYTES)
-
-    def _inflated(self, stored: Block) -> Block:
-        content = inflate_block(self.header.codec, stored.content)
-        if stored.record_count > len(content):
-            raise damaged_data_file(_KIND, "a block has more records than bytes")
-        return Block(stored.record_count, content)
-
-    def _stored_blocks(self) -> Iterator[Block]:
-        """Yield the blocks with records as they are stored, in one pass over the file."""
-        end = self.file.seek(0, SEEK_END)
-        at = self.header.first_block
-        numbers = self._read(at, _LONGEST_NUMBERS)
-        while at < end:
-            record_count, length = read_long(numbers, 0)
-            size_bytes, length = read_long(numbers, length)
-            if record_count < 0 or not 0 <= size_bytes <= end - at - length - _SYNC_SIZE:
-                raise damaged_data_file(_KIND, "a block is longer than the file")
-            content = self._read(at + length, size_bytes + _SYNC_SIZE + _LONGEST_NUMBERS)
-            at += length + size_bytes + _SYNC_SIZE
-            numbers = content[size_bytes + _SYNC_SIZE :]
-            if content[size_bytes : size_bytes + _SYNC_SIZE] != self.header.sync_marker:
-                raise damaged_data_file(_KIND, "a sync marker is wrong")
-            if record_count:
-                yield Block(record_count, content[:size_bytes])
-
-    def _read(self, start: int, size_bytes: int) -> bytes:
-        self.file.seek(start)
-        return self.file.read(size_bytes)
-
-
-def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
-    """Open an Avro file; only its header is read.
-
-    Raises: CorruptTable R-099; Unsupported, for an unknown codec and for unions of several types.
-    """
-    with _damage():
-        header = _header(file)
-    with reading_data_file(_KIND):
-        try:
-            fields = arrow_fields(header.metadata["avro.schema"])
-        except (KeyError, TypeError, RecursionError) as error:
-            raise damaged_data_file(_KIND, "its schema is not an Avro schema") from error
-        return AvroDataFile(file, header, schema_with_ids(pa.schema(fields), name_mapping))
-
-
-def _header(file: IO[bytes]) -> AvroFile:
-    """Return the header, out of as much of the file as it takes."""
-    size = _HEADER_BYTES
-    while True:
-        file.seek(0)
-        content = file.read(size)
-        try:
-            avro_file = read_header(content)
-        except CorruptTable:
-            if len(content) < size or size >= _LARGEST_HEADER:
-                raise
-            size *= 16
-        else:
-            return AvroFile(
-                avro_file.metadata,
-                avro_file.schema,
-                avro_file.codec,
-                avro_file.sync_marker,
-                b"",
-                avro_file.first_block,
-            )
-
-
-def _together(blocks: Iterable[Block]) -> Iterator[Sequence[Block]]:
-    """Consecutive blocks that make one batch: some, or a single larger one."""
-    group: list[Block] = []
-    size_bytes = record_count = 0
-    for block in blocks:
-        size_bytes += len(block.content)
-        record_count += block.record_count
-        if group and (size_bytes > _BATCH_BYTES or record_count > LARGEST_BATCH_ROWS):
-            yield group
-            group = []
-            size_bytes, record_count = len(block.content), block.record_count
-        group.append(block)
-    if group:
-        yield group
-
-
-@contextmanager
-def _damage() -> Iterator[None]:
-    """Damage found by the codec of manifests is that of a data file here."""
-    try:
-        yield
-    except CorruptTable as error:
-        if error.rule == "R-099":
-            raise
-        message = error.message.removesuffix(f" ({error.rule})")
-        raise CorruptTable(message, rule="R-099", hint=RESTORE) from error  # R-099

@@ -98,7 +98,10 @@ def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
     if not isinstance(kind, str):
         return _parse(kind, named, depth + 1)
     if kind in ("array", "map"):
-        return _parse_collection(kind, stored, named, depth)
+        part = _parse(stored["items" if kind == "array" else "values"], named, depth + 1)
+        if kind == "array" and _smallest(part) == 0:
+            raise damaged("its schema has an array of items without bytes")
+        return _nested(AvroType(kind, stored.get("logicalType"), parts=(part,)))
     if kind in PRIMITIVES:
         return AvroType(kind, stored.get("logicalType"))
     return _parse_named(kind, stored, named, depth)
@@ -118,15 +121,6 @@ def _parse_named(
     if "name" in stored:
         named[str(stored["name"])] = parsed
     return parsed
-
-
-def _parse_collection(
-    kind: str, stored: Mapping[str, Any], named: dict[str, AvroType], depth: int
-) -> AvroType:
-    part = _parse(stored["items" if kind == "array" else "values"], named, depth + 1)
-    if kind == "array" and _smallest(part) == 0:
-        raise damaged("its schema has an array of items without bytes")
-    return _nested(AvroType(kind, stored.get("logicalType"), parts=(part,)))
 
 
 def _nested(parsed: AvroType) -> AvroType:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from icectl.entries.rows import CARRIED, PLANNING
+from icectl.entries.rows import COLUMNS
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import AvroFile, Block, decode_records, read_blocks
 from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id
@@ -31,11 +31,19 @@ RULE_OF_REQUIRED: Mapping[str, str] = {
 
 _INTEGERS = frozenset({"int", "long"})
 _TEXTS = frozenset({"string", "bytes"})
-_ARROW_TYPES = {field.name: str(field.type) for field in (*PLANNING, *CARRIED)}
 _KINDS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("int8", "int32", "int64"), _INTEGERS),
     **dict.fromkeys(("string", "binary"), _TEXTS),
 }
+
+_OTHERS = frozenset({"decimal", "uuid"})
+"""Logical types that the reference implementation stores in an Avro fixed as the format says."""
+
+_CODES = {"status": frozenset(map(int, Status)), "content": frozenset(map(int, Content))}
+"""Numbers that stand for something: what is shifted seldom has one of them in their place."""
+
+_OF_JAVA = "iceberg.schema"
+"""A member of the headers of files that the reference implementation writes, and it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ def partition_order(
 
 
 def _checked(column: StoredColumn) -> StoredColumn:
-    arrow = _ARROW_TYPES[column.name]
+    arrow = str(COLUMNS.field(column.name).type)
     present = column.type.present
     if column.name == "file_format":
         if present.kind not in _TEXTS:
@@ -169,17 +177,6 @@ def _wrong_type(name: str) -> CorruptTable:
     return CorruptTable(f"the field {name} of the manifest has an unexpected type", rule="R-063")
 
 
-_OTHERS = frozenset({"decimal", "uuid"})
-"""Logical types that the reference implementation stores in an Avro fixed as the format says."""
-
-_CODES = {"status": frozenset(map(int, Status)), "content": frozenset(map(int, Content))}
-"""Numbers that stand for something: what is shifted seldom has one of them in their place."""
-
-
-_OF_JAVA = "iceberg.schema"
-"""A member of the headers of files that the reference implementation writes, and it alone."""
-
-
 def stored_layout(file: AvroFile) -> ManifestLayout:
     """Find the layout that the records of a manifest have: that of its schema, or with lengths.
 
@@ -199,23 +196,18 @@ def stored_layout(file: AvroFile) -> ManifestLayout:
     ]
     is_doubtful = False
     for block in read_blocks(file):
-        meant, found = (_values(each, places, block) for each in (plain, with_lengths))
-        if found is None:
+        values, sized = (_values(layout, places, block) for layout in (plain, with_lengths))
+        if sized is None:
             return plain
-        if meant is None:
+        if values is None:
             return with_lengths
-        is_doubtful |= meant != found  # nulls alone are the same either way
+        is_doubtful |= values != sized  # nulls alone are the same either way
     if is_doubtful and _OF_JAVA in file.metadata:
         return with_lengths
     if is_doubtful:
         message = "its fixed partition values can be read with and without lengths before them"
         raise CorruptTable(message, rule="R-212")  # R-212
     return plain
-
-
-def has_lengths(file: AvroFile, layout: ManifestLayout) -> bool:
-    """Return whether fixed values have a length in front of them in this manifest (R-212)."""
-    return layout.schema is not file.schema
 
 
 @lru_cache(SCHEMAS)
@@ -228,7 +220,7 @@ def _with_lengths(layout: ManifestLayout) -> ManifestLayout | None:
     changed = tuple(replace(field, type=_as_bytes(field.type)) for field in fields)
     place = layout.partition_position
     if place is None or all(
-        one.type is other.type for one, other in zip(fields, changed, strict=True)
+        before.type is after.type for before, after in zip(fields, changed, strict=True)
     ):
         return None
     partition = replace(layout.partition, fields=changed)
@@ -247,7 +239,7 @@ def _as_bytes(type_: AvroType) -> AvroType:
     if type_.kind == "fixed" and type_.logical not in _OTHERS:
         return replace(type_, kind="bytes")
     parts = tuple(map(_as_bytes, type_.parts)) if type_.kind == "union" else type_.parts
-    same = all(one is other for one, other in zip(parts, type_.parts, strict=True))
+    same = all(after is before for after, before in zip(parts, type_.parts, strict=True))
     return type_ if same else replace(type_, parts=parts)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import from_integers
-from icectl.entries.rows import CARRIED, PLANNING, RawEntries
+from icectl.entries.rows import COLUMNS, RawEntries, format_codes
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import (
     AvroFile,
@@ -27,17 +27,16 @@ from icectl.files.avro.container import (
     read_header,
     stored_blocks,
 )
-from icectl.files.manifest.layout import ManifestLayout, has_lengths, partition_order, stored_layout
+from icectl.files.manifest.layout import ManifestLayout, partition_order, stored_layout
 from icectl.files.manifest.records import Order, decode_columns
 from icectl.files.manifest.scan import UnusualSchemaError, scan_columns
 from icectl.files.manifest.schema import PARQUET_MAGIC, header_of, spec_field_ids
-from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestHeader, Status
+from icectl.format.manifest import Content, ManifestContent, ManifestHeader, Status
 from icectl.format.partition import PartitionSpec
 
 if TYPE_CHECKING:  # a kind of manifest that few tables have: imported where one is met
     from icectl.files.manifest.parquet import ParquetManifest
 
-_SCHEMA = pa.schema([*PLANNING, *CARRIED])
 _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
 """Inheritance of the first needs the second."""
@@ -47,8 +46,6 @@ _WORTH_THREADS = 2**20
 
 _SHARED_ROWS = 2**17
 """Rows of a column of nulls that is made once: 1 MiB of numbers."""
-
-_FORMATS = {format_.name: format_ for format_ in FileFormat}
 
 
 def read_manifest(
@@ -83,13 +80,13 @@ def read_manifests(
     Raises: as read_manifest.
     """
     wanted = _ALWAYS | columns | {_READ_ALONG[name] for name in columns if name in _READ_ALONG}
-    names = [name for name in _SCHEMA.names if name in wanted]
+    names = [name for name in COLUMNS.names if name in wanted]
     opened: list[_Opened] = []
     for content, manifest in zip(contents, manifests, strict=True):
         opened.append(_open(content, manifest, spec, opened[-1] if opened else None))
-    groups = groupby(opened, lambda one: one.form)
+    groups = groupby(opened, lambda manifest: manifest.form)
     parts = [_read(list(alike), names, threads) for _, alike in groups]
-    return [one.header for one in opened], RawEntries(pa.concat_tables(parts))
+    return [manifest.header for manifest in opened], RawEntries(pa.concat_tables(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,34 +140,24 @@ def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Ta
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
     decoded: Mapping[str, pa.Array | pa.ChunkedArray]
     if isinstance(layout, ManifestLayout):
-        files = [one.file for one in alike if isinstance(one.file, AvroFile)]
+        files = [opened.file for opened in alike if isinstance(opened.file, AvroFile)]
         stored_as = [(file, list(stored_blocks(file))) for file in files]
-        counts = [sum(count for count, _, _ in found) for _, found in stored_as]
-        decoded = _decode_avro(layout, stored_as, stored, order, threads)
+        counts = [sum(count for count, _, _ in blocks) for _, blocks in stored_as]
+        try:
+            decoded = scan_columns(layout, _parts(stored_as, threads), stored, order)
+        except UnusualSchemaError:
+            (blocks_of_all,) = _parts(stored_as, 1)
+            decoded = decode_columns(layout, blocks_of_all, stored, order)
     else:  # Parquet: of a form of its own
         counts = [layout.row_count]
         decoded = layout.decode(stored, order)
     starts = np.cumsum(counts) - counts
     columns = {
-        "spec_id": np.repeat([one.spec_id for one in alike], counts),
-        "manifest": np.repeat([one.manifest for one in alike], counts),
+        "spec_id": np.repeat([opened.spec_id for opened in alike], counts),
+        "manifest": np.repeat([opened.manifest for opened in alike], counts),
         "manifest_pos": np.arange(sum(counts)) - np.repeat(starts, counts),
     }
     return _finish(names, decoded, alike[0].header, columns)
-
-
-def _decode_avro(
-    layout: ManifestLayout,
-    stored_as: Sequence[tuple[AvroFile, Sequence[StoredBlock]]],
-    columns: Sequence[str],
-    order: Order,
-    threads: int,
-) -> Mapping[str, pa.Array | pa.ChunkedArray]:
-    try:
-        return scan_columns(layout, _parts(stored_as, threads), columns, order)
-    except UnusualSchemaError:
-        (blocks,) = _parts(stored_as, 1)
-        return decode_columns(layout, blocks, columns, order)
 
 
 def _parts(
@@ -186,7 +173,7 @@ def _parts(
             length = -(-len(blocks) // count)
             starts = range(0, len(blocks), length)
             return [read_blocks(file, blocks[start : start + length]) for start in starts]
-    return [chain.from_iterable(read_blocks(*one) for one in stored)]
+    return [chain.from_iterable(read_blocks(file, blocks) for file, blocks in stored)]
 
 
 def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
@@ -200,54 +187,47 @@ def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
         ),
         unknown_field_ids=layout.unknown_field_ids,
     )
-    return replace(header, has_lengths_of_fixed=has_lengths(file, layout))
+    return replace(header, has_lengths_of_fixed=layout.schema is not file.schema)  # R-212
 
 
 def _finish(
     names: Sequence[str],
     decoded: Mapping[str, pa.Array | pa.ChunkedArray],
     header: ManifestHeader,
-    made: Mapping[str, npt.NDArray[np.int64]],
+    computed: Mapping[str, npt.NDArray[np.int64]],
 ) -> pa.Table:
     """Check the decoded columns and give them the types of the entries table."""
     row_count = len(decoded["status"])
     columns = []
     for name in names:
-        field = _SCHEMA.field(name)
-        if name in made:
-            column = from_integers(made[name]).cast(pa.int32())
+        field = COLUMNS.field(name)
+        if name in computed:
+            column = from_integers(computed[name]).cast(pa.int32())
         elif name == "content" and name not in decoded:
-            column = _implied_content(header, row_count)
+            if header.content != ManifestContent.DATA:
+                message = "entries of a delete manifest have no content"
+                raise CorruptTable(message, rule="R-063")  # R-063
+            column = pa.repeat(pa.scalar(Content.DATA, pa.int8()), row_count)  # R-004
         elif name not in decoded:
-            column = _nulls(row_count, field.type)
+            is_shared = row_count <= _SHARED_ROWS
+            nulls = _shared_nulls(field.type) if is_shared else pa.nulls(row_count, field.type)
+            column = nulls.slice(0, row_count)
         elif name == "file_format":
-            column = _formats(decoded[name])
+            column = format_codes(decoded[name])
         else:
             column = _typed(name, decoded[name], field.type)
         if not field.nullable and column.null_count:
             raise CorruptTable(f"an entry has no {name}", rule="R-063")  # R-063
         columns.append(column)
-    table = pa.Table.from_arrays(columns, schema=pa.schema([_SCHEMA.field(n) for n in names]))
+    table = pa.Table.from_arrays(columns, schema=pa.schema([COLUMNS.field(n) for n in names]))
     _check_codes(table)
     return table
 
 
-def _nulls(row_count: int, type_: pa.DataType) -> pa.Array:
-    """Return a column of nulls; those of many manifests share their memory."""
-    if row_count > _SHARED_ROWS:
-        return pa.nulls(row_count, type_)
-    return _shared_nulls(type_).slice(0, row_count)
-
-
 @lru_cache
 def _shared_nulls(type_: pa.DataType) -> pa.Array:
+    """Return nulls whose memory the columns of many manifests share."""
     return pa.nulls(_SHARED_ROWS, type_)
-
-
-def _implied_content(header: ManifestHeader, row_count: int) -> pa.Array:
-    if header.content != ManifestContent.DATA:
-        raise CorruptTable("entries of a delete manifest have no content", rule="R-063")  # R-063
-    return pa.repeat(pa.scalar(Content.DATA, pa.int8()), row_count)  # R-004
 
 
 def _typed(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -257,25 +237,6 @@ def _typed(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:
         return column.cast(type_)
     except pa.ArrowInvalid as error:
         raise CorruptTable(f"a value of {name} is out of range", rule="R-063") from error  # R-063
-
-
-def _formats(column: pa.Array) -> pa.Array:
-    """Codes of file format names, compared without case."""
-    encoded = column.dictionary_encode()
-    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
-    return pa.chunked_array(
-        [
-            pa.array(
-                [
-                    None if name is None else _FORMATS.get(name.upper(), FileFormat.UNKNOWN)
-                    for name in chunk.dictionary.to_pylist()
-                ],
-                pa.int8(),
-            ).take(chunk.indices)
-            for chunk in chunks
-        ],
-        pa.int8(),
-    )
 
 
 def _check_codes(table: pa.Table) -> None:

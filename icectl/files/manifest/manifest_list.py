@@ -1,13 +1,12 @@
 """Manifest lists of format versions 1 to 3: bytes to ManifestFile rows and back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import (
-    AvroFile,
     Block,
     decode_records,
     encode_records,
@@ -18,6 +17,7 @@ from icectl.files.avro.container import (
 )
 from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id
 from icectl.files.manifest.scan import UnusualSchemaError, record_ends
+from icectl.files.manifest.schema import optional_field
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 
 _IDS: Mapping[str, int] = {
@@ -68,6 +68,16 @@ _SUMMARY_KINDS: Mapping[str, frozenset[str]] = {
     "lower_bound": frozenset({"bytes"}),
     "upper_bound": frozenset({"bytes"}),
 }
+_SUMMARY_SCHEMA: Mapping[str, Any] = {
+    "type": "record",
+    "name": "r508",
+    "fields": [
+        {"name": "contains_null", "type": "boolean", "field-id": 509},
+        optional_field("contains_nan", "boolean", 518),
+        optional_field("lower_bound", "bytes", 510),
+        optional_field("upper_bound", "bytes", 511),
+    ],
+}
 
 
 def read_manifest_list(content: bytes, *, to_show: bool = False) -> tuple[ManifestFile, ...]:
@@ -100,7 +110,10 @@ class ManifestListReader:
         file = read_header(content)
         known = self._known.setdefault(file.metadata["avro.schema"], {})
         try:
-            stored = list(chain.from_iterable(_records(file, one) for one in read_blocks(file)))
+            stored = []
+            for block in read_blocks(file):
+                ends = record_ends(file.schema, block).tolist()
+                stored += [block.content[start:end] for start, end in pairwise([0, *ends])]
         except UnusualSchemaError:
             return read_manifest_list(content)
         fields = _positions(file.schema)
@@ -113,11 +126,6 @@ class ManifestListReader:
                 members = {name: row[at] for name, at in fields.items()}
                 known[record] = _manifest_file(members, summaries)
         return tuple([known[record] for record in stored])
-
-
-def _records(file: AvroFile, block: Block) -> Sequence[bytes]:
-    content, ends = block.content, record_ends(file.schema, block).tolist()
-    return [content[start:end] for start, end in pairwise([0, *ends])]
 
 
 def read_list_properties(content: bytes) -> Mapping[str, str]:
@@ -197,7 +205,11 @@ def _manifest_file(row: dict[str, Any], summaries: Mapping[str, str]) -> Manifes
     if content not in tuple(ManifestContent):
         raise CorruptTable(f"a manifest has the content {content}", rule="R-050")  # R-050
     stored = row.get("partitions")
-    partitions = None if stored is None else tuple(_field_summary(one, summaries) for one in stored)
+    partitions: list[FieldSummary] = []
+    for summary in stored or ():
+        if summary is None or summary[summaries["contains_null"]] is None:
+            raise CorruptTable("a partition summary has no contains_null", rule="R-053")  # R-053
+        partitions.append(FieldSummary(**{name: summary[at] for name, at in summaries.items()}))
     members: dict[str, Any] = {name: row.get(name) for name in _IDS}
     return ManifestFile(
         **members
@@ -205,15 +217,9 @@ def _manifest_file(row: dict[str, Any], summaries: Mapping[str, str]) -> Manifes
             "content": ManifestContent(content),
             "sequence_number": row.get("sequence_number") or 0,  # R-046
             "min_sequence_number": row.get("min_sequence_number") or 0,
-            "partitions": partitions,
+            "partitions": None if stored is None else tuple(partitions),
         }
     )
-
-
-def _field_summary(stored: Any, positions: Mapping[str, str]) -> FieldSummary:
-    if stored is None or stored[positions["contains_null"]] is None:
-        raise CorruptTable("a partition summary has no contains_null", rule="R-053")  # R-053
-    return FieldSummary(**{name: stored[at] for name, at in positions.items()})
 
 
 def _wrong_type(name: str) -> CorruptTable:
@@ -265,25 +271,9 @@ def _write_schema(format_version: int) -> dict[str, Any]:
         "type": "record",
         "name": "manifest_file",
         "fields": [
-            _optional(name, types[name], _IDS[name])
+            optional_field(name, types[name], _IDS[name])
             if name in optional
             else {"name": name, "type": types[name], "field-id": _IDS[name]}
             for name in _names(format_version)
         ],
     }
-
-
-def _optional(name: str, type_: Any, field_id: int) -> dict[str, Any]:
-    return {"name": name, "type": ["null", type_], "default": None, "field-id": field_id}  # R-098
-
-
-_SUMMARY_SCHEMA: Mapping[str, Any] = {
-    "type": "record",
-    "name": "r508",
-    "fields": [
-        {"name": "contains_null", "type": "boolean", "field-id": 509},
-        _optional("contains_nan", "boolean", 518),
-        _optional("lower_bound", "bytes", 510),
-        _optional("upper_bound", "bytes", 511),
-    ],
-}

@@ -1,8 +1,10 @@
-"""Moving live entries from one manifest into others: as bytes where their files are stored alike,
-else decoded and encoded anew."""
+"""Moving live entries from one manifest into others.
+
+They move as bytes where their files are stored alike, else decoded and encoded again.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import IO, Any
@@ -12,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Integers
+from icectl.entries.columns import Integers, replace_column
 from icectl.entries.locations import with_whole_locations
 from icectl.entries.partition_key import decode_key
-from icectl.entries.rows import ALL_COLUMNS, Entries, RawEntries, numbers
+from icectl.entries.rows import ALL_COLUMNS, Entries, RawEntries, format_names, numbers
 from icectl.errors import Unsupported
 from icectl.files import compiled
 from icectl.files.avro import scan as avro_scan
@@ -33,24 +35,13 @@ from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.parquet import write_parquet
 from icectl.files.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
 from icectl.files.manifest.schema import PARQUET_MAGIC, check_known
-from icectl.files.manifest.write import BLOCK_BYTES, ManifestForm, encode_entries, format_names
+from icectl.files.manifest.write import BLOCK_BYTES, ManifestForm, encode_entries
 from icectl.files.parquet.schema import arrow_values
 from icectl.format.manifest import FileFormat
 from icectl.format.types import NestedField
 
 Moved = tuple[int, memoryview, Integers]
 """A piece's number, encoded entries for it, and where each of them ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestatedValues:
-    """The values that are written anew for chosen entries, and which of them are not null.
-
-    The columns are those of STATED, one value for each chosen entry.
-    """
-
-    values: Mapping[str, Integers]
-    valid: Mapping[str, npt.NDArray[np.uint8]]
 
 
 STATED = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
@@ -82,46 +73,6 @@ def _shape(type_: AvroType) -> Any:
     )
 
 
-class CarriedEntries:
-    """The entries of one batch of blocks, as bytes; valid until the next batch is asked for.
-
-    `first` is the number of the first of them in the manifest, `count` how many there are.
-    """
-
-    def __init__(
-        self, program: Integers, buffer: npt.NDArray[np.uint8], pieces: Integers, first: int
-    ) -> None:
-        self._program = program
-        self._buffer = buffer
-        self._pieces = pieces
-        self.first = first
-        self.count = pieces.shape[1]
-
-    def encode(
-        self, rows: Integers, restated: RestatedValues
-    ) -> tuple[npt.NDArray[np.uint8], Integers]:
-        """Return the chosen entries, counted from the first of the batch, and where each ends.
-
-        Order: that of `rows`; `restated` has the same.
-        """
-        pieces = np.ascontiguousarray(self._pieces[:, rows])
-        values = np.array([restated.values[name] for name in STATED], np.int64)
-        valid = np.array([restated.valid[name] for name in STATED], np.uint8)
-        size = int((pieces[3] - pieces[0]).sum()) + len(rows) * _LONGEST_NUMBER * len(STATED)
-        output = np.empty(size, np.uint8)
-        row_ends = np.empty(len(rows), np.int64)
-        used = avro_scan.splice(
-            self._buffer,
-            self._program,
-            pieces,
-            values.reshape(len(STATED), len(rows)),
-            valid.reshape(len(STATED), len(rows)),
-            output,
-            row_ends,
-        )
-        return output[:used], row_ends
-
-
 def move_entries(
     content: bytes, entries: Entries, pieces: Integers, form: ManifestForm
 ) -> Iterator[Moved]:
@@ -138,24 +89,42 @@ def move_entries(
     source, target = stored_layout(file), form.column_positions
     check_known(source.unknown_field_ids)
     if can_carry(source, target) and compiled.loops() is not None:
-        for batch in carry(file, source, target):
-            yield from _carried(batch, entries, pieces)
+        yield from _carried(file, source, target, entries, pieces)
     else:
         yield from _encoded(content, entries, pieces, form)
 
 
-def _carried(batch: CarriedEntries, entries: Entries, pieces: Integers) -> Iterator[Moved]:
-    """Yield the entries that lie in one batch."""
-    positions = numbers(entries, "manifest_pos")
-    start, stop = np.searchsorted(positions, [batch.first, batch.first + batch.count])
-    order = start + np.argsort(pieces[start:stop], kind="stable")
-    if len(order):
-        restated = RestatedValues(
-            {name: _values(entries, name, order) for name in STATED},
-            {name: _valid(entries, name, order) for name in STATED},
-        )
-        encoded, row_ends = batch.encode(positions[order] - batch.first, restated)
-        yield from _by_piece(encoded.data, row_ends, pieces[order])
+def _carried(
+    file: AvroFile,
+    source: ManifestLayout,
+    target: ManifestLayout,
+    entries: Entries,
+    pieces: Integers,
+) -> Iterator[Moved]:
+    """Yield the entries as bytes, those of some blocks at a time.
+
+    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
+    """
+    program, scanner = _splice_program(target), Scanner(_piece_program(source), _PLACES)
+    positions, first = numbers(entries, "manifest_pos"), 0
+    for room, row_count in scanner.scan(read_blocks(file)):
+        start, stop = np.searchsorted(positions, [first, first + row_count])
+        order = start + np.argsort(pieces[start:stop], kind="stable")
+        if len(order):
+            spans = np.ascontiguousarray(room.numbers[:, positions[order] - first])
+            size = int((spans[3] - spans[0]).sum()) + len(order) * _LONGEST_NUMBER * len(STATED)
+            output, row_ends = np.empty(size, np.uint8), np.empty(len(order), np.int64)
+            used = avro_scan.splice(
+                scanner.buffer,
+                program,
+                spans,
+                np.stack([_values(entries, name, order) for name in STATED]),
+                np.stack([_valid(entries, name, order) for name in STATED]),
+                output,
+                row_ends,
+            )
+            yield from _by_piece(output[:used].data, row_ends, pieces[order])
+        first += row_count
 
 
 def _values(entries: Entries, name: str, order: Integers) -> Integers:
@@ -182,9 +151,8 @@ def _encoded(
         stored = RawEntries(with_whole_locations(form.table_location, "", stored.table))
     table = stored.table.take(pa.array(numbers(entries, "manifest_pos")[order]))
     for name in STATED:
-        at, field = table.schema.get_field_index(name), table.schema.field(name)
         values = pa.array(_values(entries, name, order), mask=_valid(entries, name, order) == 0)
-        table = table.set_column(at, field, values.cast(field.type))
+        table = replace_column(table, name, values.cast(table.schema.field(name).type))
     sorted_pieces, done = pieces[order], 0
     for encoded, row_ends in encode_entries(RawEntries(table), form):
         count = len(row_ends)
@@ -202,22 +170,6 @@ def _by_piece(encoded: memoryview, row_ends: Integers, pieces: Integers) -> Iter
         start, first = end, last
 
 
-def carry(
-    file: AvroFile, source: ManifestLayout, target: ManifestLayout
-) -> Iterator[CarriedEntries]:
-    """Read the entries of a manifest as bytes, batch by batch, in their order.
-
-    They are encoded as entries of `target`, whose files can_carry allows.
-    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
-    """
-    program = _splice_program(target)
-    scanner = Scanner(_piece_program(source), _PLACES)
-    first = 0
-    for room, row_count in scanner.scan(read_blocks(file)):
-        yield CarriedEntries(program, scanner.buffer, room.numbers[:, :row_count], first)
-        first += row_count
-
-
 @lru_cache(SCHEMAS)
 def _piece_program(layout: ManifestLayout) -> Integers:
     compiler = _PieceCompiler(layout, _PLACES)
@@ -232,22 +184,22 @@ class _PieceCompiler(EntryCompiler):
         """Compile the entry: skip it, and note the places of the file and of its row id."""
         for at, item in enumerate(self._layout.schema.fields):
             if at != self._layout.data_file_position:
-                self._skip(item.type)
+                self.skip(item.type)
                 continue
             row_id = self._layout.columns.get("first_row_id")
             self._note("file_start")
             for place, part in enumerate(self._layout.data_file.fields):
                 if row_id is not None and place == row_id.position:
                     self._note("row_id_start")
-                    self._skip(part.type)
+                    self.skip(part.type)
                     self._note("row_id_end")
                 else:
-                    self._skip(part.type)
+                    self.skip(part.type)
             self._note("file_end")
 
     def _note(self, piece: str) -> None:
         at = _PIECES.index(piece)
-        self._add(self._ops.POSITION, at, 0, 0, at)
+        self.add(avro_scan.POSITION, at, 0, 0, at)
 
 
 @lru_cache(SCHEMAS)

@@ -79,13 +79,16 @@ class ParquetManifest:
         """Tell what the manifest says of itself. Raises: CorruptTable R-060."""
         footer = self._stored.file.metadata
         first = footer.row_group(0).column(0) if footer.num_row_groups else None
+        record: list[tuple[int | None, str]] = []
+        for field in self._partition:  # by the Avro type, by which checks compare
+            stored = avro_type(flat_type(field.type))
+            kind = stored["type"] if isinstance(stored, dict) else stored
+            record.append((field_id(field), str(kind)))
         header = header_of(
             self._stored.footer,
             codec="none" if first is None else str(first.compression).lower(),
             assumed_version=4,
-            partition_record=tuple(
-                (field_id(field), _avro_kind(flat_type(field.type))) for field in self._partition
-            ),
+            partition_record=tuple(record),
             unknown_field_ids=self.unknown_field_ids,
         )
         return replace(header, file_format=FileFormat.PARQUET)
@@ -210,9 +213,3 @@ def _file_field(name: str) -> NestedField:
         stored = REQUIRED[name] if required else OPTIONAL[name]
         type_ = PrimitiveType("binary" if stored == "bytes" else stored)
     return NestedField(DATA_FILE_IDS[name], name, type_, required=required)
-
-
-def _avro_kind(type_: Type) -> str:
-    """Name the Avro type that a partition value of this type has, by which checks compare."""
-    stored = avro_type(type_)
-    return str(stored["type"] if isinstance(stored, dict) else stored)

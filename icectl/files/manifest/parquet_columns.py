@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import whole
+from icectl.entries.rows import format_codes
 from icectl.errors import CorruptTable
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.inflate import TooLargeError, count_announced_bytes
@@ -224,8 +225,8 @@ class _Shape:
 
     def paths(self, places: Iterable[Place]) -> list[str] | None:
         """Return names in the file of columns that are there; None where names can't tell them."""
-        named = (name for one in self._schema for name in (one.name, *_child_names(one)))
-        if any("." in name for name in named):
+        fields = (field for top in self._schema for field in (top, *child_fields(top.type)))
+        if any("." in field.name for field in fields):
             return None
         names = []
         for group, number in places:
@@ -241,10 +242,6 @@ def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, int]:
     for at, one in enumerate(fields):
         places.setdefault(field_id(one), at)
     return places
-
-
-def _child_names(one: pa.Field) -> list[str]:
-    return [child.name for child in child_fields(one.type)]
 
 
 def check_columns(stored: ParquetColumns, layout: ManifestColumns) -> None:
@@ -322,20 +319,10 @@ def _column(
     if values.null_count and not wanted.nullable:
         raise CorruptTable(f"column {column.id} of a manifest has nulls", rule=layout.rule)
     if column.name == _FILE_FORMAT:
-        return _format_codes(values)
+        return whole(format_codes(values))
     if wanted.type == pa.int8():
         layout.check(column.name, values)
     return values.cast(wanted.type)
-
-
-def _format_codes(values: pa.Array) -> pa.Array:
-    """Codes of file formats; names are compared without case, others are unknown."""
-    encoded = pc.utf8_upper(values).dictionary_encode()
-    codes = [
-        FileFormat[name] if name in FileFormat.__members__ else FileFormat.UNKNOWN
-        for name in encoded.dictionary.to_pylist()
-    ]
-    return pa.array(codes, pa.int8()).take(encoded.indices)
 
 
 # -- writing ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Manifest entries through fastavro: for manifests that are small or of an unusual schema."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +14,11 @@ from icectl.entries.partition_key import (
     canonical_integer,
     join_values,
 )
-from icectl.entries.rows import CARRIED, PLANNING
+from icectl.entries.rows import COLUMNS
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import Block, decode_records, encode_records, in_batches
 from icectl.files.avro.schema import AvroType
 from icectl.files.manifest.layout import ManifestLayout, StoredColumn, metrics_positions
-
-_TYPES = {field.name: field.type for field in (*PLANNING, *CARRIED)}
 
 Encoded = tuple[bytes, npt.NDArray[np.int64]]
 """Encoded rows and where each ends."""
@@ -105,25 +102,29 @@ def _canonical(type_: AvroType) -> Callable[[Any], bytes]:
     if type_.kind in ("bytes", "fixed"):
         if type_.logical == "decimal":
             return lambda value: canonical_decimal(int.from_bytes(value, "big", signed=True))
-        return partial(_sized, type_.size) if type_.size else bytes
+
+        def sized(value: bytes) -> bytes:
+            if type_.size and len(value) != type_.size:  # R-212
+                raise ValueError(value)
+            return value
+
+        return sized
     if type_.kind == "null":
         return bytes
     raise CorruptTable(f"a partition field has the type {type_.kind}", rule="R-068")  # R-068
 
 
-def _sized(size: int, value: bytes) -> bytes:
-    if len(value) != size:  # R-212
-        raise ValueError(value)
-    return value
+def decoded_type(name: str) -> pa.DataType:
+    """Return the type that a column has before it is checked."""
+    type_ = COLUMNS.field(name).type
+    if name == "file_format":
+        return pa.string()
+    return pa.int64() if pa.types.is_integer(type_) else type_
 
 
 def _array(column: StoredColumn, values: list[Any]) -> pa.Array:
-    type_ = _TYPES[column.name]
-    if column.name == "file_format":
-        type_ = pa.string()
-    elif pa.types.is_integer(type_):
-        type_ = pa.int64()
-    elif pa.types.is_map(type_):
+    type_ = decoded_type(column.name)
+    if pa.types.is_map(type_):
         values = _pairs(column, values)
     try:
         return pa.array(values, type_)
@@ -137,14 +138,14 @@ def _pairs(column: StoredColumn, maps: list[Any]) -> list[Any]:
     if type_.kind == "map":
         try:
             return [
-                None if found is None else [(int(key), value) for key, value in found.items()]
-                for found in maps
+                None if stored is None else [(int(key), value) for key, value in stored.items()]
+                for stored in maps
             ]
         except ValueError as error:
             raise CorruptTable(f"a key of {column.name} is not a number", rule="R-063") from error
     key, value = (str(at) for at in metrics_positions(column.name, type_.parts[0]))
     return [
-        None if found is None else [(item[key], item[value]) for item in found] for found in maps
+        None if stored is None else [(item[key], item[value]) for item in stored] for stored in maps
     ]
 
 
@@ -162,7 +163,8 @@ def encode_rows(
     file_names = [field["name"] for field in schema["fields"][-1]["type"]["fields"]]
 
     def records() -> Iterable[Mapping[str, Any]]:
-        for row, partition in zip(_rows(table), partitions, strict=True):
+        rows = (row for batch in table.to_batches() for row in batch.to_pylist())
+        for row, partition in zip(rows, partitions, strict=True):
             for name in metrics:
                 if row[name] is not None:
                     row[name] = [{"key": key, "value": value} for key, value in row[name]]
@@ -172,8 +174,3 @@ def encode_rows(
 
     encoded = encode_records(schema, records())
     yield b"".join(encoded), np.cumsum([len(row) for row in encoded], dtype=np.int64)
-
-
-def _rows(table: pa.Table) -> Iterable[dict[str, Any]]:
-    for batch in table.to_batches():
-        yield from batch.to_pylist()

@@ -6,26 +6,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 from icectl.files import compiled
 from icectl.files.avro import scan as avro_scan
 from icectl.files.avro.container import Block, decode_records
 from icectl.files.avro.schema import SCHEMAS, AvroType, damaged
 from icectl.files.manifest.layout import ManifestLayout, StoredColumn, metrics_positions
-from icectl.files.manifest.records import Order, partition_keys
+from icectl.files.manifest.records import Order, decoded_type, partition_keys
 
-_TYPES = {field_.name: field_.type for field_ in (*PLANNING, *CARRIED)}
 _BATCH_BYTES = 4 * 2**20
 _BUFFER_BYTES = 2**20
 _ROWS = 8192
 _ITEMS = 2**18
+_SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
 
 
 class UnusualSchemaError(Exception):
@@ -77,25 +77,18 @@ def scan_columns(
         decoded = scanned(parts[0])
     else:
         with ThreadPoolExecutor(len(parts), "icectl-scan") as pool:
-            decoded = [each for part in pool.map(scanned, parts) for each in part]
+            decoded = list(chain.from_iterable(pool.map(scanned, parts)))
     if "partition_key" in columns:
-        for each in decoded:
-            each["partition_key"] = keys.of(each["partition_key"])
+        for chunk in decoded:
+            chunk["partition_key"] = keys.of(chunk["partition_key"])
     return {
-        name: pa.chunked_array([each[name] for each in decoded], _type(name)) for name in columns
+        name: pa.chunked_array([chunk[name] for chunk in decoded], decoded_type(name))
+        for name in columns
     }
 
 
-def _type(name: str) -> pa.DataType:
-    """Return the type that the columns have before they are checked."""
-    if name == "file_format":
-        return pa.string()
-    type_ = _TYPES[name]
-    return pa.int64() if pa.types.is_integer(type_) else type_
-
-
 def _places(columns: Sequence[str]) -> ColumnPlaces:
-    types = {name: _type(name) for name in columns}
+    types = {name: decoded_type(name) for name in columns}
     maps = [name for name in columns if pa.types.is_map(types[name])]
     bytes_maps = [name for name in maps if pa.types.is_binary(types[name].item_type)]
     lists = [name for name in columns if pa.types.is_list(types[name])]
@@ -109,12 +102,12 @@ class Compiler:
     """A compiler of a writer schema into instructions of the scan, `steps`."""
 
     def __init__(self, places: ColumnPlaces) -> None:
-        self._ops = avro_scan
         self._places = places
         self._valid = {name: at for at, name in enumerate(places.columns)}
         self.steps: list[list[int]] = []
 
-    def _add(self, op: int, *operands: int) -> int:
+    def add(self, op: int, *operands: int) -> int:
+        """Add an instruction, and return its place."""
         self.steps.append([op, *operands, *[0] * (4 - len(operands))])
         return len(self.steps) - 1
 
@@ -123,7 +116,7 @@ class Compiler:
         if type_.null_branch is None:
             self._present(type_, column)
             return
-        at = self._add(self._ops.OPTIONAL, type_.null_branch)
+        at = self.add(avro_scan.OPTIONAL, type_.null_branch)
         self._present(type_.present, column)
         self.steps[at][2] = len(self.steps)
 
@@ -134,9 +127,9 @@ class Compiler:
         places, name = self._places, column.name
         valid = self._valid[name]
         if name in places.numbers:
-            self._add(self._ops.NUMBER, places.numbers.index(name), 0, 0, valid)
+            self.add(avro_scan.NUMBER, places.numbers.index(name), 0, 0, valid)
         elif name in places.texts:
-            self._add(self._ops.BYTES, places.texts.index(name), 0, 0, valid)
+            self.add(avro_scan.BYTES, places.texts.index(name), 0, 0, valid)
         else:
             self._items(type_, name, valid)
 
@@ -144,43 +137,42 @@ class Compiler:
         places = self._places
         target = places.lists.index(name)
         if name not in places.keys:
-            self._add(self._ops.NUMBERS, target, 0, places.items.index(name), valid)
+            self.add(avro_scan.NUMBERS, target, 0, places.items.index(name), valid)
             return
         if type_.kind != "array" or metrics_positions(name, type_.parts[0]) != (0, 1):
             raise UnusualSchemaError(name)
         key = places.keys.index(name)
         if name in places.item_texts:
-            self._add(self._ops.BYTES_PAIRS, target, key, places.item_texts.index(name), valid)
+            self.add(avro_scan.BYTES_PAIRS, target, key, places.item_texts.index(name), valid)
         else:
-            self._add(self._ops.NUMBER_PAIRS, target, key, places.items.index(name), valid)
+            self.add(avro_scan.NUMBER_PAIRS, target, key, places.items.index(name), valid)
 
-    def _skip(self, type_: AvroType) -> None:
+    def skip(self, type_: AvroType) -> None:
+        """Step over a value."""
         self._optional(type_, None)
 
     def _skip_present(self, type_: AvroType) -> None:
-        ops = self._ops
         simple = {
-            "int": ops.SKIP_NUMBER,
-            "long": ops.SKIP_NUMBER,
-            "enum": ops.SKIP_NUMBER,
-            "bytes": ops.SKIP_BYTES,
-            "string": ops.SKIP_BYTES,
+            "int": avro_scan.SKIP_NUMBER,
+            "long": avro_scan.SKIP_NUMBER,
+            "enum": avro_scan.SKIP_NUMBER,
+            "bytes": avro_scan.SKIP_BYTES,
+            "string": avro_scan.SKIP_BYTES,
         }
         sizes = {"boolean": 1, "float": 4, "double": 8, "fixed": type_.size, "null": 0}
         if type_.kind in simple:
-            self._add(simple[type_.kind])
+            self.add(simple[type_.kind])
         elif type_.kind in sizes:
-            self._add(ops.SKIP_FIXED, sizes[type_.kind])
+            self.add(avro_scan.SKIP_FIXED, sizes[type_.kind])
         elif type_.kind == "record":
             for part in type_.fields:
-                self._skip(part.type)
+                self.skip(part.type)
         elif type_.kind in ("array", "map"):
             self._skip_items(type_)
         else:
             raise UnusualSchemaError(type_.kind)
 
     def _skip_items(self, type_: AvroType) -> None:
-        ops = self._ops
         item = type_.parts[0]
         kinds = (
             ["string", item.kind]
@@ -190,15 +182,19 @@ class Compiler:
             )
         )
         shape = "".join(_SHAPES.get(kind, "?") for kind in kinds)
-        simple = {"n": ops.SKIP_NUMBERS, "nn": ops.SKIP_NUMBER_PAIRS, "nt": ops.SKIP_BYTES_PAIRS}
+        simple = {
+            "n": avro_scan.SKIP_NUMBERS,
+            "nn": avro_scan.SKIP_NUMBER_PAIRS,
+            "nt": avro_scan.SKIP_BYTES_PAIRS,
+        }
         if shape in simple:
-            self._add(simple[shape])
+            self.add(simple[shape])
             return
-        start = self._add(ops.ARRAY)
+        start = self.add(avro_scan.ARRAY)
         if type_.kind == "map":
-            self._add(ops.SKIP_BYTES)
-        self._skip(item)
-        self.steps[start][1] = self._add(ops.ARRAY_END, start) + 1
+            self.add(avro_scan.SKIP_BYTES)
+        self.skip(item)
+        self.steps[start][1] = self.add(avro_scan.ARRAY_END, start) + 1
 
 
 class EntryCompiler(Compiler):
@@ -222,22 +218,19 @@ class EntryCompiler(Compiler):
             elif at in in_entry:
                 self._optional(entry_field.type, in_entry[at])
             else:
-                self._skip(entry_field.type)
+                self.skip(entry_field.type)
 
     def _data_file(self, columns: Mapping[int, StoredColumn]) -> None:
         for at, file_field in enumerate(self._layout.data_file.fields):
             if at == self._layout.partition_position and "partition_key" in self._valid:
-                self._add(self._ops.SPAN_START)
-                self._skip(file_field.type)
+                self.add(avro_scan.SPAN_START)
+                self.skip(file_field.type)
                 sink = self._places.texts.index("partition_key")
-                self._add(self._ops.SPAN_END, sink, 0, 0, self._valid["partition_key"])
+                self.add(avro_scan.SPAN_END, sink, 0, 0, self._valid["partition_key"])
             elif at in columns:
                 self._optional(file_field.type, columns[at])
             else:
-                self._skip(file_field.type)
-
-
-_SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
+                self.skip(file_field.type)
 
 
 @lru_cache(SCHEMAS)
@@ -279,7 +272,10 @@ class Scanner:
         end = 0
         for block in blocks:
             start, end = end, end + len(block.content)
-            self._reserve(start, end)
+            if len(self.buffer) < end:
+                grown = np.empty(max(end, 2 * len(self.buffer), _BUFFER_BYTES), np.uint8)
+                grown[:start] = self.buffer[:start]
+                self.buffer = grown
             self.buffer[start:end] = np.frombuffer(block.content, np.uint8)
             bounds.append((end, block.record_count))
             if end >= _BATCH_BYTES:
@@ -287,12 +283,6 @@ class Scanner:
                 bounds, end = [], 0
         if bounds:
             yield np.array(bounds, np.int64)
-
-    def _reserve(self, used: int, size: int) -> None:
-        if len(self.buffer) < size:
-            grown = np.empty(max(size, 2 * len(self.buffer), _BUFFER_BYTES), np.uint8)
-            grown[:used] = self.buffer[:used]
-            self.buffer = grown
 
     def _scan(self, bounds: npt.NDArray[np.int64]) -> Iterator[tuple["_Room", int]]:
         left, size = int(bounds[:, 1].sum()), int(bounds[-1, 0])
@@ -364,7 +354,7 @@ class _Room:
 
     def column(self, name: str, row_count: int) -> pa.Array:
         """Return the first `row_count` values of a column, copied."""
-        places, type_ = self._places, _type(name)
+        places, type_ = self._places, decoded_type(name)
         valid = self.valid[places.columns.index(name), :row_count]
         if name in places.numbers:
             values = self.numbers[places.numbers.index(name), :row_count]
@@ -385,7 +375,11 @@ class _Room:
         else:
             stored = self.items[places.items.index(name), :count]
             wanted = type_.item_type if pa.types.is_map(type_) else type_.value_type
-            values = _narrowed(name, stored, wanted)
+            try:
+                values = pa.array(stored.copy()).cast(wanted)
+            except pa.ArrowInvalid as error:
+                message = f"a value of {name} is out of range"
+                raise CorruptTable(message, rule="R-063") from error
         if name not in places.keys:
             return values
         keys = pa.array(self.keys[places.keys.index(name), :count].copy())
@@ -410,13 +404,6 @@ class _Room:
             except pa.ArrowInvalid as error:
                 raise damaged("a text is not UTF-8") from error
         return array
-
-
-def _narrowed(name: str, stored: npt.NDArray[np.int64], type_: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(stored.copy()).cast(type_)
-    except pa.ArrowInvalid as error:
-        raise CorruptTable(f"a value of {name} is out of range", rule="R-063") from error
 
 
 def _offsets(ends: npt.NDArray[np.int32]) -> pa.Buffer:
@@ -473,14 +460,6 @@ class _PartitionKeys:
 _END = ColumnPlaces(["end"], [], [], [], [], [])
 
 
-class _EndCompiler(Compiler):
-    def compile(self, schema: AvroType) -> None:
-        """Compile the entry: skip it, and note the place behind it."""
-        for field in schema.fields:
-            self._skip(field.type)
-        self._add(self._ops.POSITION)
-
-
 def record_ends(schema: AvroType, block: Block) -> npt.NDArray[np.int64]:
     """Return the position in a block behind each of its records, whatever they are records of.
 
@@ -492,6 +471,8 @@ def record_ends(schema: AvroType, block: Block) -> npt.NDArray[np.int64]:
 
 @lru_cache(SCHEMAS)
 def _end_program(schema: AvroType) -> npt.NDArray[np.int64]:
-    compiler = _EndCompiler(_END)
-    compiler.compile(schema)
+    """Skip each record, and note the place behind it."""
+    compiler = Compiler(_END)
+    compiler.skip(schema)
+    compiler.add(avro_scan.POSITION)
     return np.array(compiler.steps, np.int64)

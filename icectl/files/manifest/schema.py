@@ -243,14 +243,14 @@ def entry_schema(
         []
         if format_version == 1  # R-048
         else [
-            _optional("sequence_number", "long", SEQUENCE_NUMBER),
-            _optional("file_sequence_number", "long", FILE_SEQUENCE_NUMBER),
+            optional_field("sequence_number", "long", SEQUENCE_NUMBER),
+            optional_field("file_sequence_number", "long", FILE_SEQUENCE_NUMBER),
         ]
     )
     snapshot_id = (
         {"name": "snapshot_id", "type": "long", "field-id": SNAPSHOT_ID}
         if format_version == 1  # R-062
-        else _optional("snapshot_id", "long", SNAPSHOT_ID)
+        else optional_field("snapshot_id", "long", SNAPSHOT_ID)
     )
     return {
         "type": "record",
@@ -278,7 +278,7 @@ def partition_fields(spec: PartitionSpec, types: Sequence[Type | None]) -> list[
             # Avro defines a named type where it stands first and refers to it afterwards.
             stored = stored["name"] if stored["name"] in named else stored
             named |= {stored["name"]} if isinstance(stored, dict) else set()
-        entry = _optional(name, stored, field.field_id)
+        entry = optional_field(name, stored, field.field_id)
         fields.append(entry if name == field.name else entry | {"iceberg-field-name": field.name})
     return fields
 
@@ -345,12 +345,12 @@ def _data_file_field(name: str) -> dict[str, Any]:
     if name in REQUIRED:
         return {"name": name, "type": REQUIRED[name], "field-id": field_id}
     if name in MAP_IDS:
-        return _optional(name, _metrics_map(name), field_id)
+        return optional_field(name, _metrics_map(name), field_id)
     if name in ELEMENT_IDS:
         element, element_id = ELEMENT_IDS[name]
         items = {"type": "array", "items": element, "element-id": element_id}
-        return _optional(name, items, field_id)
-    return _optional(name, OPTIONAL[name], field_id)
+        return optional_field(name, items, field_id)
+    return optional_field(name, OPTIONAL[name], field_id)
 
 
 def _metrics_map(name: str) -> dict[str, Any]:
@@ -370,5 +370,6 @@ def _metrics_map(name: str) -> dict[str, Any]:
     }
 
 
-def _optional(name: str, type_: Any, field_id: int) -> dict[str, Any]:
+def optional_field(name: str, type_: Any, field_id: int) -> dict[str, Any]:
+    """Return an Avro field that may be null."""
     return {"name": name, "type": ["null", type_], "default": None, "field-id": field_id}  # R-098

@@ -154,33 +154,36 @@ class ParquetDataFile:
     def _row_sizes(self, number: int, columns: list[int]) -> "_RowSizes":
         """Estimate the sizes of a row group's rows before they are decoded."""
         group = self.file.metadata.row_group(number)
-        found = _RowSizes(group.num_rows)
+        sizes = _RowSizes(group.num_rows)
         coded = []
         for column in columns:
             chunk = group.column(column)
-            found.add(chunk.total_uncompressed_size, chunk.num_values * self._widths[column])
+            sizes.add(chunk.total_uncompressed_size, chunk.num_values * self._widths[column])
             if not self._widths[column] and chunk.has_dictionary_page:
                 coded.append(column)
-            found.is_guess |= _SHARING in chunk.encodings
+            sizes.is_guess |= _SHARING in chunk.encodings
         unknown = sum(
             chunk.num_values * chunk.total_uncompressed_size for chunk in map(group.column, coded)
         )
-        rows = min(found.next(), group.num_rows)
+        rows = min(sizes.next(), group.num_rows)
         if unknown <= _FEW_BATCHES * _LARGEST_WORST_BYTES:
-            found.add_dictionary(0, unknown)  # no value is longer than all that is stored
+            sizes.add_dictionary(0, unknown)  # no value is longer than all that is stored
         elif unknown * rows > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
             # Opened once: that alone takes long where there are thousands of columns.
             reader = self._piece_by_piece(read_dictionary=coded).reader
             for column in coded:
                 count = group.column(column).num_values
                 mean, longest = self._lengths(reader, number, column)
-                found.add_dictionary(int(mean * count), longest * count)
-        return found
+                sizes.add_dictionary(int(mean * count), longest * count)
+        return sizes
 
     def _lengths(self, reader: Any, number: int, column: int) -> tuple[float, int]:
         """Return the mean and the largest length of the values in a dictionary."""
         for batch in reader.iter_batches(1, [number], [column], use_threads=False):
-            values = _innermost(batch.column(0))
+            values = batch.column(0)
+            while pa.types.is_nested(values.type):  # down to the leaf that was read by itself
+                is_struct = pa.types.is_struct(values.type)
+                values = values.field(0) if is_struct else values.values
             if not pa.types.is_dictionary(values.type):
                 break  # as decimals, whose width is known once they are decoded
             if len(values.dictionary):
@@ -281,10 +284,3 @@ class _RowSizes:
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _innermost(column: pa.Array) -> pa.Array:
-    """Return the one leaf of a column that was read by itself."""
-    while pa.types.is_nested(column.type):
-        column = column.field(0) if pa.types.is_struct(column.type) else column.values
-    return column

@@ -28,6 +28,7 @@ from icectl.format.types import (
 
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
 _DAY_NS = 86_400_000_000_000
+_BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +108,23 @@ def _metrics(
         if leaf.part not in (None, METADATA):
             continue  # a variant is counted by its metadata, which each one has
         values[leaf.field_id] = sum(chunk.num_values for chunk in chunks)
-        null_count = _null_count(chunks)
-        if null_count is not None:
-            nulls[leaf.field_id] = null_count
-        found = schema.field(leaf.field_id)
-        if found is None or leaf.is_repeated or leaf.part is not None:
+        statistics = [chunk.statistics for chunk in chunks]
+        if all(stated is not None and stated.has_null_count for stated in statistics):
+            nulls[leaf.field_id] = sum(int(stated.null_count) for stated in statistics)
+        column = schema.field(leaf.field_id)
+        if column is None or leaf.is_repeated or leaf.part is not None:
             continue
-        if isinstance(found.type, GeometryType | GeographyType):
-            box = _box(chunks, is_geography=isinstance(found.type, GeographyType))
+        if isinstance(column.type, GeometryType | GeographyType):
+            box = _box(chunks, is_geography=isinstance(column.type, GeographyType))
             if box is not None:
                 bounds[leaf.field_id] = box.bounds()
             continue
-        range_ = _range(chunks, _reader(found.type, metadata.schema.column(place)))
+        range_ = _range(chunks, _reader(column.type, metadata.schema.column(place)))
         if range_ is not None:
-            smallest, largest = (single_value.encode(found.type, bound) for bound in range_)
+            smallest, largest = (single_value.encode(column.type, bound) for bound in range_)
             bounds[leaf.field_id] = smallest, largest
-            if all(_is_exact(chunk) for chunk in chunks):
+            # Only bounds of bytes are ever cut.
+            if not any(chunk.physical_type in _BYTES for chunk in chunks):
                 exact.add(leaf.field_id)
     return FileMetrics(
         record_count=record_count,
@@ -132,13 +134,8 @@ def _metrics(
         lower_bounds={number: lower for number, (lower, _) in bounds.items()},
         upper_bounds={number: upper for number, (_, upper) in bounds.items()},
         exact_bounds=frozenset(exact),
-        split_offsets=_split_offsets(row_groups),
+        split_offsets=tuple(sorted(map(row_group_offset, row_groups))),  # R-067
     )
-
-
-def _is_exact(chunk: Any) -> bool:
-    """Whether the bounds of a column chunk are values of it: only those of bytes are ever cut."""
-    return chunk.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
 
 def _row_groups(metadata: Any) -> list[Any]:
@@ -147,24 +144,12 @@ def _row_groups(metadata: Any) -> list[Any]:
     return [group for group in groups if group.num_rows]
 
 
-def _split_offsets(row_groups: Sequence[Any]) -> tuple[int, ...]:
-    """Find where row groups start: at the first column's dictionary, else at its first page."""
-    return tuple(sorted(row_group_offset(group) for group in row_groups))  # R-067
-
-
 def row_group_offset(row_group: Any) -> int:
     """Find where a row group starts: at its first column's dictionary, else at its first page."""
     chunk = row_group.column(0)
     if chunk.has_dictionary_page:
         return int(min(chunk.dictionary_page_offset, chunk.data_page_offset))
     return int(chunk.data_page_offset)
-
-
-def _null_count(chunks: Sequence[Any]) -> int | None:
-    statistics = [chunk.statistics for chunk in chunks]
-    if any(one is None or not one.has_null_count for one in statistics):
-        return None
-    return sum(int(one.null_count) for one in statistics)
 
 
 def _range(
@@ -205,12 +190,12 @@ def _box(chunks: Sequence[Any], *, is_geography: bool) -> BoundingBox | None:
         counts = chunk.statistics
         if counts is not None and counts.has_null_count and counts.null_count == chunk.num_values:
             continue
-        told = chunk.geo_statistics if chunk.is_geo_stats_set else None
-        if told is None or told.xmin is None or told.ymin is None:
+        stated = chunk.geo_statistics if chunk.is_geo_stats_set else None
+        if stated is None or stated.xmin is None or stated.ymin is None:
             return None
         box = BoundingBox(
-            (told.xmin, told.ymin, *_depth(told.zmin, told.mmin)),
-            (told.xmax, told.ymax, *_depth(told.zmax, told.mmax)),
+            (stated.xmin, stated.ymin, *_depth(stated.zmin, stated.mmin)),
+            (stated.xmax, stated.ymax, *_depth(stated.zmax, stated.mmax)),
         )
         if not box.may_bound(is_geography=is_geography):
             return None  # Parquet has boxes of geometry across the line at 180 degrees too
@@ -233,7 +218,12 @@ def _reader(type_: Type, column: Any) -> Callable[[Any], Value | None]:
     if column.physical_type not in _PHYSICAL_TYPES.get(name, ()):
         return lambda _: None
     if isinstance(type_, DecimalType):
-        return lambda raw: _decimal(raw, type_.scale)
+
+        def decimal(raw: int | bytes) -> Decimal:
+            whole = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+            return Decimal(whole).scaleb(-type_.scale, single_value.EXACT)
+
+        return decimal
     if name in _TEMPORAL:
         scale = _TEMPORAL[name]
         unit = _unit(column, default=scale)
@@ -277,12 +267,6 @@ def _unit(column: Any, *, default: int) -> int:
     if logical["Type"] == "Date":
         return _DAY_NS  # R-097
     return _NANOSECONDS.get(logical.get("timeUnit", ""), default)
-
-
-def _decimal(raw: int | bytes, scale: int) -> Decimal:
-    unscaled = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
-    sign, digits = int(unscaled < 0), tuple(int(digit) for digit in str(abs(unscaled)))
-    return Decimal((sign, digits, -scale))
 
 
 def _float(raw: float) -> float | None:

@@ -211,13 +211,13 @@ def logical_types(schema: pa.Schema) -> Mapping[int, bytes]:
 
     Elements are numbered as FooterChanges has them.
     """
-    elements = enumerate((one for field in schema for one in _elements(field)), 1)
-    types = ((number, _logical_type(one)) for number, one in elements if one is not None)
-    return {number: type_ for number, type_ in types if type_}
-
-
-def _logical_type(field: pa.Field) -> bytes | None:
-    return _VARIANT_1 if is_variant(field) else (field.metadata or {}).get(_SHAPE)
+    types = {}
+    for number, field in enumerate((one for top in schema for one in _elements(top)), 1):
+        if field is not None and is_variant(field):
+            types[number] = _VARIANT_1
+        elif field is not None and (shape := (field.metadata or {}).get(_SHAPE)):
+            types[number] = shape
+    return types
 
 
 def _elements(field: pa.Field) -> Iterator[pa.Field | None]:
@@ -297,15 +297,15 @@ def without_extensions(kind: pa.DataType) -> pa.DataType:
     return with_children(kind, fields)
 
 
-def is_same_type(one: pa.DataType, other: pa.DataType) -> bool:
+def is_same_type(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether two Arrow types are the same, fields inside by name, field id and nullability too.
 
     How parts of lists and maps are called does not count: files differ in it.
     """
-    if not one.equals(other):
+    if not left.equals(right):
         return False
-    pairs = zip(child_fields(one), child_fields(other), strict=True)
-    is_struct = bool(arrow_types.is_struct(one))
+    pairs = zip(child_fields(left), child_fields(right), strict=True)
+    is_struct = bool(arrow_types.is_struct(left))
     return all(
         field_id(a) == field_id(b)
         and a.nullable == b.nullable
@@ -315,9 +315,9 @@ def is_same_type(one: pa.DataType, other: pa.DataType) -> bool:
     )
 
 
-def is_same_schema(one: pa.Schema, other: pa.Schema) -> bool:
+def is_same_schema(left: pa.Schema, right: pa.Schema) -> bool:
     """Return whether two Arrow schemas have the same fields, as is_same_type compares them."""
-    return is_same_type(pa.struct(list(one)), pa.struct(list(other)))
+    return is_same_type(pa.struct(list(left)), pa.struct(list(right)))
 
 
 def _arrow_field(field: NestedField, shredding: Shredding) -> pa.Field:
