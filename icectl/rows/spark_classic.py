@@ -59,6 +59,8 @@ _MASTER_HINT = (
     "`--master` takes the address of a running cluster, as in spark://HOST:7077; "
     "`--engine local` does without Spark"
 )
+_EXCEPTION = re.compile(r"^(Exception in thread \S+ )?([\w.$]+Exception: )?")
+"""What stands before the reason in what Java prints."""
 _MASTER_PORT, _KUBERNETES_PORT = 7077, 443
 _SAFE_PATH = "PYTHONSAFEPATH"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -416,7 +418,9 @@ def check_master(master: str) -> None:
     Raises: EngineError.
     """
     scheme, _, rest = master.partition("://")
-    if scheme not in ("spark", "k8s") or not rest:
+    if not rest and not re.fullmatch(r"local(\[.*\]|-cluster\[.*\])?|yarn", master):
+        raise EngineError(f"`{master}` names no Spark master", hint=_MASTER_HINT)
+    if scheme not in ("spark", "k8s"):
         return
     problems = {}
     for one in rest.rpartition("://")[2].split(","):
@@ -446,10 +450,14 @@ def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes], master: 
                 f"the Spark master {master} takes no application",
                 hint="the master's log says why; its Spark must have PySpark's version",
             ) from error
-        said = [line for line in _lines(log) if "rror" in line or "xception" in line]
+        lines = _lines(log)
+        said = [line for line in lines if "xception" in line] or [
+            line for line in lines if "rror" in line
+        ]
         if not said:
             raise
-        raise EngineError(f"Spark does not start: {said[0].strip()}") from error
+        reason = _EXCEPTION.sub("", said[0].strip())
+        raise EngineError(f"Spark does not start: {reason}", hint=_MASTER_HINT) from error
 
 
 def _started(options: SparkOptions, log: IO[bytes]) -> Any:

@@ -154,11 +154,15 @@ def test_of_what_spark_says_one_line_is_told(message, reason):
         ),
         ("k8s://https://127.0.0.1:{}", "no Spark master at 127.0.0.1:{}: connection refused"),
         ("spark://[", "`spark://[` names no Spark master"),
+        ("local-x", "`local-x` names no Spark master"),
+        ("cluster:7077", "`cluster:7077` names no Spark master"),
     ],
 )
 def test_a_master_that_does_not_answer_is_named_before_java_starts(master: str, told: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
+        for ours in ("local", "local[*]", "local[2,3]", "local-cluster[2,1,512]", "yarn"):
+            check_master(ours)
         check_master(f"k8s://127.0.0.1:1,127.0.0.1:{port}")  # one that answers is enough
     with pytest.raises(EngineError) as caught:
         check_master(master.format(port))
