@@ -144,8 +144,10 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["compact", "main.db", "--dry-run"],
             2,
             "`main.db` names a namespace; a table is CATALOG.NAMESPACE.TABLE",
-            "`icectl inspect main.db` lists what there is; "
-            "'main.db.**' stands for all tables in it",
+            (
+                "`icectl inspect main.db` lists what there is; "
+                "'main.db.**' stands for all tables in it"
+            ),
         ),
         (
             ["compact", "main.db.inner.t", "--metadata-file", "x", "--engine", "local"],

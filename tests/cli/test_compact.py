@@ -125,7 +125,7 @@ def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact)
     assert text.count("many deleted rows") == 1
     assert text.count("3 smaller than 768.0 KiB") == 2
     assert "9 files of " in text
-    assert "would become about 3 of 17.6 KiB; 2 delete files would be removed" in text
+    assert "would become about 3 of 17.6 KiB or less; 2 delete files would be removed" in text
 
 
 def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:

@@ -298,7 +298,7 @@ def _summary(report: Compaction) -> str:
     deletes = print_count(result["removed_delete_files"], "delete file")
     where = "on Spark" if report.engine.name == "spark" else "by the local engine"
     if not report.is_run:
-        return f"{before} would become about {after}; {deletes} would be removed"
+        return f"{before} would become about {after} or less; {deletes} would be removed"
     return f"{before} became {after} {where}{_ways(report)}; {deletes} removed"
 
 
