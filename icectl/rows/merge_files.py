@@ -32,7 +32,7 @@ from icectl.files.parquet.schema import arrow_schema, field_id, leaves
 from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
 from icectl.rows.deleted_positions import DeletedPositions, Flags, runs_of
-from icectl.rows.read_data import LINEAGE, SourceFile, open_own, open_source
+from icectl.rows.read_data import LINEAGE, SourceFile, nulls_of, open_own, open_source
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, deleted_rows, stored_rows
 from icectl.rows.row_totals import RowTotals, check_totals
 from icectl.rows.write_data import (
@@ -281,7 +281,7 @@ class _Merge:
             lineage = self._lineage(file, source) if with_lineage else iter(())
             for number in source.groups.tolist():
                 count = int(source.group_rows[number])
-                nulls = [pa.nulls(count, item.type) for item in fields]
+                nulls = [nulls_of(item.type, count) for item in fields]
                 yield pa.table([*nulls, *next(lineage, ())], schema=schema)
 
     def _lineage(self, file: SourceFile, source: MergeSource) -> Iterator[Sequence[pa.Array]]:

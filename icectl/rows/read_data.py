@@ -125,6 +125,21 @@ def without_nulls(values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, *values.buffers()[1:]], 0, values.offset)
 
 
+def nulls_of(kind: pa.DataType, count: int) -> pa.Array:
+    """Return nulls of a type, such that Parquet can be written of them: see without_nulls."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, nulls_of(kind.storage_type, count))
+    if not arrow_types.is_struct(kind):
+        return pa.nulls(count, kind)
+    fields = []
+    for part in child_fields(kind):
+        values = nulls_of(part.type, count)
+        fields.append(values if part.nullable else without_nulls(values))
+    return pa.StructArray.from_arrays(
+        fields, fields=list(kind), mask=pa.array(np.ones(count, np.bool_))
+    )
+
+
 Positions = npt.NDArray[np.int64]
 
 _LONG = PrimitiveType("long")

@@ -407,6 +407,43 @@ def test_files_of_a_schema_that_has_evolved(version, store) -> None:
     assert merged.metrics.null_value_counts == rewritten.metrics.null_value_counts
 
 
+def plain(name: str, kind: pa.DataType, *, required: bool = True) -> pa.Field:
+    """A part of a variant, which has no field id."""
+    return pa.field(name, kind, not required)
+
+
+X, Y = (identified(name, pa.int64(), id_, required=True) for name, id_ in (("x", 21), ("y", 23)))
+INSIDE = identified("inside", pa.struct([Y]), 22, required=True)
+METADATA, VALUE = plain("metadata", pa.binary()), plain("value", pa.binary(), required=False)
+OF_A = pa.struct([VALUE, plain("typed_value", pa.int64(), required=False)])
+TYPED = plain("typed_value", pa.struct([plain("a", OF_A)]), required=False)
+NO_VALUE = {"metadata": b"\1\0\0", "value": b"\0"}
+WITH_REQUIRED_PARTS = {
+    "struct": (pa.struct([X, INSIDE]), {"x": 1, "inside": {"y": 2}}),
+    "list": (pa.list_(identified("element", pa.struct([X]), 24, required=True)), [{"x": 3}]),
+    "map": (pa.map_(identified("key", pa.string(), 25, required=True), X), [("k", 4)]),
+    "variant": (pa.struct([METADATA, plain("value", pa.binary())]), NO_VALUE),
+    "shredded": (pa.struct([METADATA, VALUE, TYPED]), {**NO_VALUE, "typed_value": None}),
+}
+
+
+@pytest.mark.parametrize("name", WITH_REQUIRED_PARTS)
+def test_a_file_may_lack_a_column_with_parts_that_are_required(name, store) -> None:
+    kind, value = WITH_REQUIRED_PARTS[name]
+    more = identified("more", kind, 20)
+    values = [None if at % 3 else value for at in range(40)]
+    rows = [(*row, one) for row, one in zip(some(40, 80), values, strict=True)]
+    files = [
+        store.add("f0", table(FIELDS, some(0, 40)), first_row_id=0),
+        store.add("f1", table((*FIELDS, more), rows), first_row_id=40),
+    ]
+    merged = store.content[merge(group(store, files, 3), store).location]
+    stored = pq.read_table(io.BytesIO(merged))
+    assert stored["id"].to_pylist() == [*range(80)]
+    assert stored["more"].to_pylist() == [None] * 40 + values
+    assert stored.schema.field("more").type == kind
+
+
 def test_columns_that_are_stored_in_other_ways_are_not_merged() -> None:
     store = MemoryFiles()
     plain = three(store)[0]
