@@ -10,8 +10,16 @@ from pyarrow import types as arrow_types
 
 from icectl.entries.partition_key import encode_key
 from icectl.errors import CorruptTable, Refused
-from icectl.files.data_rows import flat_retyped, retype_array, typed_batch
-from icectl.files.parquet.schema import FIELD_ID, METADATA, VALUE, arrow_schema, child_fields
+from icectl.files.data_rows import child_columns, flat_retyped, retype_array, typed_batch
+from icectl.files.parquet.schema import (
+    FIELD_ID,
+    METADATA,
+    VALUE,
+    arrow_schema,
+    child_fields,
+    field_id,
+)
+from icectl.files.parquet.shredding import check_variants
 from icectl.files.wkb import Shapes
 from icectl.format.schema import Schema, children, similar_name_hint
 from icectl.format.types import (
@@ -27,7 +35,7 @@ from icectl.format.types import (
     Type,
     type_text,
 )
-from icectl.rows.columns import inside, is_shape, path_to
+from icectl.rows.columns import is_shape
 from icectl.rows.compact_job import TypedSpec, data_entries
 from icectl.rows.partition_rows import Partition, partitioner
 from icectl.rows.read_data import SourceFile, projected
@@ -35,6 +43,7 @@ from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, wr
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions
 
+_VARIANT = PrimitiveType("variant")
 _Test = Callable[[pa.DataType], bool]
 _WHOLE: Mapping[str, tuple[_Test, ...]] = {
     "boolean": (arrow_types.is_boolean,),
@@ -80,26 +89,47 @@ class IncomingRows:
         for batch in batches:
             columns = [_fitted(*pair) for pair in zip(batch.columns, self.given, strict=True)]
             rows = typed_batch(columns, self.given, batch.num_rows)
+            for column, field in zip(rows.columns, self.given, strict=True):
+                _check_values(column, field, wanted)
             try:
                 batch_read = projection.project(rows, np.zeros(batch.num_rows, np.int64))
             except CorruptTable as error:
                 raise Refused(error.message.removesuffix(f" ({error.rule})")) from None
-            _check_shapes(batch_read, wanted)
             yield batch_read
 
 
-def _check_shapes(rows: pa.RecordBatch, schema: Schema) -> None:
-    """Look at values of geometry and geography outside of lists and maps. Raises: Refused."""
-    for id_, item in schema.all_fields.items():
-        path = path_to(rows.schema, id_) if is_shape(item.type) else None
-        if path is not None:
-            shapes = Shapes(isinstance(item.type, GeographyType))
-            shapes.add(inside(rows.column(path[0]), path[1:]))
-            if shapes.invalid_count:
-                raise Refused(
-                    f"a value of the data frame's column `{schema.name_of(id_)}` is not a shape in "
-                    f"well-known binary: {shapes.reason}"
-                )
+def _check_values(column: pa.Array, field: pa.Field, schema: Schema) -> None:
+    """Look at shapes, and at variants that Spark did not make, at any depth. Raises: Refused."""
+    item = schema.field(field_id(field) or 0)
+    kind = "a shape in well-known binary"
+    if item is not None and is_shape(item.type):
+        shapes = Shapes(isinstance(item.type, GeographyType))
+        shapes.add(column)
+        wrong = shapes.reason
+    elif item is not None and item.type == _VARIANT:
+        kind, wrong = "a variant", "" if _is_of_spark(field.type) else _no_variant(column, field)
+    else:
+        inner = child_fields(field.type)
+        for part, child in zip(child_columns(column) if inner else (), inner, strict=True):
+            _check_values(part, child, schema)
+        return
+    if wrong:
+        name = schema.name_of(item.id)
+        raise Refused(f"a value of the data frame's column `{name}` is not {kind}: {wrong}")
+
+
+def _is_of_spark(kind: pa.DataType) -> bool:
+    """Return whether Spark takes a struct for a variant: it marks a field of those."""
+    return any(b"variant" in (child.metadata or {}) for child in child_fields(kind))
+
+
+def _no_variant(column: pa.Array, field: pa.Field) -> str:
+    """Return why a value of a column is no variant."""
+    try:
+        check_variants(column, field)
+    except CorruptTable as error:
+        return str(error.__cause__ or error.message.removesuffix(f" ({error.rule})"))
+    return ""
 
 
 def frame_schema(given: pa.Schema, wanted: Schema) -> pa.Schema:

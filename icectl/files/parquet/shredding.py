@@ -169,7 +169,8 @@ def whole_variants(column: pa.Array) -> pa.Array:
         values = parts[VALUE]
     for name, found in ((METADATA, metadata), (VALUE, values)):
         if pc.any(pc.and_(found.is_null(), pc.invert(is_null))).as_py():
-            raise damaged_data_file("Parquet", f"a variant has no {name}")
+            why = ValueError(f"it has no {name}")
+            raise _damaged(why) from why
     mask = is_null if column.null_count else None
     filled = [pc.fill_null(one, b"") for one in (metadata, values)]
     return pa.StructArray.from_arrays(filled, fields=list(VARIANT_TYPE), mask=mask)

@@ -21,13 +21,20 @@ from tests.builders.tree_table import upgrade
 
 SHAPE = pa.binary()
 KINDS = pa.schema(
-    [("id", pa.int64()), ("place", SHAPE), ("area", SHAPE), ("held", pa.struct([("place", SHAPE)]))]
+    [
+        ("id", pa.int64()),
+        ("place", SHAPE),
+        ("area", SHAPE),
+        ("held", pa.struct([("place", SHAPE)])),
+        ("many", pa.list_(SHAPE)),
+    ]
 )
 NEW = {
     "id": 5,
     "place": line((0, 0), (7, 7)),
     "area": point(-180, 90),
     "held": {"place": point(1, 1)},
+    "many": [None, point(2, 2)],
 }
 
 
@@ -70,6 +77,7 @@ def test_shapes_are_appended_and_loaded_as_bytes(table: Path) -> None:
             "column `place` is not a shape in well-known binary: it ends early",
         ),
         ({"held": {"place": point(1, 2) + b"\0"}}, "`held.place` is not a shape .* behind its end"),
+        ({"many": [None, b"\x01"]}, "`many.element` is not a shape .* it ends early"),
     ],
 )
 def test_what_is_no_shape_is_refused_before_a_commit(table: Path, values: dict, told: str) -> None:
