@@ -126,7 +126,7 @@ class Deadline:
         if self.passed:
             raise Incomplete(
                 "stopped at the time limit",
-                hint="run again to continue, or give a longer `--time-limit`",
+                hint="run again to continue, or set a longer `--time-limit`",
                 id="time-limit",
             )
 

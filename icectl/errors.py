@@ -52,13 +52,13 @@ class SelfCheckFailed(IcectlError):
     exit_code = 1
     id = "self-check-failed"
     default_hint = (
-        "this is a bug in icectl, and what failed the check was not committed; please report it "
-        "with the lines above and what `icectl validate TABLE` says"
+        "this is a bug in icectl, and nothing that failed the check was committed; please report "
+        "it with the lines above and the output of `icectl validate TABLE`"
     )
 
     def __init__(self, message: str, *, rule: str | None = None) -> None:
         text = message if rule is None else f"{message} ({rule})"
-        super().__init__(f"icectl found a mistake of its own: {text}")
+        super().__init__(f"internal check failed: {text}")
         self.rule = rule
 
 

@@ -140,9 +140,9 @@ class Configuration:
             hint = f"configured are {listed}"
         else:
             hint = (
-                "none is configured: put `[catalog.NAME]` into ~/.config/icectl/icectl.toml or the "
-                f"file of `--config`, or use PyIceberg's {PYICEBERG_FILE} in your home or in "
-                f"{PYICEBERG_HOME}; a location of a table has a `/` in it"
+                "none is configured: put `[catalog.NAME]` into ~/.config/icectl/icectl.toml or "
+                f"the file of `--config`, or use PyIceberg's {PYICEBERG_FILE} in your home or in "
+                f"{PYICEBERG_HOME}; the location of a table contains a `/`"
             )
         return TableNotFound(f"there is no catalog `{name}`", hint=hint, id="catalog-not-found")
 
@@ -226,7 +226,7 @@ def _read_yaml(file: Path) -> Mapping[str, Any]:
         return {}
     catalogs = loaded.get("catalog", {}) if isinstance(loaded, dict) else None
     if not isinstance(catalogs, dict) and catalogs != "":
-        raise UsageError(f"{file} does not hold catalogs under `catalog:` by their names")
+        raise UsageError(f"{file} has no catalogs by name under `catalog:`")
     lowered: Mapping[str, Any] = _lowered(loaded)
     return lowered
 
@@ -267,11 +267,11 @@ def _without_secret(file: Path, name: str, key: str, value: Any) -> ConfiguredVa
     if isinstance(value, bool):
         value = "true" if value else "false"
     if not isinstance(value, str | int):
-        raise UsageError(f"{place} must be a text, a whole number or a boolean")
+        raise UsageError(f"{place} must be a string, a whole number or a boolean")
     text = str(value)
     if not text.startswith("env:") and (is_secret_property(key, text) or passwords_in(text)):
         raise UsageError(
-            f"{place} looks like a secret, and none may stand there",
+            f"{place} looks like a secret, and secrets are not allowed there",
             hint=f'`{key} = "env:NAME"` takes it from the environment variable NAME',
         )
     return ConfiguredValue(text, place)
@@ -288,7 +288,7 @@ def from_environment(text: str, environment: Mapping[str, str], what: str) -> st
     if not variable:
         raise UsageError(f"{what}: `env:` is not followed by the name of a variable")
     if variable not in environment:
-        raise UsageError(f"{what}: the environment has no variable `{variable}`")
+        raise UsageError(f"{what}: environment variable `{variable}` is not set")
     return environment[variable].removesuffix("\n").removesuffix("\r")
 
 
@@ -299,10 +299,10 @@ def _kind(name: str, properties: Mapping[str, str]) -> str:
     """
     named, uri = properties.get("type", "").lower(), properties.get("uri", "")
     if "py-catalog-impl" in properties:
-        raise Unsupported(f"catalog `{name}` is a class of Python's, and icectl runs none")
+        raise Unsupported(f"catalog `{name}` is a Python class, and icectl runs none")
     if named and named not in _KINDS:
         raise Unsupported(
-            f"catalog `{name}` has type `{named}`, which icectl does not know",
+            f"catalog `{name}` has type `{named}`, which icectl does not support",
             hint=f"it knows {', '.join(f'`{kind}`' for kind in sorted(set(_KINDS)))}"
             + ("; name tables of a Hadoop catalog by location" if named == "hadoop" else ""),
         )
@@ -310,7 +310,7 @@ def _kind(name: str, properties: Mapping[str, str]) -> str:
         (kind for starts, kind in _KIND_OF_URI if uri.lower().startswith(starts)), None
     )
     if kind is None or (kind in _NEEDS_URI and not uri):
-        what = "`uri`" if not uri else "`type`, which its `uri` does not say"
+        what = "`uri`" if not uri else "`type`, and its `uri` does not imply one"
         raise UsageError(
             f"catalog `{name}` has no {what}",
             hint="set it in icectl.toml, with `--catalog-option`, or in the environment as "

@@ -201,13 +201,13 @@ class FileSystemCatalog:
         if doubled := doubled_versions(versions):
             names = [version.name for version in versions if version.version == doubled[0]]
             raise Refused(
-                f"{' and '.join(names)} in {locations.redacted(self.table_location)} are one "
+                f"{' and '.join(names)} in {locations.redacted(self.table_location)} have the same "
                 "version, so it is unknown which is current",
                 hint="move the one that is not current out of the directory",
             )
         if self._relocated_directory(loaded.metadata) is not None:
             raise Refused(
-                f"{_METADATA_PATH} moves the metadata of a table that no catalog keeps",
+                f"{_METADATA_PATH} moves the metadata of a table that is in no catalog",
                 hint=f"remove the table property {_METADATA_PATH}, or register the table",
             )
         if not loaded.capabilities.is_certain:  # it was not, a moment ago
@@ -252,7 +252,7 @@ class FileSystemCatalog:
         shown = locations.redacted(self.table_location)
         here = self.store.list_directory(self.table_location)
         if any(is_metadata_file_name(locations.name(file.location)) for file in here):
-            hint = "its metadata files lie in the directory itself: name its parent, or one of them"
+            hint = "its metadata files are in the directory itself: name its parent, or one of them"
         elif _is_missing_directory(self.store, self.table_location):
             return TableNotFound(
                 f"there is no directory {shown}",
@@ -260,9 +260,9 @@ class FileSystemCatalog:
             )
         else:
             hint = (
-                f"a table directory holds {METADATA_FOLDER}/*.metadata.json; `icectl inspect "
-                f"{shown}` lists the tables below a folder; where {_METADATA_PATH} put the "
-                "metadata elsewhere, name one metadata file"
+                f"a table directory contains {METADATA_FOLDER}/*.metadata.json; `icectl inspect "
+                f"{shown}` lists the tables below a folder; if {_METADATA_PATH} puts the metadata "
+                "elsewhere, name one metadata file"
             )
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
 
@@ -310,14 +310,14 @@ def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
     odd = next(version.name for version in versions if version.kind != "file-system")
     mixed = any(version.kind == "file-system" for version in versions)
     return Refused(
-        f"a catalog keeps this table, as {odd} in its metadata directory shows; it would not see "
-        "the change",
+        f"this table belongs to a catalog, as {odd} in its metadata directory shows; the catalog "
+        "would not see the change",
         hint=(
             f"if {odd} is left over from a failed commit, move it away; otherwise " if mixed else ""
         )
-        + "name the table through its catalog, as CATALOG.NAMESPACE.TABLE; or name the current "
-        "metadata file with `--metadata-file FILE`: the next one is written beside it, for the "
-        "catalog to be pointed at",
+        + "name the table through its catalog, as CATALOG.NAMESPACE.TABLE; or give the current "
+        "metadata file with `--metadata-file FILE`: the next one is written next to it, and you "
+        "point the catalog at it",
     )
 
 
@@ -356,8 +356,8 @@ class NamedFileCatalog:
         if loaded.version is None:
             name = locations.name(loaded.metadata_location)
             raise Refused(
-                f"the name {name} carries no version number, so that of the next file is unknown",
-                hint="commit through the catalog that keeps the table",
+                f"the name {name} has no version number, so the next one is unknown",
+                hint="commit through the catalog that has the table",
             )
         self.check_current(loaded)
 
@@ -369,7 +369,7 @@ class NamedFileCatalog:
         if ahead:
             name = locations.name(loaded.metadata_location)
             raise Refused(
-                f"{ahead[-1].name} lies beside {name} and is newer",
+                f"{ahead[-1].name} is newer, and is next to {name}",
                 hint="ask the catalog which file is current; move files of failed commits away",
             )
 
@@ -444,7 +444,7 @@ def load_file(store: Store, location: str, *, to_show: bool = False) -> LoadedTa
 
 def _read_only(loaded: LoadedTable) -> Refused:
     return Refused(
-        f"{locations.redacted(loaded.metadata_location)} is one metadata file, and nothing says "
-        "that it is current",
-        hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
+        f"{locations.redacted(loaded.metadata_location)} is a single metadata file, and may not be "
+        "the current one",
+        hint="name the table's directory; add `--metadata-file` if the table belongs to a catalog",
     )

@@ -159,7 +159,7 @@ class Glue:
             if not page.get("NextToken"):
                 return
             token = {"NextToken": page["NextToken"]}
-        raise StorageError(f"AWS Glue at {self.endpoint} answers {action} with pages without end")
+        raise StorageError(f"AWS Glue at {self.endpoint} answers {action} with endless pages")
 
     def send(
         self, action: str, request: Mapping[str, Any], at_least_seconds: float = 0.0
@@ -283,7 +283,7 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
         return answer_members
     if not code:
         raise StorageError(
-            f"what answers at {endpoint} is not AWS Glue: HTTP status {status}",
+            f"the server at {endpoint} is not AWS Glue: HTTP status {status}",
             hint="check `glue.endpoint`, and proxies in the environment",
         )
     raise GlueRejection(code, message)
@@ -431,8 +431,8 @@ class GluePointer:
             raise no_iceberg_table(catalog, self.name, "a table of another format")
         if not parameters.get(METADATA_LOCATION):
             raise TableNotFound(
-                f"AWS Glue names no metadata file of `{self.name}`: it has no parameter "
-                f"`{METADATA_LOCATION}`"
+                f"AWS Glue has no metadata file for `{self.name}`: the parameter "
+                f"`{METADATA_LOCATION}` is missing"
             )
         return PointerState(
             parameters[METADATA_LOCATION],
@@ -447,7 +447,7 @@ class GluePointer:
         assert isinstance(pointed.token, dict)
         if not pointed.token.get("VersionId"):
             raise Refused(
-                f"what answers at {self.warehouse.service.endpoint} sends no version of "
+                f"the server at {self.warehouse.service.endpoint} sends no version of "
                 f"`{self.name}`, so commits of others could be overwritten",
                 hint="commit with an engine, through AWS Glue itself",
             )
@@ -509,7 +509,7 @@ class GluePointer:
             return StorageError(
                 f"AWS Glue keeps no more versions of `{self.name}`: {error.message}",
                 hint="`glue.skip-archive=true` in the catalog's configuration keeps no old ones; "
-                "`aws glue batch-delete-table-version` deletes those there are",
+                "`aws glue batch-delete-table-version` deletes existing ones",
             )
         return self.warehouse.service.failure(error, f"change `{self.name}`")
 
@@ -526,7 +526,7 @@ class GluePointer:
         table = answer.get("Table")
         if not isinstance(table, dict) or "DatabaseName" not in table:
             endpoint = self.warehouse.service.endpoint
-            raise StorageError(f"what answers at {endpoint} is not AWS Glue: it sent no table")
+            raise StorageError(f"the server at {endpoint} is not AWS Glue: it sent no table")
         return table
 
     def _request(self, pointed: PointerState, target: str) -> Mapping[str, Any]:

@@ -122,7 +122,7 @@ class Http:
         try:
             return future.result(timeout=seconds)
         except TimeoutError:
-            raise GivenUpError(f"no whole answer came within {seconds:.0f} seconds") from None
+            raise GivenUpError(f"no complete answer within {seconds:.0f} seconds") from None
         finally:
             given_up.set()
 
@@ -155,7 +155,7 @@ def _body(answer: urllib3.BaseHTTPResponse, given_up: Event) -> bytes:
     encoding = answer.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"identity", *_PACKED}:
         answer.close()
-        raise GivenUpError("it is packed in a way that was not asked for")
+        raise GivenUpError("it is compressed in a way that was not requested")
     unpacker = zlib.decompressobj(31) if encoding in _PACKED else None
     largest = _LARGEST_BYTES if answer.status == 200 else _LARGEST_ERROR_BYTES
     parts: list[bytes] = []
@@ -164,7 +164,7 @@ def _body(answer: urllib3.BaseHTTPResponse, given_up: Event) -> bytes:
         chunk = answer.read1(_CHUNK_BYTES, decode_content=False)
         if not chunk:
             if unpacker is not None and sent and not unpacker.eof:
-                raise NoAnswerError("the packed answer has no end")
+                raise NoAnswerError("the compressed answer is incomplete")
             return b"".join(parts)
         sent += len(chunk)
         most = largest
@@ -186,8 +186,8 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             shown = name if _HEADER_NAME.fullmatch(name) else "header.*"
             raise UsageError(
-                f"the header `{shown}` of requests to the catalog holds a line break or another "
-                "character that no header can have",
+                f"the header `{shown}` of requests to the catalog contains a line break, or "
+                "another character that headers cannot have",
                 hint="a secret that was read from a file often ends with a line break",
             )
 
@@ -217,15 +217,15 @@ def _was_not_sent(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     """Say in a line why there is no answer."""
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
-        return "no answer came in time"
+        return "no answer in time"
     is_new = isinstance(error, urllib3.exceptions.NewConnectionError)
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError) and not is_new:
-        return "no connection came about in time"
+        return "no connection in time"
     cause: BaseException = error
     while inner := cause.__cause__ or cause.__context__:
         cause = inner
     if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
-        return "what answers there does not speak TLS (an `http:` address?)"
+        return "the server does not speak TLS (an `http:` address?)"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror[:1].lower() + cause.strerror[1:]
     return (str(cause) or type(cause).__name__).splitlines()[0]

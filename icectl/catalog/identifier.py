@@ -68,7 +68,7 @@ def _unquoted(part: str) -> str:
 def _odd(text: str) -> UsageError:
     return UsageError(
         f"`{text}` is not a table name: each part between dots is a name, or a name in quotes",
-        hint='a name looks like catalog.namespace.table; one with a dot in it like "my.table"',
+        hint='a name is catalog.namespace.table; quote a part with a dot in it: "my.table"',
     )
 
 
@@ -98,7 +98,7 @@ def no_iceberg_table(catalog: str, name: TableName, what: str) -> TableNotFound:
     """Return the error for what a catalog has under the name and is another thing, in words."""
     listing = quote(dotted_name((catalog, *name.namespace)))
     return TableNotFound(
-        f"`{name}` in catalog `{catalog}` is {what}, no Iceberg table",
+        f"`{name}` in catalog `{catalog}` is {what}, not an Iceberg table",
         hint=f"`icectl inspect {listing}` lists the Iceberg tables",
     )
 

@@ -193,8 +193,8 @@ def busy(version: MetadataVersion) -> Conflict:
 def left_over(version: MetadataVersion) -> str:
     """Return the message on a file that a commit has left over."""
     return (
-        f"{version.name} in the metadata directory is left over from a commit that did not end, "
-        "and ignored; `icectl remove-orphans` deletes it"
+        f"{version.name} in the metadata directory is left over from an unfinished commit, and is "
+        "ignored; `icectl remove-orphans` deletes it"
     )
 
 
@@ -219,7 +219,7 @@ def no_metadata_file(location: str) -> TableNotFound:
     """Make the error for a metadata file that is not there."""
     return TableNotFound(
         f"no metadata file {locations.redacted(location)}",
-        hint="a table's metadata files lie in its metadata/ directory",
+        hint="a table's metadata files are in its metadata/ directory",
     )
 
 
@@ -252,9 +252,9 @@ def check_place(store: Store, table_location: str, loaded: LoadedTable) -> None:
     check_creatable(table_location)
     if not is_same_place(table_location, loaded.metadata.location):
         raise Refused(
-            f"the table in {locations.redacted(table_location)} says that it lies in "
-            f"{locations.redacted(loaded.metadata.location)}: it is a copy, or was moved, and the "
-            "files it names are those of the original",
+            f"the table in {locations.redacted(table_location)} says that it is in "
+            f"{locations.redacted(loaded.metadata.location)}: it was copied or moved, and it names "
+            "the files of the original",
             hint=relocation_hint(table_location, loaded),
             id="moved-table",
         )
@@ -287,7 +287,7 @@ def check_metadata_folder(store: Store, loaded: LoadedTable) -> None:
         raise Refused(
             f"{links[0]} is a link, a pipe or a device: icectl does not change a table with such "
             "metadata",
-            hint="put the file or the folder itself in its place; what only reads follows links",
+            hint="replace it with the file or folder itself; commands that only read follow links",
             id="metadata-link",
         )
 
@@ -304,9 +304,9 @@ def check_original(store: Store, loaded: LoadedTable) -> None:
         return
     if _place(locations.parent(folder)) != _place(own):
         raise Refused(
-            f"the catalog's metadata file lies in {locations.redacted(folder)}, and says that the "
-            f"table lies in {locations.redacted(own)}: it is a copy, or was moved, and the files "
-            "it names are those of the original",
+            f"the catalog's metadata file is in {locations.redacted(folder)}, but says that the "
+            f"table is in {locations.redacted(own)}: it was copied or moved, and it names the "
+            "files of the original",
             hint=relocation_hint(locations.parent(folder), loaded),
             id="moved-table",
         )
@@ -337,8 +337,8 @@ def relocation_hint(place: str, loaded: LoadedTable) -> str:
     if not loaded.capabilities.numbers_versions:
         named = f" --metadata-file {quote(locations.name(loaded.metadata_location))}"
     return (
-        f"`icectl relocate {shown}{named}` writes metadata for the files that lie there, with "
-        "`--new-uuid` for a copy beside the original"
+        f"`icectl relocate {shown}{named}` writes metadata for the files there; add `--new-uuid` "
+        "for a copy next to the original"
     )
 
 
@@ -408,8 +408,8 @@ def rivals(store: Store, loaded: LoadedTable) -> Iterator[str]:
             "the catalog says that the last" if loaded.capabilities.is_certain else "here the last"
         )
         yield (
-            f"{_listed(doubled)} and {current} in the metadata directory are one version; {who} is "
-            "current"
+            f"{_listed(doubled)} and {current} in the metadata directory have the same version; "
+            f"{who} is current"
         )
 
 

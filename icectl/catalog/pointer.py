@@ -141,7 +141,7 @@ class PointerCatalog:
             f"the catalog says that {locations.redacted(pointed.metadata_location)} is the current "
             f"metadata file of {self.name}, and that file is missing",
             rule="R-034",
-            hint="bring it back, or register the table again with its newest metadata file",
+            hint="restore it, or register the table again with its newest metadata file",
         )
 
     def check_writable(self, loaded: LoadedTable) -> None:
@@ -214,7 +214,7 @@ class PointerCatalog:
                 is_settled = self.pointer.settle(pointed)
                 outcome = self._look(base, ours, is_settled=is_settled)
             except Exception:  # whatever it is, nobody has answered yet
-                _LOGGER.debug("cannot look what became of the commit", exc_info=True)
+                _LOGGER.debug("cannot check what happened to the commit", exc_info=True)
                 continue
             if outcome is not None:
                 return outcome

@@ -63,7 +63,7 @@ class Capabilities:
         """Raises: Unsupported, where the catalog cannot make a change that a purpose needs."""
         if not self.allows(kind):
             raise Unsupported(
-                f"the table's catalog has no way to {purpose}",
+                f"the table's catalog cannot {purpose}",
                 hint="rewrite the table with an engine that the catalog knows, such as Spark",
             )
 
@@ -184,7 +184,7 @@ class PinnedCatalog:
         loaded = self.catalog.load(to_show=to_show)
         if self._uuid is not None and loaded.metadata.table_uuid != self._uuid:  # R-002
             raise CommitConflict(
-                f"another table is at {redacted(loaded.metadata_location)} than in the plan: "
+                f"the table at {redacted(loaded.metadata_location)} is not the one in the plan: "
                 f"its table-uuid is {loaded.metadata.table_uuid}, the plan says {self._uuid}",
                 hint="nothing was changed; make a new plan",
             )
@@ -192,8 +192,8 @@ class PinnedCatalog:
             raise CommitConflict(
                 f"the table changed since the plan was made, from {redacted(self._location)} "
                 f"to {redacted(loaded.metadata_location)}",
-                hint="nothing was changed; make a new plan, or do what of this one still holds "
-                "with `--allow-newer`",
+                hint="nothing was changed; make a new plan, or do the steps that still apply with "
+                "`--allow-newer`",
                 id="plan-outdated",
             )
         return loaded

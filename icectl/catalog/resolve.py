@@ -50,7 +50,7 @@ def _single_file(
 ) -> Catalog:
     if metadata_file is not None:
         raise UsageError(
-            f"TABLE names the metadata file {locations.redacted(location)} already",
+            f"TABLE already names the metadata file {locations.redacted(location)}",
             hint="with `--metadata-file`, TABLE is the table's directory",
         )
     catalog = SingleFileCatalog(store, location)
@@ -59,8 +59,8 @@ def _single_file(
     if store.stat(location) is None:
         raise no_metadata_file(location)
     raise Refused(
-        f"{locations.redacted(location)} is one metadata file, and nothing says that it is current",
-        hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
+        f"{locations.redacted(location)} is a single metadata file, and may not be the current one",
+        hint="name the table's directory; add `--metadata-file` if the table belongs to a catalog",
     )
 
 
@@ -73,7 +73,8 @@ def located(location: str) -> str:
         return str(Path(location).absolute())
     if _WITHOUT_BUCKET.match(location):
         raise UsageError(
-            f"`{location}` names no bucket", hint="a location there is like s3://bucket/db/table"
+            f"`{location}` names no bucket",
+            hint="a location there looks like s3://bucket/db/table",
         )
     trimmed = location.rstrip("/")
     return location if trimmed.endswith(":") else trimmed

@@ -105,7 +105,7 @@ class Database:
             raise self.failure(error, "cannot reach") from error
         except TypeError as error:  # an argument that the driver does not have
             raise UsageError(
-                f"the driver of the database {self.shown} does not take all that stands behind the "
+                f"the driver of the database {self.shown} does not accept everything behind the "
                 f"`?` of its URI: {reason_of(error)}"
             ) from error
 
@@ -159,7 +159,7 @@ def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline)
     family = _FAMILY.get(name)
     if family is None:
         raise Unsupported(
-            f"catalog `{catalog}` is in a database of {name}, which icectl does not know",
+            f"catalog `{catalog}` is in a database of {name}, which icectl does not support",
             hint="it knows SQLite, PostgreSQL, MySQL and MariaDB",
         )
     if family == "sqlite":
@@ -181,7 +181,7 @@ def _sqlite(rest: str, deadline: Deadline) -> Database:
         path = path.removeprefix("file:")
     options = dict(parse_qsl(query))
     if path in ("", "//", ":memory:"):
-        raise UsageError("a SQLite database in memory holds no tables that icectl could reach")
+        raise UsageError("icectl cannot reach tables in a SQLite database in memory")
     wait = float(options.get("timeout", _WAIT_SECONDS))
 
     def connect(_: Mapping[str, int]) -> sqlite3.Connection:
@@ -217,7 +217,7 @@ def _server(
     try:
         arguments["port"] = parts.port
     except ValueError as error:
-        raise UsageError(f"catalog `{catalog}`: its `uri` names no port that there is") from error
+        raise UsageError(f"catalog `{catalog}`: the port in its `uri` is not valid") from error
     arguments = {key: value for key, value in arguments.items() if value is not None}
     query: dict[str, Any] = dict(parse_qsl(parts.query))
     query |= {key: number for key in query if (number := read_count(query[key])) is not None}
@@ -403,7 +403,7 @@ class CatalogRows:
             reason = reason_of(error)
             if "iceberg_tables" in reason:  # every database names the table that is not there
                 raise TableNotFound(
-                    f"the database {self.database.shown} holds no catalog: {reason}",
+                    f"the database {self.database.shown} has no catalog: {reason}",
                     hint="check the `uri`; PyIceberg, or Iceberg's JdbcCatalog, makes those tables",
                 ) from error
             raise self.database.failure(error) from error

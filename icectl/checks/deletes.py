@@ -104,7 +104,7 @@ def _delete_manifests(listed: ManifestList) -> Iterator[Breach]:
 # fmt: off
 DELETE_RULES = (
     Rule("R-111", "position deletes apply to files of their partition that are not newer",
-         "Scan Planning", "error", "no harm is done; compacting drops deletes that match no file"),
+         "Scan Planning", "error", "compacting drops deletes that match no file"),
     Rule("R-112", "equality deletes apply to older files of their partition, or to all",
          "Scan Planning", "error", OURS),
     Rule("R-113", "a deletion vector applies to one file, instead of position deletes",

@@ -47,7 +47,9 @@ def print_new_metadata_file(
         return
     console.say(f"new metadata file: {location}")
     console.say("point the catalog at it" + (f"; {also}" if also else ""))
-    console.say("(NEW is that file, OLD the one it follows; nobody may commit meanwhile):")
+    console.say(
+        "(NEW is that file, OLD the one it follows; make sure that nobody commits meanwhile):"
+    )
     for kind, statement in _REGISTRATIONS:
         console.say(f"  {kind:<9}  {statement}")
 

@@ -96,7 +96,7 @@ def _schema(words: Sequence[str], commands: Mapping[str, str]) -> str:
             hint="`icectl schema COMMAND` prints that command's schema",
         )
     if of_plan and name not in {*PLANNED, "maintain"}:
-        raise UsageError(f"`{name}` makes no plan", hint="leave `--plan` out")
+        raise UsageError(f"`{name}` has no plans", hint="leave `--plan` out")
     return json_text(plan_schema(name) if of_plan else document_schema(name), indent=2) + "\n"
 
 

@@ -19,7 +19,7 @@ def error_and_code(raised: BaseException) -> tuple[IcectlError, int]:
     if isinstance(raised, Terminated):
         return IcectlError("terminated", id="terminated"), 128 + signal.SIGTERM
     if isinstance(raised, MemoryError):
-        hint = "a lower `--concurrency` needs less of it"
+        hint = "a lower `--concurrency` needs less memory"
         return IcectlError("out of memory", hint=hint, id="out-of-memory"), 1
     if isinstance(raised, OSError):
         return _system_error(raised), StorageError.exit_code
@@ -62,6 +62,6 @@ def _system_error(raised: OSError) -> StorageError:
             f"no space left on the device{where and ' of' + where}",
             hint="`--temp-dir` puts temporary files elsewhere"
             if where
-            else "make room where the output goes; nothing of the table is written there",
+            else "free some space where the output is written; the table is not affected",
         )
     return StorageError(f"{(raised.strerror or str(raised)).lower()}{where and ':' + where}")

@@ -42,7 +42,7 @@ class PlainCommand(TyperCommand):
             if any(isinstance(text, str) and not text.strip() for text in values):
                 raise UsageError(
                     f"{_parameter_name(parameter)} is empty",
-                    hint="a variable that is not set may stand there",
+                    hint="perhaps a shell variable is not set",
                 )
         return super().invoke(ctx)
 

@@ -37,8 +37,8 @@ class NameInCatalog:
             what = "namespace" if self.parts else "catalog"
             raise UsageError(
                 f"`{shown}` names a {what}; a table is CATALOG.NAMESPACE.TABLE",
-                hint=f"`icectl inspect {quote(shown)}` lists what there is; "
-                f"{quote(f'{shown}.**')} stands for all tables in it",
+                hint=f"`icectl inspect {quote(shown)}` lists its tables; {quote(f'{shown}.**')} "
+                "means all tables in it",
             )
         return TableName(self.parts[:-1], self.parts[-1])
 
@@ -63,7 +63,7 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     if is_path and is_known:
         path, inside = quote(f"./{table}"), dotted_name(tuple(parts))
         raise UsageError(
-            f"`{table}` is a path, and a name in catalog `{catalog}`",
+            f"`{table}` is both a path and a name in catalog `{catalog}`",
             hint=f"`{path}` means the path, `--catalog {quote(catalog)} {quote(inside)}` the name"
             if parts
             else f"`{path}` means the path, `{quote(_in_quotes(catalog))}` the catalog",

@@ -338,7 +338,7 @@ class Change:
             group=CHANGING,
             metavar="FILE",
             help="the current metadata file of a catalog's table; a commit writes the next one "
-            "beside it, and then deletes no file",
+            "next to it, and deletes no file",
         ),
     ] = None
     deleted_list: DeletedList = None

@@ -120,7 +120,7 @@ def open_saved_plan(text: str, name: str) -> dict[str, Any]:
     if not isinstance(command, str):
         raise UsageError(f"{name} is not a saved plan: it names no command", hint=_HINT)
     if command not in {*PLANNED, _MAINTAIN}:
-        raise Unsupported(f"{name} is a plan of `{command}`, which this icectl does not apply")
+        raise Unsupported(f"{name} is a plan of `{command}`, which this icectl cannot apply")
     _check_schema(built, plan_schema(command), name)
     return built
 
@@ -184,8 +184,8 @@ def planning_env(invocation: Invocation, env: Env) -> Env:
     """
     if not (invocation.value("dry_run") or invocation.value("check")):
         raise UsageError(
-            "`--save-plan` keeps a plan, and this run would carry it out",
-            hint="add `--dry-run`; `icectl apply FILE` then does what the plan says",
+            "`--save-plan` saves a plan, and this run would make the changes",
+            hint="add `--dry-run`; `icectl apply FILE` then runs the plan",
         )
     for name in sorted(NEVER_PLANNED):
         if invocation.value(name):
@@ -211,7 +211,7 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
     if outcome.status == "nothing-to-do":
         shell.console.note(f"there is nothing to do: the plan in {place} is empty")
     else:
-        shell.console.note(f"the plan is in {place}; `icectl apply {quote(place)}` carries it out")
+        shell.console.note(f"the plan is in {place}; `icectl apply {quote(place)}` runs it")
 
 
 def planned_invocation(
@@ -240,7 +240,7 @@ def _check_options(command: Command, request: PlanRequest) -> None:
             raise Unsupported(
                 f"the plan has an option of `{command.name}` that this icectl does not know: "
                 f"{name}",
-                hint="apply it with the version of icectl that has made it",
+                hint="apply it with the version of icectl that made it",
             )
         if name in NEVER_PLANNED:
             raise _never_planned(command, name)
@@ -274,16 +274,16 @@ def _listed(value: Any) -> list[Any]:
 def not_for_plans(name: str, given_anew: str) -> Refused:
     """Say that a plan has an option that only whoever applies it may give."""
     return Refused(
-        f"the plan sets `{name}`, which no plan may",
-        hint=f"make a new plan; `icectl apply` itself is given {given_anew}, where it is needed",
+        f"the plan sets `{name}`, which is not allowed in a plan",
+        hint=f"make a new plan; if {given_anew} is needed, give it to `icectl apply`",
         id="plan-option",
     )
 
 
 def _never_planned(command: Command, name: str) -> Refused:
     return Refused(
-        f"`{_option(name)}` cannot be saved in a plan: files outside the table "
-        "would be deleted on the word of a file",
+        f"`{_option(name)}` cannot be saved in a plan: a file must not cause deletes outside the "
+        "table",
         hint=f"run `icectl {command.name}` itself with it",
         id="plan-option",
     )
@@ -373,8 +373,8 @@ def check_no_password(texts: Iterable[str]) -> None:
     """Raises: UsageError, for a URI with a password among what a plan would hold."""
     if any(passwords_in(text) for text in texts):
         raise UsageError(
-            "`--save-plan`: an address has a password in it, and the plan is for others to read",
-            hint="options that reach the storage (`--storage-option`) are in no plan",
+            "`--save-plan`: an address contains a password, and others may read the plan",
+            hint="plans do not contain `--storage-option`",
         )
 
 
@@ -420,7 +420,7 @@ class Review:
             changes = [f"{_named(added)} not in it"] if added else []
             changes += [f"{_named(gone)} no longer possible"] if gone else []
             raise CommitConflict(
-                f"the table does not give the plan any more: {', '.join(changes)}",
+                f"the plan no longer fits the table: {', '.join(changes)}",
                 hint="nothing was changed; make a new plan, and look at what is different",
                 id="plan-outdated",
             )

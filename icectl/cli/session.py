@@ -81,9 +81,9 @@ class Session:
         if origin is not None and not isinstance(self.context.store, PathMapStore):
             place = parent(parent(loaded.metadata_location))
             self.console.warn(
-                f"the metadata lie in {redacted(place)}, and say that the table lies in "
-                f"{redacted(origin)}: it is a copy, or was moved, and the files {done} are those "
-                f"of {redacted(origin)}; {relocation_hint(place, loaded)}"
+                f"the metadata is in {redacted(place)}, but says that the table is in "
+                f"{redacted(origin)}: it was copied or moved, and the files {done} are those of "
+                f"{redacted(origin)}; {relocation_hint(place, loaded)}"
             )
         return Reader(self.context, loaded)
 
@@ -123,7 +123,7 @@ def open_session(
     path_map = _path_map(common)
     if path_map and not read_only and not (change and (change.dry_run or change.check)):
         raise UsageError(
-            "`--path-map` is for reading, and this command changes the table",
+            "`--path-map` only works for reading, and this command changes the table",
             hint="`--dry-run` or `--check` plan without changing anything",
         )
     opened = _open(common, table, path_map, read_only=read_only, change=change)
@@ -200,7 +200,7 @@ def _open(
         others = _others(warehouse, name, shell.places_by_catalog)
         return _Opened(found.catalog, found.store, found.storage, others)
     if common.catalog_option:
-        raise UsageError(f"`--catalog-option` concerns no catalog: `{table}` is a location")
+        raise UsageError(f"`--catalog-option` needs a catalog, and `{table}` is a location")
     options = replace(options, home=located(table))
     store = open_store(options, shell.env, shell.deadline)
     catalog = resolve(
@@ -323,8 +323,8 @@ def check_no_spark_options(
 
 def _why_not() -> str:
     if is_submitted():
-        return "is for spark-submit here, whose session this run is on: it stands before the script"
-    return "is for a session of icectl's own, and there is one in this process already"
+        return "is an option of spark-submit here, before the script: this run uses its session"
+    return "starts a session, and this process already has one"
 
 
 def _check_not_given(

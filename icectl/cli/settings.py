@@ -212,7 +212,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
             listed = ", ".join(f"`{choice}`" for choice in choices)
-            raise UsageError(f"`{text}` is none of {listed}")
+            raise UsageError(f"`{text}` is not one of {listed}")
         return text
 
     return parse
@@ -315,7 +315,7 @@ def _parse_row_group(text: str) -> int:
     size = parse_positive_size(text)
     if size < SMALLEST_ROW_GROUP_BYTES:
         least = print_size(SMALLEST_ROW_GROUP_BYTES)
-        raise UsageError(f"it is less than {least}: readers take long for small row groups")
+        raise UsageError(f"it is less than {least}: small row groups are slow to read")
     return size
 
 
@@ -369,7 +369,7 @@ def parse_limits(text: str) -> tuple[float, float]:
         values = []
     if len(values) != 2 or not 0 < values[0] <= values[1] < float("inf"):
         raise UsageError(
-            f"`{text}` is not two numbers above 0, the second one not below the first",
+            f"`{text}` must be two numbers above 0, the second not below the first",
             hint='`"5, 1000"`: attention from 5 on, critical from 1000 on; ratios as `"10%, 30%"`',
         )
     return values[0], values[1]
@@ -613,7 +613,7 @@ def _scalar(file: Path, key: str, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int):
         return str(value)
-    raise UsageError(f"`{key}` in {file} must be a text, a whole number or a boolean")
+    raise UsageError(f"`{key}` in {file} must be a string, a whole number or a boolean")
 
 
 def is_secret(name: str) -> bool:
@@ -625,14 +625,15 @@ def is_secret(name: str) -> bool:
 def _without_secret(file: Path, name: str, value: str) -> str:
     if is_secret(name) and not value.startswith("env:"):
         raise UsageError(
-            f"`{STORAGE_TABLE}.{name}` in {file} looks like a secret, and none may stand there",
+            f"`{STORAGE_TABLE}.{name}` in {file} looks like a secret, and secrets are not allowed "
+            "there",
             hint=f'`{name} = "env:NAME"` takes it from the environment variable NAME',
         )
     return value
 
 
 ENV_VARS: Mapping[str, str] = {
-    "ICECTL_CONFIG": "the configuration file, if `--config` names none",
+    "ICECTL_CONFIG": "the settings file, if `--config` is not given",
     **{setting.variable: f"`{setting.key}`: {setting.help}" for setting in SETTINGS},
     "ICECTL_PAGER": "the command that shows output longer than the screen; `cat` or empty for none",
     "PAGER": "the same, if ICECTL_PAGER is not set; else `less`, with LESS=FRX if LESS is not set",
@@ -642,7 +643,7 @@ ENV_VARS: Mapping[str, str] = {
     "FORCE_COLOR": "colour even if the output is not a terminal; `NO_COLOR` wins",
     "TERM": "`dumb` means neither colour nor a progress bar",
     "COLUMNS": "columns of the terminal, if it does not say",
-    "XDG_CONFIG_HOME": "the folder of `icectl/icectl.toml`, if not `~/.config`",
+    "XDG_CONFIG_HOME": "the folder of `icectl/icectl.toml` (default `~/.config`)",
 }
 """In the order in which the manual lists them."""
 
@@ -660,4 +661,4 @@ def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
             continue
         near = get_close_matches(name.removeprefix(_PREFIX), _OWN, n=1)
         meant = f"; did you mean {_PREFIX}{near[0]}?" if near else ""
-        yield f"icectl knows no environment variable {name}{meant}"
+        yield f"icectl does not know the environment variable {name}{meant}"

@@ -120,13 +120,13 @@ def ended_in_time(
 def _reason(interrupts: Interrupts) -> IcectlError:
     if interrupts.is_shielded:
         return CommitUnknown(
-            "stopped long after the time limit: a step that must not be cut in two did not end, "
+            "stopped long after the time limit: a step that cannot be interrupted did not end, "
             "and may have been carried out",
             hint="run the command again: it finds what has landed, and removes what was left over",
         )
     return Incomplete(
         "stopped long after the time limit: a store or a catalog did not answer",
-        hint="run again to continue, or give a longer `--time-limit`",
+        hint="run again to continue, or set a longer `--time-limit`",
         id="time-limit",
     )
 

@@ -191,7 +191,7 @@ def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
         return "a table is a folder with metadata/*.metadata.json"
     namespace = fixed_part(name.parts)
     namespace = namespace[:-1] if namespace == name.parts else namespace
-    return f"`icectl inspect {quote(dotted_name((name.catalog, *namespace)))}` lists what there is"
+    return f"`icectl inspect {quote(dotted_name((name.catalog, *namespace)))}` lists the tables"
 
 
 def _may_be_none(target: str) -> bool:
@@ -376,7 +376,7 @@ def tables_on_disk(folder: Path, warn: Callable[[str], None]) -> Iterator[str]:
         inner = [folder / name for name in names]
         folders = [path for path in inner if path.is_dir() and not path.is_symlink()]
     except OSError as error:
-        warn(f"{folder} is left out: {(error.strerror or str(error)).lower()}")
+        warn(f"{folder} is skipped: {(error.strerror or str(error)).lower()}")
         return
     for path in folders:
         yield from tables_on_disk(path, warn)

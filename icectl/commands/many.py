@@ -250,7 +250,7 @@ def _check_for_many(change: Change | None) -> None:
     }
     for option, given in about_one.items():
         if given:
-            raise UsageError(f"`{option}` is about one table, and TABLE stands for several")
+            raise UsageError(f"`{option}` works for one table, and TABLE stands for several")
 
 
 def _confirmed(

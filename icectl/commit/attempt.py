@@ -182,8 +182,8 @@ def unknown_outcome(outcome: Unknown) -> CommitUnknown:
     """Return the error for a commit of which nobody knows whether it has landed (R-156)."""
     return CommitUnknown(
         outcome.message
-        or f"whether {outcome.metadata_location} was written is not known: {outcome.reason}",
+        or f"it is not known whether {outcome.metadata_location} was written: {outcome.reason}",
         hint=outcome.hint
-        or "look whether that file exists: if it does, the commit has landed, and running the "
+        or "check whether that file exists: if it does, the commit has landed, and running the "
         "command again finishes it; if not, nothing has changed",
     )

@@ -269,14 +269,14 @@ class Leftovers:
             if not own.holds(place):
                 self.context.progress.warn(
                     f"the journal {name(journal.location)} names {redacted(place)}, which is not "
-                    "in the table's own places: what a killed run has left there stays"
+                    "in the table's own places: its files there are kept"
                 )
         return DataPlaces(
             tuple(filter(own.holds, data.folders)), tuple(filter(own.holds, data.trees))
         )
 
     def _warn(self, error: IcectlError) -> None:
-        self.context.progress.warn(f"what killed runs have left stays: {error.message}")
+        self.context.progress.warn(f"files of killed runs are kept: {error.message}")
 
 
 def remove_own(

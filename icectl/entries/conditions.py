@@ -352,11 +352,11 @@ class _Parser:
 
     def _value(self, column: Column, token: _Token) -> Value:
         if not is_comparable(column.type):
-            message = f"`{column.name}` is {type_text(column.type)}; only its null can be asked for"
+            message = f"`{column.name}` is {type_text(column.type)}; only `is null` works on it"
             raise _failure(self._text, token.position, message)
         if token.text == "null" and token.kind == "keyword":
             hint = f"write `{column.name} is null`"
-            raise _failure(self._text, token.position, "nothing compares with null", hint)
+            raise _failure(self._text, token.position, "null cannot be compared", hint)
         if token.kind not in ("text", "number", "bytes") and token.text not in ("true", "false"):
             raise self._no_value(column, token)
         try:
@@ -390,7 +390,7 @@ class _Parser:
         container = container_of(name, self._metadata.current_schema)
         if container is not None:
             hint = "conditions are on columns and on fields of structs"
-            message = f"`{name}` lies in a {container}"
+            message = f"`{name}` is inside a {container}"
             raise _failure(self._text, token.position, message, hint)
 
     def _partition_field(self, name: str, token: _Token) -> Column:
@@ -517,5 +517,5 @@ def _example(type_: Type) -> str:
         case PrimitiveType(name) if name in _EXAMPLES:
             shown = _EXAMPLES[name]
         case _:
-            return f"{type_text(type_)} compares with nothing; ask for `is null`"
+            return f"{type_text(type_)} cannot be compared; use `is null`"
     return f"a value of {type_text(type_)} is written like {shown}"

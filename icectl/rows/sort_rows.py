@@ -196,7 +196,7 @@ def _column(option: str, text: str, schema: Schema) -> NestedField:
         )
     container = container_of(name, schema)
     if container is not None:
-        raise UsageError(f"`{option}`: `{name}` lies in a {container}, of which a row has many")
+        raise UsageError(f"`{option}`: `{name}` is inside a {container}, of which a row has many")
     return item
 
 

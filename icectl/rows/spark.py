@@ -22,7 +22,7 @@ from icectl.errors import EngineError, IcectlError
 from icectl.progress import Progress
 from icectl.rows.wire import decode_result, encode
 
-INSTALL_PYSPARK = "`pip install 'icectl[spark]'` installs it, `--engine local` does without"
+INSTALL_PYSPARK = "`pip install 'icectl[spark]'` installs it, `--engine local` works without it"
 _INSTALL_ICECTL = (
     "workers run the Python that PYSPARK_PYTHON names, and it needs icectl and what icectl needs: "
     "by the wheel on every node, an image, or an archive in `spark.archives` (docs/spark.md)"
@@ -30,7 +30,8 @@ _INSTALL_ICECTL = (
 _HINTS = {
     "No module named": _INSTALL_ICECTL,
     "PYTHON_VERSION_MISMATCH": "PYSPARK_PYTHON names the Python of the workers, whose minor "
-    "version has to be the driver's: an archive or an image brings both (docs/spark.md)",
+    "version must be the driver's: ship it in an archive or an image "
+    "(docs/spark.md)",
     "exited unexpectedly": "memory may have run out, or native code may have crashed on a damaged "
     "file, which `icectl validate --level data` names",
 }

@@ -49,15 +49,15 @@ _NO_PYSPARK = "PySpark is not installed"
 _JAVA = 17
 _INSTALL_JAVA = (
     "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
-    "`--engine local` does without"
+    "`--engine local` works without it"
 )
 _MOST_SETTLING_SECONDS = 30.0
 _STREAM_REQUEST = struct.pack(">qBi12s", 25, 6, 12, b"/jars/icectl")
 """A frame of Spark's own protocol, of 25 bytes, that asks for a jar: any master says at once that
 it has none."""
 _MASTER_HINT = (
-    "`--master` takes the address of a running cluster, as in spark://HOST:7077; "
-    "`--engine local` does without Spark"
+    "`--master` takes the address of a running cluster, as in spark://HOST:7077; `--engine local` "
+    "works without Spark"
 )
 _EXCEPTION = re.compile(r"^(Exception in thread \S+ )?([\w.$]+Exception: )?")
 """What stands before the reason in what Java prints."""
@@ -419,7 +419,7 @@ def check_master(master: str) -> None:
     """
     scheme, _, rest = master.partition("://")
     if not rest and not re.fullmatch(r"local(\[.*\]|-cluster\[.*\])?|yarn", master):
-        raise EngineError(f"`{master}` names no Spark master", hint=_MASTER_HINT)
+        raise EngineError(f"`{master}` is not the address of a Spark master", hint=_MASTER_HINT)
     if scheme not in ("spark", "k8s"):
         return
     problems = {}
@@ -428,7 +428,9 @@ def check_master(master: str) -> None:
             place = urlsplit(f"//{one}")
             port = place.port or (_MASTER_PORT if scheme == "spark" else _KUBERNETES_PORT)
         except ValueError as error:
-            raise EngineError(f"`{master}` names no Spark master", hint=_MASTER_HINT) from error
+            raise EngineError(
+                f"`{master}` is not the address of a Spark master", hint=_MASTER_HINT
+            ) from error
         question = _STREAM_REQUEST if scheme == "spark" else b""
         problem = no_answer(place.hostname or "", port, question)
         if problem is None:
@@ -447,7 +449,7 @@ def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes], master: 
     except EngineError as error:
         if "stopped SparkContext" in error.message:
             raise EngineError(
-                f"the Spark master {master} takes no application",
+                f"the Spark master {master} accepts no application",
                 hint="the master's log says why; its Spark must have PySpark's version",
             ) from error
         lines = _lines(log)

@@ -38,8 +38,8 @@ from icectl.rows.wire import decode_result
 
 _PORT = 15002
 _ANSWERS_WITHIN_SECONDS = 10
-_INSTALL = "`pip install 'icectl[connect]'` installs it; without `--remote` there is no need of it"
-_TO_SPARK = "`--master`, spark-submit and `--engine local` know no such limit"
+_INSTALL = "`pip install 'icectl[connect]'` installs it; only `--remote` needs it"
+_TO_SPARK = "`--master`, spark-submit and `--engine local` have no such limit"
 _DEALT = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 
 Result = TypeVar("Result")
@@ -233,7 +233,7 @@ def _opened(options: SparkOptions) -> Any:
     else:
         raise Unsupported(
             "Spark Connect has no session beside that of the caller before Spark 4.1",
-            hint="`--remote` opens one, a classic session has no need of it",
+            hint="`--remote` opens one, a classic session does not need it",
         )
     for key, value in options.settings:
         own.conf.set(key, value)

@@ -181,7 +181,7 @@ class _Worker:
         if code < 0 and -code in _CRASHES:
             return KernelCrashed(signal.Signals(-code).name)
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        hint = "memory may have run out; a lower `--concurrency` needs less of it"
+        hint = "memory may have run out; a lower `--concurrency` needs less memory"
         return EngineError(f"a worker process ended ({how})", hint=hint)
 
     def end(self) -> None:

@@ -25,7 +25,7 @@ _LONGEST_PAUSE_SECONDS = 10.0
 
 _LOCAL_HINTS = {
     errno.ENOSPC: "free some space there, then run the command again",
-    errno.EDQUOT: "the quota is used up; free some space, then run the command again",
+    errno.EDQUOT: "the quota is exhausted; free some space, then run the command again",
     errno.EACCES: "the user running icectl needs access to it",
     errno.EPERM: "the user running icectl needs access to it",
     errno.EROFS: "the file system is mounted read-only",
@@ -108,8 +108,8 @@ _NO_CREDENTIALS = {
     "TokenRetrievalError",
 }
 _ENDPOINT_HINT = (
-    "for storage other than AWS, `--storage-option endpoint_url=https://...` or AWS_ENDPOINT_URL "
-    "names its address"
+    "for storage other than AWS, set its address with `--storage-option endpoint_url=https://...` "
+    "or AWS_ENDPOINT_URL"
 )
 _CREDENTIALS_HINT = (
     "credentials come from `--storage-option key=...` and `secret=env:NAME`, from AWS_PROFILE, "

@@ -101,9 +101,11 @@ def parse_manifest(content: bytes) -> InventoryManifest:
             files=tuple(InventoryFile(file["key"], int(file["size"])) for file in stored["files"]),
         )
     except KeyError as error:
-        raise UsageError(f"no manifest of S3 Inventory: it has no {error}", hint=_HINT) from error
+        raise UsageError(
+            f"not a manifest of S3 Inventory: it has no {error}", hint=_HINT
+        ) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"no manifest of S3 Inventory: {error}", hint=_HINT) from error
+        raise UsageError(f"not a manifest of S3 Inventory: {error}", hint=_HINT) from error
 
 
 def read_rows(file: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[pa.Array, ...]]:
@@ -227,7 +229,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
         except pa.ArrowInvalid:
             column = column.cast(pa.timestamp(_INSTANT.unit))  # in UTC
     if not pa.types.is_timestamp(column.type):
-        raise UsageError(f"modification times are {column.type}, no instants", hint=_HINT)
+        raise UsageError(f"modification times are {column.type}, not timestamps", hint=_HINT)
     return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
 
 

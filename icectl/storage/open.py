@@ -123,7 +123,7 @@ def _respelled(path: str, mapped: str, location: str) -> str:
 
 def _refused(location: str) -> Refused:
     return Refused(
-        f"nothing is written under `--path-map`, and {locations.redacted(location)} would be",
+        f"`--path-map` is only for reading, and {locations.redacted(location)} would be written",
         hint="run without `--path-map`, on the table where its metadata says it is",
     )
 
@@ -150,17 +150,17 @@ class Home:
         home = None if self.location is None else locations.scheme(self.location)
         if scheme in _WRAPPERS or (scheme not in SCHEMES and scheme != home):
             raise Unsupported(
-                f"nothing is asked for at {locations.redacted(location)}: {scheme}: is none of the "
-                "schemes that a table may name",
-                hint="a table that lies there is read where TABLE is its location; of a copy "
-                "elsewhere, `--path-map FROM=TO` says where the files are",
+                f"icectl does not open {locations.redacted(location)}: a table may not name the "
+                f"scheme {scheme}:",
+                hint="name the table by its location there; for a copy elsewhere, `--path-map "
+                "FROM=TO` says where the files are",
             )
         if scheme in LOCAL and home not in (None, *LOCAL):
             assert self.location is not None
             raise Refused(
                 f"{locations.redacted(location)} is on this machine, and the table that names it "
-                f"is not: it lies in {locations.root(locations.redacted(self.location))}",
-                hint="of a copy on this machine, `--path-map FROM=TO` says where the files are",
+                f"is not: it is in {locations.root(locations.redacted(self.location))}",
+                hint="for a copy on this machine, `--path-map FROM=TO` says where the files are",
                 id="local-file-of-a-bucket",
             )
 

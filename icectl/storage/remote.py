@@ -235,8 +235,8 @@ class RemoteStore:
         check_creatable(location)
         if self.writer is None and self.protocol != "memory":
             raise Refused(
-                f"nothing is written through the fsspec driver for {self.protocol}:, and "
-                f"{locations.redacted(location)} would be",
+                f"icectl does not write through the fsspec driver for {self.protocol}:, and "
+                f"{locations.redacted(location)} would be written",
                 hint="leave out the storage options that only that driver knows",
             )
 

@@ -102,7 +102,7 @@ def check_metadata_folder(context: TableContext, loaded: LoadedTable) -> None:
         OtherTables(context).check_in_and_above(loaded, [folder])
     except Refused as refused:
         raise Refused(
-            f"new metadata would lie in {redacted(folder)}, among files of another table: "
+            f"new metadata would be written to {redacted(folder)}, among files of another table: "
             f"{refused.message}",
             hint="let `write.metadata.path` name a folder of the table's own",
             id=refused.error_id,
@@ -216,8 +216,8 @@ class OtherTables:
                 if not skips_denied or above in places or error.error_id != ACCESS_DENIED:
                     raise
                 self.context.progress.warn(
-                    f"{redacted(above)} may not be listed: that no other table lies there is known "
-                    "only from the catalog"
+                    f"{redacted(above)} may not be listed: only the catalog can show another table "
+                    "there"
                 )
         metadata_files += [
             status.location
@@ -252,7 +252,7 @@ class OtherTables:
         ]
         for location in seen:
             if loosest_key(location) not in logged and loosest_key(parent(location)) not in own:
-                raise _other_table(location, "it lies in another folder than the table's")
+                raise _other_table(location, "it is in another folder than the table's")
         if loaded.capabilities.numbers_versions:
             seen = [place for place in seen if not self._is_under_way(place)]
         looks = in_threads(
@@ -308,8 +308,8 @@ class OtherTables:
             self.context.progress.warn(error.message)
         if tables is None:
             self.context.progress.warn(
-                "the catalog does not say where its other tables lie: that none lies here is "
-                "known only from the metadata files that are here"
+                "the catalog does not say where its other tables are: only metadata files that "
+                "are here can show one"
             )
 
     def check_newest(self, loaded: LoadedTable) -> None:
@@ -436,9 +436,8 @@ def check_foreign_files(
     for file in inputs:
         if is_kept_from_owner(file, location):
             raise Refused(
-                f"the data file {redacted(file)} lies outside the table's location, and not "
-                "everybody may read it: compacting would copy its rows to where the "
-                "table's readers are",
+                f"the data file {redacted(file)} is outside the table's location, and not "
+                "everybody may read it: compacting would let the table's readers see its rows",
                 hint="let everybody read it, or give it to the owner of the table's folder",
                 id="foreign-file",
             )
@@ -446,6 +445,6 @@ def check_foreign_files(
     foreign = [file for file in inputs if not any(is_within(file, folder) for folder in own)]
     if foreign:
         progress.warn(
-            f"rows of {print_count(len(foreign), 'data file')} outside the table's folders come "
-            f"into its own files, as those of {redacted(foreign[0])}"
+            f"rows of {print_count(len(foreign), 'data file')} outside the table's folders are "
+            f"copied into its own files; the first is {redacted(foreign[0])}"
         )

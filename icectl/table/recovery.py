@@ -514,7 +514,7 @@ class BrokenTable:
         broken = frozenset[str]() if location is None else frozenset({location})
         recovery = self._recovery("files", broken)
         way_out = None if recovery is None else recovery.of(location)
-        if isinstance(error, MissingFile) and (way_out or "").startswith(_NO_WAY_OUT):
+        if isinstance(error, MissingFile) and (way_out or "").endswith(_NO_WAY_OUT):
             return f"{error.hint}; else {way_out}"
         return way_out or error.hint
 
@@ -587,7 +587,7 @@ class BrokenTable:
         loss = search.loss_of_dropping(head)
         ways += [] if loss is None else [dropping(loss)]
         if not ways:
-            return f"{_NO_WAY_OUT}: `icectl repair {table} --dry-run` shows what can be rebuilt"
+            return f"`icectl repair {table} --dry-run` shows what can be rebuilt: {_NO_WAY_OUT}"
         best = min(ways, key=lambda way: way.order)
         repair = f"`{best.command(self.name)}` {best.loss}"
         damaged = search.damaged_files(head)
@@ -597,7 +597,11 @@ class BrokenTable:
                 files, them = f"the {len(damaged)} damaged files", "them"
             return f"restore {files} from a copy; else move {them} away, and {repair}"
         if len(ways) > 1:
-            repair += f"; `icectl repair {table} --dry-run` compares the ways out"
+            return f"{repair}; `icectl repair {table} --dry-run` compares the ways out"
+        if loss is None and metadata.format_version < 4:  # a list or manifest, which may be proved
+            return (
+                f"`icectl repair {table} --dry-run` shows whether it can be rebuilt; else {repair}"
+            )
         return repair
 
     def _search(
@@ -624,10 +628,12 @@ class BrokenTable:
         text = f"the newest whole metadata file before {name} is `{before}`"
         if given is not None or not is_file_system_table(versions):
             return f"{text}: point the catalog at it, or restore {name} from a copy"
-        shown = f"{text}: `icectl inspect {quote(before)}` shows it, and"
+        shown = f"{text}: `icectl inspect {quote(before)}` shows it"
         if not is_cut_off:
-            return f"{shown} the engine that wrote {name} may set right what it says, or a copy"
-        return f"{shown} `icectl repair {table}` goes back to it where that is safe"
+            return (
+                f"{shown} restore {name} from a copy, or correct it with the engine that wrote it"
+            )
+        return f"{shown} `icectl repair {table}` goes back to it if that is safe"
 
 
 def _is_general(finding: Finding) -> bool:

@@ -263,7 +263,7 @@ def _decision(snapshot: Snapshot, reasons: Mapping[int, str], in_branches: set[i
     if kept is not None:
         reason = kept
     elif snapshot.snapshot_id not in in_branches:
-        reason = "in no branch, under no tag"
+        reason = "in no branch or tag"
     else:
         reason = "past retention"
     return Decision(snapshot.snapshot_id, snapshot.timestamp_ms, kept is not None, reason)

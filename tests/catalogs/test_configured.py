@@ -120,23 +120,23 @@ def test_the_kind_is_that_of_the_type_or_of_the_uri(properties: dict[str, str], 
         (
             {"uri": "ftp://h"},
             UsageError,
-            "catalog `c` has no `type`, which its `uri` does not say",
+            "catalog `c` has no `type`, and its `uri` does not imply one",
         ),
         ({"warehouse": "w"}, UsageError, "catalog `c` has no `uri`"),
         (
             {"type": "dynamodb"},
             Unsupported,
-            "catalog `c` has type `dynamodb`, which icectl does not know",
+            "catalog `c` has type `dynamodb`, which icectl does not support",
         ),
         (
             {"py-catalog-impl": "a.b"},
             Unsupported,
-            "catalog `c` is a class of Python's, and icectl runs none",
+            "catalog `c` is a Python class, and icectl runs none",
         ),
         (
             {"type": "glue", "token": "env:NO"},
             UsageError,
-            "property `token` of catalog `c`: the environment has no variable `NO`",
+            "property `token` of catalog `c`: environment variable `NO` is not set",
         ),
     ],
 )

@@ -184,7 +184,7 @@ def test_nobody_may_ask_for_optimizers(glue: GlueServer) -> None:
             },
             "is a link to `d.far` of account 123456789012",
         ),
-        ({"Parameters": {"table_type": "ICEBERG"}}, "names no metadata file"),
+        ({"Parameters": {"table_type": "ICEBERG"}}, "has no metadata file"),
     ],
 )
 def test_what_is_no_iceberg_table_is_told(
@@ -252,7 +252,7 @@ def test_another_service_is_not_taken_for_glue(
         thread.join()
     assert code == 13, document
     assert document["error"]["message"] == (
-        f"what answers at {endpoint}/ is not AWS Glue: HTTP status 404"
+        f"the server at {endpoint}/ is not AWS Glue: HTTP status 404"
     )
 
 

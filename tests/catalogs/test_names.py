@@ -74,7 +74,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
     code, document = run(["inspect", "main.db.inner.t", "--json"])
     assert (code, document["error"]["message"], document["error"]["hint"]) == (
         2,
-        "`main.db.inner.t` is a path, and a name in catalog `main`",
+        "`main.db.inner.t` is both a path and a name in catalog `main`",
         "`./main.db.inner.t` means the path, `--catalog main db.inner.t` the name",
     )
     code, document = run(["inspect", "./main.db.inner.t", "--json"])
@@ -138,7 +138,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["validate", "main"],
             2,
             "`main` names a catalog; a table is CATALOG.NAMESPACE.TABLE",
-            "`icectl inspect main` lists what there is; 'main.**' stands for all tables in it",
+            "`icectl inspect main` lists its tables; 'main.**' means all tables in it",
         ),
         (
             ["compact", "main.db", "--dry-run"],

@@ -287,7 +287,7 @@ def test_corrupt_metadata_names_the_table_and_the_rule(catalog: Fake) -> None:
             {"credential": "id:hush", "oauth2-server-uri": "URI/page"},
             "gives no OAuth2 token to client `id` (200): its answer is not a token (text/html)",
         ),
-        ({"uri": "https:REST"}, "what answers there does not speak TLS (an `http:` address?)"),
+        ({"uri": "https:REST"}, "the server does not speak TLS (an `http:` address?)"),
     ],
     ids=["a page in the place of a token", "no TLS"],
 )

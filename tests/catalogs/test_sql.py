@@ -144,7 +144,7 @@ def test_a_copy_that_was_registered_is_not_changed(
     before = sorted(server.warehouse.rglob("*"))
     code, document = run(words)
     assert (code, document["status"]) == (5, "refused")
-    assert "it is a copy, or was moved" in document["error"]["message"]
+    assert "it was copied or moved" in document["error"]["message"]
     assert sorted(server.warehouse.rglob("*")) == before
 
 
@@ -181,8 +181,8 @@ def test_files_that_may_be_taken_for_the_current_one_are_told_of(server: SqlServ
             "failed, or another catalog has the table too"
         )
         assert doubled == (
-            f"{number:05}-other.metadata.json and {current.name} in the metadata directory are one "
-            "version; the catalog says that the last is current"
+            f"{number:05}-other.metadata.json and {current.name} in the metadata directory have "
+            "the same version; the catalog says that the last is current"
         )
 
 
@@ -403,7 +403,7 @@ def test_a_database_without_the_tables_of_a_catalog_is_none(server: SqlServer) -
     server.execute("DROP TABLE iceberg_tables")
     code, document = run(["inspect", TABLE, "--json"])
     assert code == 10
-    assert "holds no catalog: no such table: iceberg_tables" in document["error"]["message"]
+    assert "has no catalog: no such table: iceberg_tables" in document["error"]["message"]
 
 
 def test_a_write_that_the_database_refuses_leaves_no_file(server: SqlServer) -> None:

@@ -517,7 +517,7 @@ def test_lost_files_of_expired_snapshots_are_warned_of(icectl, aged):
     ended = icectl(aged.table.location, "--older-than", "0s", "-y", "--json")
     assert ended.code == 0
     (warning,) = ended.document["warnings"]
-    assert warning.startswith(f"snapshot {first} expires, but its files are left: ")
+    assert warning.startswith(f"snapshot {first} expires, but its files stay: ")
     aged.check_readable()
 
 

@@ -357,7 +357,7 @@ def test_an_interrupted_run_says_what_it_has_done(
     ended = maintain("main", "--yes", "--only", "compact")
     assert ended.code == 130
     assert re.search(r"main\.db\.inner\.t\d: \d+ files into \d", ended.err), ended.err
-    assert "2 of 3 tables not finished: run again to go on" in ended.err
+    assert "2 of 3 tables not finished: run again to continue" in ended.err
     assert "error: interrupted" in ended.err
 
 
@@ -474,7 +474,7 @@ def test_mistakes_end_before_any_table_is_touched(
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("compact.strategy", "sorted", "`sorted` is none of `binpack`, `sort`, `zorder`"),
+        ("compact.strategy", "sorted", "`sorted` is not one of `binpack`, `sort`, `zorder`"),
         ("compact.target-file-size", "512M", "`512M`"),
         ("rewrite-manifests.min-manifests", "0", "`0` is not a whole number above 0"),
     ],

@@ -131,7 +131,7 @@ def test_what_is_about_one_table_is_refused(server: SqlServer, run: Run, words) 
     at_rest(server, "calm")
     ended = run("main.**", *words, command="expire-snapshots")
     assert ended.code == 2
-    assert f"`{words[-2]}` is about one table, and TABLE stands for several" in ended.err
+    assert f"`{words[-2]}` works for one table, and TABLE stands for several" in ended.err
 
 
 def test_formats_of_ci_tell_of_each_table(server: SqlServer, run: Run) -> None:

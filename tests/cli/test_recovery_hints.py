@@ -46,6 +46,11 @@ def dropping(table: TableBuilder) -> str:
     return f"`icectl repair {table.location} --drop-missing` loses at most 4 rows; {others(table)}"
 
 
+def rebuilding(table: TableBuilder) -> str:
+    """What is said first where a manifest list may be proved, or a manifest."""
+    return f"`icectl repair {table.location} --dry-run` shows whether it can be rebuilt; else "
+
+
 def others(table: TableBuilder) -> str:
     return f"`icectl repair {table.location} --dry-run` compares the ways out"
 
@@ -93,7 +98,7 @@ def test_a_missing_manifest_list_names_the_newest_whole_snapshot(
     Path(current.manifest_list or "").unlink()
     ended = run(table.location, "--yes", command="rewrite-manifests")
     assert ended.code == 15
-    assert f"hint: {going_back(table)}\n" in ended.err
+    assert f"hint: {rebuilding(table)}{going_back(table)}\n" in ended.err
 
 
 def test_where_no_snapshot_is_whole_that_is_told(table: TableBuilder, run: Run) -> None:
@@ -101,8 +106,8 @@ def test_where_no_snapshot_is_whole_that_is_told(table: TableBuilder, run: Run) 
         manifest.write_bytes(b"")
     ended = run(table.location, *COMPACT, command="compact")
     assert ended.err.endswith(
-        "hint: no snapshot of branch main is whole: "
-        f"`icectl repair {table.location} --dry-run` shows what can be rebuilt\n"
+        f"hint: `icectl repair {table.location} --dry-run` shows what can be rebuilt: "
+        "no snapshot of branch main is whole\n"
     )
 
 
@@ -124,8 +129,8 @@ def test_what_reads_a_moved_table_names_relocate(table: TableBuilder, run: Run) 
     moved = Path(table.location).with_name("moved")
     Path(table.location).rename(moved)
     way_out = (
-        f"`icectl relocate {moved}` writes metadata for the files that lie there, with "
-        "`--new-uuid` for a copy beside the original"
+        f"`icectl relocate {moved}` writes metadata for the files there; add `--new-uuid` for a "
+        "copy next to the original"
     )
     assert run(str(moved), "files", command="inspect").err.endswith(f"hint: {way_out}\n")
     found = checked_document(run(str(moved), "--json", command="validate"))["result"]["findings"]
@@ -171,9 +176,9 @@ def test_a_truncated_metadata_file_names_the_whole_one_before_it(
     ended = run(table.location, *(COMPACT if command == "compact" else []), command=command)
     assert ended.code == 15
     assert ended.err.endswith(
-        f"hint: the newest whole metadata file before {files[-1].name} is `{files[-3]}`: "
-        f"`icectl inspect {files[-3]}` shows it, and `icectl repair {table.location}` goes back "
-        "to it where that is safe\n"
+        f"hint: the newest whole metadata file before {files[-1].name} is `{files[-3]}`: `icectl "
+        f"inspect {files[-3]}` shows it, and `icectl repair {table.location}` goes back to it if "
+        "that is safe\n"
     )
     assert run(str(files[-3])).code == 0
 
@@ -186,7 +191,7 @@ def test_repair_is_no_way_out_of_metadata_that_say_something_wrong(
     newest.write_text(newest.read_text().replace('"last-column-id"', '"last-id"'))
     ended = run(table.location, "--yes", command="repair")
     assert ended.code == 15
-    assert "v3.metadata.json` shows it, and the engine that wrote v4.metadata.json" in ended.err
+    assert "v3.metadata.json` shows it; restore v4.metadata.json from a copy, or" in ended.err
     assert "icectl repair" not in ended.err
 
 

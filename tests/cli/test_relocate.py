@@ -265,8 +265,8 @@ def test_a_table_of_a_catalog_needs_its_current_metadata_file(
     ("words", "said"),
     [
         (("--from", "/nowhere"), "which is not below `--from` /nowhere"),
-        (("--to", "/somewhere/else"), "`--to` leads to neither"),
-        (("--save-plan", "plan.json", "-n"), "does not go with `relocate`"),
+        (("--to", "/somewhere/else"), "`--to` is neither"),
+        (("--save-plan", "plan.json", "-n"), "cannot be used with `relocate`"),
     ],
 )
 def test_wrong_usage_says_what_is_meant(

@@ -588,7 +588,7 @@ def test_repairs_are_told_with_their_reasons(repair, table) -> None:
             "repair version-hint: version-hint.text: it says 1, which is behind "
             "v5.metadata.json: write 5"
         ),
-        "  because that is the newest file there is",
+        "  because that is the newest file",
     ]
     ended = repair(table.directory, "--yes")
     assert ended.out.splitlines()[0] == (

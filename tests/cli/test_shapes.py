@@ -223,7 +223,10 @@ def test_r093_bounds_that_exclude_a_shape_are_a_finding(table: Path, icectl: Run
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--where", "place = x'01'"], "`place` is geometry(EPSG:3857); only its null can be"),
+        (
+            ["--where", "place = x'01'"],
+            "`place` is geometry(EPSG:3857); only `is null` works on it",
+        ),
         (
             ["--sort-order", "place"],
             "there is no identity of `place`, which is geometry(EPSG:3857)",

@@ -166,7 +166,7 @@ def test_an_empty_value_is_wrong_usage_before_anything_is_done(
     ended = run(*arguments)
     assert (ended.code, ended.err) == (
         2,
-        f"error: `{name}` is empty\nhint: a variable that is not set may stand there\n",
+        f"error: `{name}` is empty\nhint: perhaps a shell variable is not set\n",
     )
 
 
@@ -349,7 +349,7 @@ def test_an_error_is_one_line_and_its_hint_another(run: Run, serve: Serve) -> No
         (
             MemoryError(),
             1,
-            "error: out of memory\nhint: a lower `--concurrency` needs less of it\n",
+            "error: out of memory\nhint: a lower `--concurrency` needs less memory\n",
         ),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
     ],
@@ -381,9 +381,9 @@ def test_a_mistake_of_its_own_is_told_as_a_bug_and_not_as_damage(run: Run, serve
     assert ended.code == 1
     assert ended.err.startswith("Traceback (most recent call last):\n")
     assert ended.err.endswith(
-        "error: icectl found a mistake of its own: a new manifest is wrong (R-069)\n"
-        "hint: this is a bug in icectl, and what failed the check was not committed; please report "
-        "it with the lines above and what `icectl validate /t` says\n"
+        "error: internal check failed: a new manifest is wrong (R-069)\nhint: this is a bug in "
+        "icectl, and nothing that failed the check was committed; please report it with the lines "
+        "above and the output of `icectl validate /t`\n"
     )
     jsonschema.validate(ended.document, load_schema("envelope"))
     assert ended.document["error"]["id"] == "self-check-failed"
@@ -740,7 +740,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(run: Run, serve: Serve) ->
         (["--path-map", "=/a"], "`--path-map`: `=/a` has nothing before its `=`"),
         (
             ["--storage-option", "secret=env:NOT_SET_ANYWHERE"],
-            "storage option `secret`: the environment has no variable `NOT_SET_ANYWHERE`",
+            "storage option `secret`: environment variable `NOT_SET_ANYWHERE` is not set",
         ),
         (["--temp-dir", "/nope"], "`--temp-dir`: there is no folder `/nope`"),
         (["--config", "/nope.toml"], "`--config`: there is no file `/nope.toml`"),

@@ -99,8 +99,11 @@ def test_unknown_variables_of_icectl_are_told(
     ended = run("inspect", table, "--json")
     assert ended.code == 0
     assert ended.document["warnings"] == [
-        "icectl knows no environment variable ICECTL_CONCURENCY; did you mean ICECTL_CONCURRENCY?",
-        "icectl knows no environment variable ICECTL_MOOD",
+        (
+            "icectl does not know the environment variable ICECTL_CONCURENCY; "
+            "did you mean ICECTL_CONCURRENCY?"
+        ),
+        "icectl does not know the environment variable ICECTL_MOOD",
     ]
 
 

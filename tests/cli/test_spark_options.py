@@ -25,7 +25,7 @@ def test_the_cluster_of_a_submitted_program_is_not_its_own_to_choose(
     ended = run(command, table, "--dry-run", *more, option)
     assert ended.code == 2
     name = option.partition("=")[0]
-    assert f"`{name}` is for spark-submit here" in ended.err
+    assert f"`{name}` is an option of spark-submit here" in ended.err
 
 
 def test_a_server_and_a_master_exclude_each_other(run: Run, tmp_path: Path) -> None:

@@ -352,7 +352,7 @@ def test_tables_without_partition_fields_get_a_spec_that_others_refuse(
 def test_a_layout_that_is_not_known_is_wrong_usage(tmp_path, icectl) -> None:
     refused = icectl("upgrade-to-v4", str(tmp_path / "t"), "--layout", "sfc-2")
     assert refused.code == 2
-    assert "`--layout`: `sfc-2` is none of `sfc-1`, `iceberg-1.12`" in refused.err
+    assert "`--layout`: `sfc-2` is not one of `sfc-1`, `iceberg-1.12`" in refused.err
 
 
 def test_lazy_and_eager_exclude_each_other(tmp_path, icectl) -> None:

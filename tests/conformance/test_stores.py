@@ -373,7 +373,7 @@ def test_a_driver_that_may_overwrite_is_not_written_through(fixed_env):
         lambda: store.replace("abfss://c@a.dfs.core.windows.net/t/a", b""),
         lambda: store.remove(["abfss://c@a.dfs.core.windows.net/t/a"]),
     ):
-        with pytest.raises(Refused, match="nothing is written through the fsspec driver"):
+        with pytest.raises(Refused, match="does not write through the fsspec driver"):
             write()
 
 

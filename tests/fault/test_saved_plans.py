@@ -277,7 +277,7 @@ def test_a_plan_is_made_for_review_only(tmp_path: Path) -> None:
     code, document = run([*line, "--yes", "--save-plan", where])
     assert (code, document["error"]["hint"]) == (
         2,
-        "add `--dry-run`; `icectl apply FILE` then does what the plan says",
+        "add `--dry-run`; `icectl apply FILE` then runs the plan",
     )
     code, document = run([*line, "-n", "--save-plan", str(tmp_path / "no" / "plan.json")])
     assert (code, document["error"]["id"]) == (13, "storage")

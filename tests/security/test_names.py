@@ -218,7 +218,7 @@ def test_hints_quote_what_they_name(inspect: Inspect, tmp_path: Path) -> None:
     expired = ("--older-than", "0s", "--retain-last", "1")
     words = (str(table.directory), *expired, "-n", "--save-plan", str(plan))
     ended = inspect(*words, command="expire-snapshots")
-    assert f"`icectl apply {shlex.quote(str(plan))}` carries it out" in ended.err
+    assert f"`icectl apply {shlex.quote(str(plan))}` runs it" in ended.err
     missing = no_table("a; id", TableName(("n",), "t"), [])
     assert missing.hint == """`icectl inspect '"a; id".n'` lists its tables"""
 

@@ -287,8 +287,8 @@ def step(plan: dict[str, Any]) -> dict[str, Any]:
 
 ODD_OF_MANY: dict[str, Forge] = {
     "a table twice": lambda plan: plan["tables"].append(plan["tables"][0]),
-    "a step twice": lambda plan: plan["tables"][0]["steps"].append(step(plan)),
-    "a policy that is not there": lambda plan: plan["tables"][0].update(policy=7),
+    "a step appears twice": lambda plan: plan["tables"][0]["steps"].append(step(plan)),
+    "a policy is missing": lambda plan: plan["tables"][0].update(policy=7),
     "a result without members": lambda plan: step(plan).update(result={}),
     "a command without a plan": lambda plan: step(plan).update(command="validate"),
     "a policy of numbers": lambda plan: plan["policies"][0].update({"steps": 5}),

@@ -155,7 +155,7 @@ def test_the_other_commands_do_their_work(program: Program) -> None:
 def test_errors_are_raised_as_what_they_are(program: Program) -> None:
     assert program.told["none"]["error"] == "TableNotFound"
     assert program.told["master"]["error"] == "UsageError"
-    assert "one in this process already" in program.told["master"]["message"]
+    assert "this process already has one" in program.told["master"]["message"]
     assert program.told["wrong"]["error"] == "CorruptTable"
     assert "hidden" not in program.told["secret"]["message"]
 

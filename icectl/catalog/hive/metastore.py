@@ -154,7 +154,7 @@ class Connection:
         except HiveAnswerLost as error:
             raise StorageError(
                 f"the Hive metastore at {self.server} did not answer: {error.reason}",
-                hint="run the command again; see the metastore's log if it stays like that",
+                hint="run the command again; if that does not help, see the metastore's log",
             ) from error
 
     def call(self, name: str, arguments: Fields) -> Fields:
@@ -198,9 +198,9 @@ class Connection:
             if self.calls > 1:
                 raise HiveAnswerLost(str(error)) from error
             raise StorageError(
-                f"what answers at {self.server} is not a Hive metastore, or not by the protocol it "
-                f"was asked in: {error}",
-                hint="check the port in the catalog's `uri`; metastores that want SASL, HTTP or "
+                f"the server at {self.server} is not a Hive metastore, or uses another protocol: "
+                f"{error}",
+                hint="check the port in the catalog's `uri`; metastores that need SASL, HTTP or "
                 "Thrift's compact protocol answer like that; so do those with TLS unless "
                 "`hive.metastore.use.SSL` is `true`",
             ) from error
@@ -219,9 +219,9 @@ def servers_of(catalog: str, properties: Mapping[str, str], deadline: Deadline =
     """
     if properties.get("hive.kerberos-authentication", "").lower() == "true":
         raise Unsupported(
-            f"catalog `{catalog}` wants Kerberos (`hive.kerberos-authentication`), which icectl "
-            "does not speak to a Hive metastore",
-            hint="reach the metastore through Iceberg's REST catalog, where it offers one",
+            f"catalog `{catalog}` needs Kerberos (`hive.kerberos-authentication`), which icectl "
+            "does not support for a Hive metastore",
+            hint="use Iceberg's REST catalog, if the metastore has one",
         )
     spelled = ("hive.metastore.use.SSL", "hive.metastore.use.ssl")  # as in environment variables
     has_tls = any(properties.get(key, "").lower() == "true" for key in spelled)

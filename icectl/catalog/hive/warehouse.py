@@ -238,8 +238,8 @@ class HivePointer:
             raise no_iceberg_table(catalog, self.name, "a table of Hive's own")
         if not parameters.get(METADATA_LOCATION):
             raise TableNotFound(
-                f"the metastore names no metadata file of `{self.name}`: it has no parameter "
-                f"`{METADATA_LOCATION}`"
+                f"the metastore has no metadata file for `{self.name}`: the parameter "
+                f"`{METADATA_LOCATION}` is missing"
             )
         return PointerState(
             parameters[METADATA_LOCATION], parameters.get(PREVIOUS), pointed, parameters
@@ -257,9 +257,9 @@ class HivePointer:
         is_said = self._properties.get(_COMPARES_KEY, "").lower() == "true"
         if not is_said and not _COMPARING.match(metastore.version(connection)):
             raise Refused(
-                f"`{_LOCK_KEY}=false` of `{self.name}` has writers do without the metastore's "
-                f"lock, and the metastore at {connection.server} does not compare the pointer: "
-                "commits would overwrite each other",
+                f"`{_LOCK_KEY}=false` of `{self.name}` makes writers skip the metastore's lock, "
+                f"and the metastore at {connection.server} does not compare the pointer: commits "
+                "would overwrite each other",
                 hint=f"set `{_LOCK_KEY}=true` for all its writers; if the metastore does compare, "
                 f"as that of Hive 2.3.10 does, `{_COMPARES_KEY}=true` in the catalog's "
                 "configuration says so",
@@ -352,8 +352,8 @@ class HivePointer:
     def _failure(self, reason: str) -> StorageError:
         return StorageError(
             f"the Hive metastore at {self._servers.shown} did not change `{self.name}`: {reason}",
-            hint="a metastore with authorization wants the right to alter the table; `ugi` in the "
-            "catalog's configuration says who asks, where the metastore takes a client's word",
+            hint="the user needs the right to alter the table; `ugi` in the catalog's "
+            "configuration sets the user, if the metastore trusts its clients",
         )
 
 
@@ -488,10 +488,10 @@ class Locker:
         with suppress(*_CALL_ERRORS):
             metastore.unlock(connection, lock.lock_id)
         raise CommitConflict(
-            f"the metastore's lock of {self.database}.{self.table} could not be had in "
+            f"could not get the metastore's lock on {self.database}.{self.table} within "
             f"{self.limit:g} seconds: {owners}",
-            hint="run the command again when the other writer is done; locks of writers that died "
-            "end by themselves in some minutes",
+            hint="run the command again when the other writer is done; locks of dead writers "
+            "expire within minutes",
         )
 
     def _end_expired(self, connection: Connection, lock: MetastoreLock) -> None:
@@ -511,7 +511,7 @@ class Locker:
         try:
             rows = metastore.show_locks(connection, self.database, self.table)
         except _CALL_ERRORS:
-            return "others hold it"
+            return "others have it"
         others = [row.owner for row in rows if row.lock_id != lock.lock_id]
         return f"held by {', '.join(others)}" if others else "the server has ended it"
 
@@ -536,8 +536,8 @@ class Locker:
     def _failure(self, reason: str) -> StorageError:
         return StorageError(
             f"cannot lock {self.database}.{self.table} in the Hive metastore: {reason}",
-            hint="a metastore without the tables for transactions cannot lock; where it compares "
-            "pointers (Hive 4), `engine.hive.lock-enabled=false` does without",
+            hint="a metastore without the tables for transactions cannot lock; if it compares "
+            "pointers (Hive 4), set `engine.hive.lock-enabled=false`",
         )
 
 

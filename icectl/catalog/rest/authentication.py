@@ -166,7 +166,9 @@ def authentication_of(
             hint=f"give a token: `token=env:NAME`, from `{_ELSEWHERE[kind]}` for example",
         )
     if kind and kind not in _KINDS:
-        raise Unsupported(f"catalog property `auth.type`: `{kind}` is none of {', '.join(_KINDS)}")
+        raise Unsupported(
+            f"catalog property `auth.type`: `{kind}` is not one of {', '.join(_KINDS)}"
+        )
     if kind == "sigv4" or properties.get("rest.sigv4-enabled", "").lower() == "true":
         return _sigv4(properties, env)
     if kind == "basic":

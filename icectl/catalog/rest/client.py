@@ -180,7 +180,9 @@ class RestClient:
         at = self.config.addresses
         self._listings += 1
         if len(parent) >= _DEEPEST_NAMESPACE or self._listings > _MOST_LISTINGS:
-            raise self.odd(f"{self.config.uri}/{at.namespaces()}", "its namespaces have no end")
+            raise self.odd(
+                f"{self.config.uri}/{at.namespaces()}", ("its list of namespaces never ends")
+            )
         query = {"parent": at.joined(parent)} if parent else {}
         for levels in self.pages(at.namespaces(), query, "namespaces"):
             if not isinstance(levels, list):
@@ -207,17 +209,17 @@ class RestClient:
         does_not = "accept" if refusal.status in _LOGGED_OUT else "allow this to"
         return StorageError(
             f"catalog `{self.name}` at {redacted_url(url)} does not {does_not} {shown}: {refusal}",
-            hint="the catalog's properties `token`, `credential` and `auth.*` say who asks; "
-            "`-v` shows where each comes from",
+            hint="the catalog's properties `token`, `credential` and `auth.*` hold the "
+            "credentials; `-v` shows where each comes from",
             id="access-denied",
         )
 
     def odd(self, url: str, what: str) -> StorageError:
         """Return the error for an answer that is none of the protocol."""
         return StorageError(
-            f"catalog `{self.name}`: {redacted_url(url)} does not answer as an Iceberg REST "
-            f"catalog does: {what}",
-            hint="the catalog property `uri` is what stands before `/v1` in the server's addresses",
+            f"catalog `{self.name}`: {redacted_url(url)} does not answer like an Iceberg REST "
+            f"catalog: {what}",
+            hint="the catalog property `uri` is the part before `/v1` in the server's addresses",
         )
 
     def nameless(self, path: str) -> StorageError:
@@ -232,7 +234,7 @@ class RestClient:
             return self.odd(url, f"it says {refusal}")
         return StorageError(
             f"catalog `{self.name}` at {redacted_url(url)} failed: {refusal}",
-            hint="look at the server, then run the command again",
+            hint="check the server, then run the command again",
         )
 
     def unreachable(self, url: str, error: Exception) -> StorageError:
@@ -364,8 +366,8 @@ class RestClient:
         if now_uri != uri and (_origin(now_uri) != _origin(uri) or not _is_plain(now_uri)):
             raise Refused(
                 f"the server of catalog `{self.name}` sends its clients to "
-                f"{redacted_url(now_uri)}, but the credentials for {redacted_url(uri)} go nowhere "
-                "else",
+                f"{redacted_url(now_uri)}, but the credentials for {redacted_url(uri)} are sent "
+                "nowhere else",
                 hint="if that address is right, set it as the catalog's property `uri`",
             )
         return Config(

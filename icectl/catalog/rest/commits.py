@@ -185,7 +185,7 @@ class RestAttempt:
                 self.base.metadata_location, now.metadata, self.updates, self.table.stored
             )
         except (IcectlError, OSError) as error:
-            return self._unknown(f"what came since cannot be read: {error}")
+            return self._unknown(f"later commits cannot be read: {error}")
         if landed is None:
             return self._unknown(f"{reason}, and the table's log does not say what came before")
         return self._checked(now, is_own=False) if landed else Conflict(reason)
@@ -194,8 +194,8 @@ class RestAttempt:
         return Unknown(
             self.base.metadata_location,
             reason,
-            message=f"whether the commit to {self.table.shown} has landed is not known: {reason}",
-            hint="nothing was deleted; look at the table once the server answers again, and run "
+            message=f"it is not known whether the commit to {self.table.shown} landed: {reason}",
+            hint="nothing was deleted; check the table once the server answers again, then run "
             "the command again",
         )
 
@@ -258,8 +258,8 @@ class RestAttempt:
             names = ", ".join(f"`{name}`" for name in lost.refs)
             if set(lost.refs) <= set(now.metadata.refs):
                 self.table.warn(
-                    f"another writer has set {names} on a snapshot while it was expired, and the "
-                    "server dropped that: it was put back, on a snapshot that holds the same"
+                    f"another writer set {names} on a snapshot while it was expired, and the "
+                    "server dropped that: it was put back, on a snapshot with the same content"
                 )
         return self._uncertain(f"{names} cannot be put back")
 
@@ -284,8 +284,8 @@ class RestAttempt:
             reason,
             message=f"the commit to {self.table.shown} has landed, but may have dropped a branch "
             f"or tag that another writer just set ({reason}); no file was deleted",
-            hint="look whether every branch and tag is still there before the command runs again: "
-            "then it deletes the files",
+            hint="check that every branch and tag still exists, then run the command again: it "
+            "deletes the files",
         )
 
     def _tell_changes(self, now: LoadedTable) -> None:
@@ -295,8 +295,7 @@ class RestAttempt:
             changed = [name for name in changed if name not in ("properties", "snapshots")]
         if changed:
             self.table.warn(
-                f"the server made the commit, and has {', '.join(changed)} otherwise than was "
-                "asked for"
+                f"the server made the commit, but {', '.join(changed)} is not what was requested"
             )
 
 

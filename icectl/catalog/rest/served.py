@@ -171,8 +171,8 @@ class ServedTable:
             raise self.client.odd(self.url, "its answer has no table metadata")
         if not isinstance(location, str) or not location:
             raise Unsupported(
-                f"the server does not say where the metadata of {self.shown} lies: the table is "
-                "staged and not created yet, or the server keeps that to itself",
+                f"the server does not say where the metadata of {self.shown} is: the table is "
+                "staged and not created yet, or the server hides it",
                 hint="maintain it with what the server offers for that",
             )
         try:

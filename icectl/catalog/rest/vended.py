@@ -156,7 +156,7 @@ class Vended:
                 return
             raise StorageError(
                 f"catalog `{self.client.name}` gives no new credentials for the storage of "
-                f"`{self.name}`, and the old ones have ended: {error}",
+                f"`{self.name}`, and the old ones have expired: {error}",
                 hint="run the command again",
             ) from error
 

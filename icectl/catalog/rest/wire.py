@@ -160,7 +160,7 @@ def check_updates(updates: Sequence[Update]) -> None:
     for update in updates:
         if type(update) not in _UPDATES:
             raise Unsupported(
-                f"REST catalogs have no way to make this change ({type(update).__name__})",
+                f"REST catalogs cannot make this change ({type(update).__name__})",
                 hint="an engine that writes to the table, such as Spark, rewrites its manifests in "
                 "a form that has one",
             )

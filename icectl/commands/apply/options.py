@@ -12,7 +12,7 @@ from icectl.commands.launch import run_of
 FileArgument = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="a plan that `--dry-run --save-plan` has written", show_default=False
+        metavar="FILE", help="a plan saved with `--dry-run --save-plan`", show_default=False
     ),
 ]
 

@@ -50,7 +50,7 @@ def _maintain(
     """Carry out a plan of many tables."""
     if request.deleted_list is not None:
         raise UsageError(
-            f"`--deleted-list` is about one table, and {file} may be of several",
+            f"`--deleted-list` works for one table, and {file} may have several",
             hint="the plan itself lists the files",
         )
     saved = saved_maintenance(built, file)

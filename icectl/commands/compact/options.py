@@ -253,9 +253,9 @@ def compact(
     Files whose row groups are large (half of them `--merge-row-group` or more) are merged if
     possible: their row groups are copied behind one another, and not decoded. That takes about as
     long as copying the files. Rows keep their order; pages, statistics, page indexes and Bloom
-    filters stay as they are. Deletes by position go on as deletes of the new file, and so do rows
-    that equality deletes delete. Row groups without a live row are left out. Merged files need the
-    same writer and partition spec, columns stored in the same way, and few deletes
+    filters stay as they are. Position deletes become deletes of the new file; so do rows that
+    equality deletes remove. Row groups without a live row are left out. Merged files need the same
+    writer and partition spec, columns stored in the same way, and few deletes
     (`--min-delete-ratio`, `--min-delete-files`). Columns that some of them lack are null there.
     `--method merge` skips all others, `--method rewrite` merges none. A merge checks every page,
     with its checksum if it has one. It compares the bytes of the new file with those that were

@@ -42,7 +42,9 @@ def commit_limits(request: CompactRequest, change: Change) -> CommitLimits:
     asked = read_options(request)
     commits: int = asked["partial_progress"] or 1
     if commits > 1 and change.metadata_file is not None:
-        message = "`--partial-progress` makes several commits, and `--metadata-file` allows for one"
+        message = (
+            "`--partial-progress` makes several commits, and `--metadata-file` allows only one"
+        )
         raise UsageError(message)
     return CommitLimits(commits, asked["max_failed_commits"] or 0)
 
@@ -95,7 +97,7 @@ def with_method(
     """
     method = cast("Method", settings.read(COMPACT_METHOD))  # the setting takes nothing else
     if method == "merge" and _strategy(request) != "binpack":
-        raise UsageError("`--method merge` keeps rows in their order, and sorts none")
+        raise UsageError("`--method merge` cannot sort rows")
     return replace(
         options,
         method=method,
@@ -115,7 +117,7 @@ def _check_strategy(request: CompactRequest) -> None:
         raise UsageError("`--zorder` is for `--strategy zorder`")
     if request.zorder is None and _strategy(request) == "zorder":
         hint = "`--zorder a,b` names two or more"
-        raise UsageError("`--strategy zorder` wants columns", hint=hint)
+        raise UsageError("`--strategy zorder` needs columns", hint=hint)
 
 
 def _check_deletes_only(request: CompactRequest) -> None:

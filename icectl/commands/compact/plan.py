@@ -401,7 +401,7 @@ class _Planning:
         if options.method == "rewrite":
             return REWRITE
         if options.method == "auto" and options.every:
-            return MethodChoice("rewrite", "asked for of every file")
+            return MethodChoice("rewrite", "requested by --rewrite-all")
         return choose_method(options.method, self.mergeable, bins, options.merge_row_group)
 
     def _packed(self, drafts: Sequence[_Draft]) -> list[_Draft]:

@@ -321,5 +321,5 @@ def _merged(report: Compaction, result: Mapping[str, Any]) -> str:
     new, size = print_count(added, "delete file"), print_size(result["added_bytes"])
     old = f"{removed:,} delete files and vectors"
     if not report.is_run:
-        return f"about {new} would come in the place of {old}"
-    return f"{new} of {size} came in the place of {old}"
+        return f"about {new} would replace {old}"
+    return f"{new} of {size} replaced {old}"

@@ -198,8 +198,8 @@ def _tell_of_budget(session: Session, plan: CompactPlan) -> None:
     if smallest is None or budget is None:
         return
     message = (
-        f"`budget.rewrite-bytes`, {print_size(budget)}, is less than the smallest group of "
-        f"files to compact, {print_size(smallest)}: no run takes any"
+        f"`budget.rewrite-bytes`, {print_size(budget)}, is less than the smallest group of files "
+        f"to compact, {print_size(smallest)}: no run can compact any"
     )
     if session.limits.is_strict:
         raise Refused(
@@ -314,8 +314,8 @@ def _check_placed(metadata: TableMetadata) -> None:
     provider = read(metadata.properties, LOCATION_PROVIDER)
     if provider is not None:
         raise Unsupported(
-            f"the table has `{provider}` place its data files (`{LOCATION_PROVIDER.name}`), and "
-            "icectl runs no Java class",
+            f"the Java class `{provider}` places the table's data files "
+            f"(`{LOCATION_PROVIDER.name}`), and icectl runs no Java class",
             hint="remove the property if files may lie where the other properties say; else "
             "compact with an engine that has the class",
         )

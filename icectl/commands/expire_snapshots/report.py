@@ -125,7 +125,7 @@ def _print_expired(console: Console, expiry: Expiry, removed: Files) -> None:
     for path, error in expiry.failed:
         console.warn(f"cannot delete {path}: {error}")
     if expiry.stopped:
-        console.warn("deleting ended early; run the command again to finish")
+        console.warn("deleting stopped early; run the command again to finish")
 
 
 def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None:
@@ -210,6 +210,6 @@ def _print_outside(console: Console, expiry: Expiry) -> None:
     if not len(expiry.outside):
         return
     count = print_count(len(expiry.outside), "file")
-    console.note(f"{count} outside the table's location that nothing reaches any more: kept")
+    console.note(f"kept {count} outside the table's location that no snapshot reads any more")
     for location, _, _ in rows(expiry.outside)[:LISTED_WITHOUT_VERBOSE]:
         console.note(f"  {location}")

@@ -195,7 +195,7 @@ def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
     if request.expire_id and any(policy_options):
         raise UsageError(
             "`--expire-id` names the snapshots to expire, and cannot be used with a policy",
-            hint="give either `--expire-id`, or the options of a policy",
+            hint="give either `--expire-id` or retention options, not both",
         )
     return tuple(read_options(request)["expire_id"] or ())
 
@@ -258,7 +258,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     else:
         reached = ReachedFiles()
     for lost in reached.unread:
-        context.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
+        context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
     planned = plan(
         metadata,
         retention,
@@ -282,7 +282,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         OtherTables(context).check_around(loaded, own.folders, folders_of(inside))
     if deletes and len(outside) and not own.has_location:
         context.progress.warn(
-            f"the table's location, {redacted(metadata.location)}, does not hold its current "
+            f"the table's location, {redacted(metadata.location)}, does not contain its current "
             "metadata file: no file there is deleted"
         )
     if planned.unlogged:
@@ -364,7 +364,7 @@ def remove_leftovers(context: TableContext, prepared: PreparedExpiry) -> None:
             newest = context.catalog.load()
             remove_own(context, newest, own_places(newest), prepared.temporaries)
         except IcectlError as error:
-            context.progress.warn(f"what killed runs have left stays: {error.message}")
+            context.progress.warn(f"files of killed runs are kept: {error.message}")
 
 
 def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:

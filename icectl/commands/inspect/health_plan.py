@@ -304,7 +304,7 @@ def _manifest_debt(source: HealthSource) -> _Check:
         f"{print_count(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size "
         f"of {print_size(target)}, {count - surplus:,} would do"
         + (
-            f"; delete vectors over them kill {deleted_count:,} of their files"
+            f"; delete vectors over them remove {deleted_count:,} of their files"
             if deleted_count
             else ""
         ),
@@ -341,7 +341,7 @@ def _metadata_file_debt(source: HealthSource) -> _Check:
         limits.untracked_metadata_files.judge(untracked),
         f"{print_count(files.count, 'metadata file')}, {print_size(files.size_bytes)}; "
         f"{untracked:,} no longer in the metadata log",
-        _from(limits.untracked_metadata_files, "files off the log"),
+        _from(limits.untracked_metadata_files, "files not in the log"),
         "remove-orphans",
         {
             "metadata_file_count": files.count,

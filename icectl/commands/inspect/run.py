@@ -87,7 +87,7 @@ def run(
     if len(tables) > 1 and _view(tables[0], view).name != _HEALTH:
         raise UsageError(
             f"the view `{view}` shows one table, but {len(tables)} are named",
-            hint="`health` alone takes several",
+            hint="only `health` takes several",
         )
     if view == _HEALTH and _is_warehouse(common, tables, options):
         return _show_warehouse(common, tables, options)
@@ -97,7 +97,7 @@ def run(
         if view != _HEALTH and _is_pattern_of_names(table):
             raise UsageError(
                 f"the view `{view}` shows one table, and `{table}` is a pattern",
-                hint=f"`icectl inspect {quote(table)} health` alone takes patterns",
+                hint=f"`icectl inspect {quote(table)} health` is the only view for patterns",
             ) from None
         if view != _HEALTH or error.error_id != TableNotFound.id or _is_of_snapshot(options):
             raise
@@ -501,7 +501,7 @@ def _check_options(view: View, options: ViewRequest, wanted: str, *, several: bo
 
         formats += CI_FORMATS
     if wanted not in formats:
-        message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
+        message = f"`--format {wanted}` is not a format of this view; it has {', '.join(formats)}"
         raise UsageError(message)
 
 

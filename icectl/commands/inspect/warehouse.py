@@ -296,7 +296,7 @@ def _entries(common: Common, table: str) -> Iterator[ListedTable]:
     if not first:
         raise TableNotFound(
             f"no Iceberg table at or below {directory}",
-            hint="a table directory holds metadata/*.metadata.json",
+            hint="a table directory contains metadata/*.metadata.json",
         )
     return chain(first, tables)
 

@@ -181,7 +181,7 @@ def _tiles(totals: Row) -> Iterator[str]:
         (f"{totals['delete_file_count']:,}",
          f"delete files, {print_size(totals['delete_file_bytes'])}"),
         (f"{totals['snapshot_count']:,}", "snapshots"),
-        (f"{totals['manifest_count']:,}", "manifests that scans open"),
+        (f"{totals['manifest_count']:,}", "manifests read per scan"),
         (print_size(totals["reclaimable_bytes"]),
          f"freed by expiring {print_count(totals['expirable_snapshot_count'], 'snapshot')}"),
         (f"{totals['surplus_file_count']:,}", "files saved by merging"),
@@ -223,14 +223,14 @@ def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     most_bytes = max(one.total_bytes for one in history)
     yield _figure(
         "Growth",
-        "size of the live files of all tables, by the summaries of their snapshots; before the "
-        "oldest snapshot of a table that is left, its size there is assumed",
+        "size of the live files in all tables, from snapshot summaries; before a table's oldest "
+        "snapshot, its size at that snapshot is shown",
         _with_axis(print_size(most_bytes), _area([one.total_bytes for one in history]), ends),
     )
     most = max(one.snapshot_count for one in history)
     yield _figure(
         "Snapshots over time",
-        f"snapshots that are left, by the time of their commit; a column is "
+        "snapshots that still exist, by time of commit; each column is "
         f"{print_count(history[0].day_count, 'day')}",
         _with_axis(f"{most:,}", _columns(history), ends),
     )
@@ -241,7 +241,7 @@ def _most(rows: Sequence[Row]) -> Iterator[str]:
     for title, caption, key, show, look, full in (
         ("What expiry would free", "bytes that only snapshots past retention need",
          "reclaimable_bytes", print_size, "freed", None),
-        ("What merging would save", "data files that fewer ones could hold",
+        ("What merging would save", "data files that merging would save",
          "surplus_file_count", "{:,}".format, "", None),
         ("Deletes", "deleted rows still read by every scan; a full bar is 100% of the rows",
          "deleted_ratio", "{:.1%}".format, "deleted", 1.0),

@@ -155,7 +155,7 @@ def _remove_orphans(facts: Facts, limits: Thresholds, now_ms: int) -> Need | Non
         reasons = [(True, "never searched")]
     untracked = facts.untracked_metadata_file_count
     if reasons[0][0]:
-        text = f"{print_count(untracked, 'metadata file')} off the log"
+        text = f"{print_count(untracked, 'metadata file')} not in the log"
         reasons.append((untracked >= limits.metadata_files, text))
     size = facts.metadata_file_bytes * untracked // max(facts.metadata_file_count, 1)
     return _need("remove-orphans", reasons, size)

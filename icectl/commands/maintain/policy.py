@@ -100,7 +100,7 @@ def parse_window(text: str) -> Window:
 
 def _no_zone(zone: str) -> UsageError:
     return UsageError(
-        f"there is not a time zone `{zone}` on this machine",
+        f"this machine has no time zone `{zone}`",
         hint="zones are named as in Europe/Berlin; `pip install tzdata` brings all of them",
     )
 
@@ -153,7 +153,7 @@ class Key:
 
 def _steps(text: str) -> str:
     if text not in STEPS:
-        raise UsageError(f"`{text}` is none of {', '.join(f'`{one}`' for one in STEPS)}")
+        raise UsageError(f"`{text}` is not one of {', '.join(f'`{one}`' for one in STEPS)}")
     return text
 
 
@@ -213,7 +213,7 @@ _OWN = (
         _whole(UNTRACKED_METADATA_FILES.attention)),
     Key("remove-orphans.every", "DURATION", "search for orphans again after this time",
         parse_duration, "7d"),
-    Key("remove-orphans.min-age", "DURATION", "age of files that may go, a day at least", _min_age,
+    Key("remove-orphans.min-age", "DURATION", "age of files to delete, at least a day", _min_age,
         "3d"),
     Key("validate.level", "LEVEL", "how deep tables are checked before a step",
         VALIDATE_LEVEL.parse, "metadata"),
@@ -412,7 +412,7 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
         raise UsageError(f"`{_RULES}` in {path} must be written `[[{_RULES}]]`", hint=_HINT)
     if _TABLES in loaded:
         hint = f"a `[[{_RULES}]]` with `{_TABLES}` is for some tables"
-        raise UsageError(f"`{_TABLES}` in {path} stands outside of a rule", hint=hint)
+        raise UsageError(f"`{_TABLES}` in {path} is outside a rule", hint=hint)
     renamed: list[str] = []
     found = [PolicyRule(path, ("**",), _values(loaded, path, renamed))]
     for number, one in enumerate(rules, start=1):
@@ -504,7 +504,7 @@ def _scalar(key: Key, value: Any, origin: str) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float) and str(value).strip():
         return str(value)
-    wanted = "a list of texts" if key.is_list else "a text, a number or a boolean"
+    wanted = "a list of strings" if key.is_list else "a string, a number or a boolean"
     raise UsageError(f"`{key.name}`, {origin}: it must be {wanted}", hint=_HINT)
 
 

@@ -123,7 +123,7 @@ def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
             console.note(f"{one.name}: {', '.join(done)}")
     left = sum(bool(one.left) for one in tables)
     console.note(
-        f"{left:,} of {print_count(len(tables), 'table')} not finished: run again to go on"
+        f"{left:,} of {print_count(len(tables), 'table')} not finished: run again to continue"
     )
 
 

@@ -132,8 +132,8 @@ def saved_maintenance(built: Mapping[str, Any], name: str) -> SavedMaintenance:
         steps = [step["command"] for step in one["steps"]]
         if len(set(steps)) < len(steps) or one["policy"] >= len(policies):
             raise UsageError(
-                f"{name} is not a plan that icectl wrote: a step twice, or a policy that is not "
-                f"there, of {one['table']}"
+                f"{name} is not a plan that icectl wrote: a step appears twice or a policy is "
+                f"missing, for {one['table']}"
             )
         for step in one["steps"]:
             check_step_result(step["result"], step["command"], name)
@@ -212,7 +212,7 @@ def policy_in(texts: PolicyTexts, file: str) -> TablePolicy:
         raise Unsupported(
             f"{file} has keys of a policy that this icectl does not know: "
             f"{', '.join(sorted(unknown))}",
-            hint="apply it with the version of icectl that has made it",
+            hint="apply it with the version of icectl that made it",
         )
     for key in sorted(_LEFT_OUT & set(texts)):
         raise not_for_plans(key, _option(key))

@@ -41,8 +41,8 @@ def migrate_v1_v2(
 
     This cannot be undone: readers that know only version 1 lose access. The old metadata file is
     kept. A table is refused if its default partition spec has an unknown transform. It is refused
-    if a file is live twice, or its newest snapshots cannot be read. A table of version 2 or higher
-    has nothing to do. With `--rewrite-manifests`, version 1 manifests in tables of version 2 and 3
+    if a file is live twice, or its newest snapshots cannot be read. Tables of version 2 or higher
+    are not changed. With `--rewrite-manifests`, version 1 manifests in tables of version 2 and 3
     are rewritten; a killed run may have left them.
 
     A later run removes what a killed one leaves, as `icectl man rewrite-manifests` says.

@@ -11,6 +11,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import AssignUuid, SetManifestList, Update, UpgradeFormatVersion
 from icectl.table.reviewed import UpgradeStep
+from icectl.units import print_count
 
 TO_VERSION = 2
 
@@ -96,21 +97,27 @@ def _steps(
     yield UpgradeStep("upgrade-format-version", "`format-version` becomes 2")
     yield UpgradeStep(
         "write-schemas",
-        "`schema` and `partition-spec` become lists: "
-        f"schemas {len(metadata.schemas)}, partition specs {len(metadata.partition_specs)}, "
-        f"sort orders {len(metadata.sort_orders)}",
+        "`schema` and `partition-spec` become lists "
+        f"({print_count(len(metadata.schemas), 'schema')}, "
+        f"{print_count(len(metadata.partition_specs), 'partition spec')}, "
+        f"{print_count(len(metadata.sort_orders), 'sort order')})",
     )
     fields = sum(len(spec.fields) for spec in metadata.partition_specs)
     if fields:
-        detail = f"{fields} partition fields keep their ids, written out, up to "
+        detail = f"the ids of {print_count(fields, 'partition field')} are written out, up to "
         yield UpgradeStep("write-partition-field-ids", f"{detail}{metadata.last_partition_id}")
-    detail = f"`last-sequence-number` is 0, as is that of {len(metadata.snapshots)} snapshots"
+    detail = (
+        "`last-sequence-number` is 0, and so are the sequence numbers of "
+        f"{print_count(len(metadata.snapshots), 'snapshot')}"
+    )
     yield UpgradeStep("write-sequence-numbers", detail)
     if embedding:
-        detail = f"{len(embedding)} snapshots that embed their manifests get a manifest list"
+        snapshots = print_count(len(embedding), "snapshot")
+        detail = f"manifest lists are written for {snapshots} with embedded manifests"
         yield UpgradeStep("write-manifest-lists", detail)
     if rewrites:
-        detail = f"{manifest_count} manifests of the current snapshot are rewritten as version 2"
+        manifests = print_count(manifest_count, "manifest")
+        detail = f"rewrite {manifests} of the current snapshot as version 2"
         yield UpgradeStep("rewrite-manifests", detail)
 
 
@@ -127,11 +134,14 @@ def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Fin
         again = where(files, repeats(location_keys(files.table["location"])))
         if len(again):
             location = again.table["location"][0].as_py()
-            message = f"{len(again):,} files are live more than once; the first is `{location}`"
+            message = (
+                f"{print_count(len(again), 'file')} live more than once; the first is `{location}`"
+            )
             yield finding("R-066", subject, message)
         deletes = [item for item in head.manifests if item.content is ManifestContent.DELETES]
         if deletes:
-            message = f"it has {len(deletes)} manifests of deletes, which version 1 does not know"
+            count = print_count(len(deletes), "manifest")
+            message = f"it has {count} of deletes, which version 1 does not know"
             yield finding("R-120", subject, message)
     meanings: dict[int, set[tuple[tuple[int, ...], str]]] = {}
     for spec in metadata.partition_specs:
@@ -141,7 +151,7 @@ def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Fin
                 meanings.setdefault(field.field_id, set()).add(meaning)
     shared = sorted(id_ for id_, found in meanings.items() if len(found) > 1)
     if shared:
-        message = f"field ids {shared} mean different things in different specs, and keep doing so"
+        message = f"field ids {shared} have different meanings in different specs; that stays so"
         yield finding("R-077", "partition specs", message, severity="info")
 
 

@@ -62,7 +62,7 @@ def run(common: Common, table: str, request: MigrateRequest, change: Change) -> 
     """Plan the migration; unless only the plan was asked for, ask, and execute it."""
     if request.rewrite_manifests and change.metadata_file is not None:
         raise UsageError(
-            "`--rewrite-manifests` makes a second commit, and `--metadata-file` allows for one",
+            "`--rewrite-manifests` makes a second commit, and `--metadata-file` allows only one",
             hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
         )
     session = open_session(common, table, read_only=False, change=change)

@@ -110,7 +110,7 @@ def print_properties(console: Console, properties: Mapping[str, str]) -> None:
 def print_changes(console: Console, report: MetadataReport[PropertyChange]) -> None:
     """Print the changes, planned or made."""
     if not report.changes:
-        console.say("nothing to do: the properties are as wanted")
+        console.say("nothing to do: the properties already have these values")
         return
     columns = (
         TableColumn("property"),

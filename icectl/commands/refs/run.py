@@ -84,7 +84,7 @@ def _check(request: RefsRequest) -> None:
     """Raises: UsageError, for an unknown verb, an option of another one, missing names."""
     verb, names = request.verb or "list", request.names or []
     if verb not in VERBS:
-        raise UsageError(f"`{verb}` is none of {', '.join(VERBS)}")
+        raise UsageError(f"`{verb}` is not one of {', '.join(VERBS)}")
     given = {
         "--at": request.at,
         "--to": request.to,
@@ -95,7 +95,7 @@ def _check(request: RefsRequest) -> None:
     }
     for name, value in given.items():
         if value and name not in _OPTIONS_BY_VERB[verb]:
-            raise UsageError(f"`{name}` does not go with `{verb}`")
+            raise UsageError(f"`{name}` cannot be used with `{verb}`")
     if verb in ("rollback", "fast-forward") and request.to is None:
         raise UsageError(f"`{verb}` needs `--to`")
     least = 0 if verb in ("list", "rollback") else 1
@@ -239,7 +239,7 @@ def _takes(change: RefChange) -> bool:
 def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
     """Print the changes, planned or made."""
     if not report.changes:
-        console.say("nothing to do: the branches and tags are as wanted")
+        console.say("nothing to do: the branches and tags are already so")
         return
     for change in report.changes:
         console.say(_sentence(change, done=report.done))

@@ -94,10 +94,10 @@ def decide_move(
     rest = _rest(recorded, sources)
     if rest is None:
         raise UsageError(
-            f"the table says that it lies in {locations.redacted(recorded)}, which is not below "
+            f"the table says that it is in {locations.redacted(recorded)}, which is not below "
             f"`--from` {' or '.join(map(locations.redacted, sources))}",
-            hint="`--from` is what the locations in the table's metadata begin with; repeat it "
-            "where they have several",
+            hint="`--from` is what the locations in the table's metadata begin with; repeat it if "
+            "they have several prefixes",
         )
     if target is None:
         target = _target(recorded, place, rest, is_home=is_home)
@@ -105,7 +105,7 @@ def decide_move(
     if locations.is_within(new_location, recorded) or locations.is_within(recorded, new_location):
         raise Refused(
             f"the new place, {locations.redacted(new_location)}, and the old one, "
-            f"{locations.redacted(recorded)}, lie in each other",
+            f"{locations.redacted(recorded)}, overlap",
             hint="a table needs a folder of its own",
         )
     return Move(sources, target, recorded, new_location)
@@ -116,7 +116,7 @@ def _target(recorded: str, place: str, rest: str, *, is_home: bool) -> str:
     if is_home:
         raise UsageError(
             "`--to` is missing",
-            hint="it is where the table will lie, or a prefix of that, as `--from` is one",
+            hint="it is the table's new location, or a prefix of that to match `--from`",
         )
     if not rest:
         return place
@@ -195,7 +195,7 @@ def _property(key: str, value: str, move: Move) -> str:
         return moved
     if key in _PATHS and value and not locations.is_relative(value):
         refused = outside(move, value)
-        refused.hint = f"unset `{key}` at the old place, or give a `--from` that holds it, too"
+        refused.hint = f"unset `{key}` at the old place, or give a `--from` that covers it, too"
         raise refused
     return value
 

@@ -189,7 +189,7 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
     """Plan the relocation; unless only the plan was asked for, execute it."""
     if change.save_plan is not None:
         raise UsageError(
-            "`--save-plan` does not go with `relocate`: a plan says nothing of other places",
+            "`--save-plan` cannot be used with `relocate`",
             hint="`--copy-list FILE --dry-run` keeps what is to be copied",
         )
     session = open_session(common, table, read_only=False, change=change)
@@ -210,8 +210,8 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
     is_there = is_same_place(move.new_location, place)
     if not is_there and not is_same_place(recorded, place):
         raise UsageError(
-            f"the table lies in {locations.redacted(place)}, and says that it lies in "
-            f"{locations.redacted(recorded)}; `--to` leads to neither, but to "
+            f"the table is in {locations.redacted(place)}, and says that it is in "
+            f"{locations.redacted(recorded)}; `--to` is neither, but "
             f"{locations.redacted(move.new_location)}",
             hint=f"`icectl relocate {locations.redacted(place)}` makes it a table of that place",
         )
@@ -247,10 +247,10 @@ def _target(
         catalog = unpinned_catalog(context.catalog)
         if not loaded.capabilities.is_certain:
             raise Refused(
-                "a catalog kept this table, and which of its metadata files is current is not "
-                "known here",
-                hint=f"`--metadata-file {locations.name(loaded.metadata_location)}` says that the "
-                "newest is",
+                "this table belonged to a catalog, and only that catalog knows the current "
+                "metadata file",
+                hint=f"`--metadata-file {locations.name(loaded.metadata_location)}` takes the "
+                "newest as current",
                 id="current-unknown",
             )
         if isinstance(catalog, FileSystemCatalog | NamedFileCatalog):
@@ -429,7 +429,7 @@ def _stands_there(target: _Target, metadata: TableMetadata, move: Move, *, new_u
 
 def _taken(move: Move) -> Refused:
     return Refused(
-        f"a table lies in {locations.redacted(move.new_location)} already",
+        f"there is already a table in {locations.redacted(move.new_location)}",
         hint="if it is a copy of this one, name it as TABLE; else give another `--to`",
         id="place-taken",
     )
@@ -533,7 +533,7 @@ class _Writing:
                 failed = [error.message]
             if failed:
                 context.progress.warn(
-                    f"{locations.name(location)} is of the original and stays: {failed[0]}"
+                    f"{locations.name(location)} belongs to the original and stays: {failed[0]}"
                 )
 
     def _publish(self, asked: CommitAsked) -> LoadedTable:

@@ -105,7 +105,7 @@ def question(report: Orphans) -> str:
     files, size = print_count(report.plan.deletable_count, "file"), report.plan.deletable_bytes
     text = f"{verb} {files}, {print_size(size)}, that {report.table_location} does not refer to"
     if report.given_metadata_file is not None:
-        text += f", by your word that {report.given_metadata_file} is its current metadata file"
+        text += f", as you say that {report.given_metadata_file} is its current metadata file"
     return f"{text}?"
 
 
@@ -154,7 +154,7 @@ def _print_removed(console: Console, report: Orphans, removed: ListedFiles) -> N
     for path, error in report.failed:
         console.warn(f"cannot {'move' if report.moves else 'delete'} {path}: {error}")
     if report.stopped:
-        console.warn("it ended early; run the command again to finish")
+        console.warn("it stopped early; run the command again to finish")
 
 
 def _print_files(console: Console, report: Orphans, every: ListedFiles, *, whole: bool) -> None:

@@ -75,9 +75,12 @@ def places_of(loaded: LoadedTable, asked: Sequence[str], same_store: SameStore) 
     table = metadata.location.rstrip("/")
     if not asked and not owns_table:
         raise Refused(
-            f"the table's location, {redacted(table)}, does not hold its current metadata file, "
-            f"{redacted(loaded.metadata_location)}: whose files lie there is not known",
-            hint=f"`--location {quote(table)} --delete-outside` says that all of it is the table's",
+            f"the table's location, {redacted(table)}, does not contain its current metadata file, "
+            f"{redacted(loaded.metadata_location)}: the files there may belong to another table",
+            hint=(
+                f"`--location {quote(table)} --delete-outside` confirms that all files there are "
+                "the table's"
+            ),
             id="location-not-own",
         )
     if not asked:
@@ -121,15 +124,15 @@ def check_quarantine(quarantine: str, places: SearchedPlaces) -> None:
         if not SameStore().same_scheme(quarantine, place):
             raise Refused(
                 f"the quarantine {redacted(quarantine)} is on other storage than "
-                f"{redacted(place)}, and files are moved within one",
-                hint="name a quarantine on the storage of the table",
+                f"{redacted(place)}, and files can only be moved within one",
+                hint="choose a quarantine on the table's own storage",
                 id="quarantine-place",
             )
         first, second = place_key(quarantine), place_key(place)
         if first.startswith(second) or second.startswith(first):
             raise Refused(
-                f"the quarantine {redacted(quarantine)} lies at, above or below {redacted(place)}",
-                hint="name a quarantine beside the tables",
+                f"the quarantine {redacted(quarantine)} is at, above or below {redacted(place)}",
+                hint="choose a quarantine outside all tables",
                 id="quarantine-place",
             )
 
@@ -192,7 +195,7 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
     for name, folder in places.left_out(before.metadata).items():
         context.progress.warn(
             f"`{name}` is {redacted(folder)}, outside the table's location: orphans there are "
-            "looked for only where `--location` names it"
+            "looked for only if `--location` names it"
         )
     older_than_ms = _limit(context, options, places)
     if options.quarantine is not None:
@@ -249,7 +252,7 @@ def _limit(context: TableContext, options: OrphanOptions, places: SearchedPlaces
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
         raise Refused(
             f"files that are only {print_duration(now_ms - limit_ms)} old may belong to a commit "
-            "that is still being written",
+            "in progress",
             hint="give an `--older-than` of at least 24h; with `--allow-recent` no other writer "
             "may be at work",
             id="too-recent",
@@ -311,7 +314,7 @@ def _doubtful(location: str, places: SearchedPlaces) -> Refused:
     return Refused(
         f"the metadata names {redacted(location)}, which may or may not be a file in "
         f"{redacted(places.listed[0])}: {_why_doubtful(location)}",
-        hint="`--equal-scheme A=B` or `--equal-authority A=B` says that both are one store; "
+        hint="`--equal-scheme A=B` or `--equal-authority A=B` treats both as one store; "
         "`--prefix-mismatch ignore` continues, and keeps every file whose path is named",
         id="prefix-mismatch",
     )

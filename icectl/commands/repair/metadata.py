@@ -88,9 +88,9 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
         raise CorruptTable(
             error.message.removesuffix(f" ({error.rule})"),
             rule=error.rule,
-            hint=f"the newest metadata file that is whole is {whole.version.name}, and those "
-            "between are broken or gone: bring them back from a copy, or move the broken ones "
-            "out of the directory if that version is meant",
+            hint=f"the newest metadata file that is whole is {whole.version.name}, and those after "
+            "it are broken or gone: restore them from a copy, or move the broken ones out of "
+            "the directory if that version is meant",
         ) from error
     _check_age(context, broken)
     loaded = loaded_from(whole.metadata, whole.version.location, FILE_SYSTEM)
@@ -138,11 +138,11 @@ def _with_hint(context: TableContext, whole: WholeTable) -> WholeTable:
     is_ahead = isinstance(says, int) and says > loaded.version
     if is_ahead:
         names = f"says {says}, which is ahead of {newest}"
-        proof = "that is the newest file there is; commits after it are lost with their files"
+        proof = "that is the newest file; commits after it are lost with their files"
     elif isinstance(says, int):
-        names, proof = f"says {says}, which is behind {newest}", "that is the newest file there is"
+        names, proof = f"says {says}, which is behind {newest}", "that is the newest file"
     else:
-        names, proof = "names no version", f"{newest} is the newest file there is"
+        names, proof = "names no version", f"{newest} is the newest file"
     remedy = Remedy(
         "version-hint", None, VERSION_HINT, f"it {names}: write {loaded.version}", proof
     )

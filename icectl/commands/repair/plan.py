@@ -43,7 +43,7 @@ OF_METRICS = frozenset({"R-063", "R-067", "R-091", "R-092", "R-130", "R-134"})
 OF_DANGLING_VECTORS = frozenset({"R-116"})
 """Rules of deletion vectors that apply to nothing."""
 
-_NO_PROOF = "nothing else in the table proves what should stand there"
+_NO_PROOF = "nothing else in the table proves the right content"
 
 _REASONS = (
     ("R-034", "the file is gone, and nothing else says what was in it"),
@@ -144,7 +144,7 @@ def plan(
     by_kind = sorted(chosen, key=lambda one: KINDS.index(one.kind))
     skipped = tuple(one for one in remedies if one not in chosen)
     left = [
-        replace(one, reason="it was to be skipped")
+        replace(one, reason="skipped as requested")
         if any(one.finding in remedy.answers for remedy in skipped)
         else one
         for one in left

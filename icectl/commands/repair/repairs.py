@@ -110,7 +110,7 @@ class _Search:
         try:
             check_live(self.reader.metadata, self.head.snapshot, manifests, entries)
         except CorruptTable as error:
-            return f"which rows live is not sure while this is so ({error.rule})"
+            return f"until this is repaired, it is unclear which rows are live ({error.rule})"
         return None
 
     def lost_list(self) -> Mend:
@@ -122,8 +122,8 @@ class _Search:
             None,
             location,
             f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own",
-            "the snapshot before it and the manifests that it wrote have just the files and rows "
-            "that its summary counts",
+            "the snapshot before it and its own manifests have exactly the files and rows that "
+            "its summary counts",
             answers=self.of(location),
         )
         return Mend(remedy, self.head.changes)
@@ -139,7 +139,7 @@ class _Search:
         subject = manifest.manifest_path
         answers = self.of(subject)
         rebuilt = proven_entries(self.reader, manifest)
-        proof = "other snapshots list these files, as many files and rows as were in it"
+        proof = "other snapshots list these files, with the same number of files and rows"
         if rebuilt is None:
             rebuilt = entries_by_footers(self.reader, manifest)
             proof = (
@@ -226,10 +226,10 @@ class _Search:
     ) -> None:
         if not self.asked.drop_missing:
             its_rows = "rows" if rows is None else print_count(rows, "row")
-            reason = f"nothing else has its {its_rows}: bring the file back, or "
+            reason = f"nothing else has its {its_rows}: restore the file, or "
             self._leave(answers, reason + "`--drop-missing` removes it from the table")
             return
-        proof = "you accept by `--drop-missing` that its rows are lost"
+        proof = "`--drop-missing` accepts that its rows are lost"
         remedy = Remedy(
             "lost-data", name(subject), subject, what, proof, Loss(rows), answers=answers
         )
@@ -245,12 +245,12 @@ class _Search:
     ) -> None:
         if not self.asked.accept_undeleted:
             reason = (
-                "without it deleted rows would come back: bring the file back, go back with "
-                "`--to-snapshot`, or take these rows by `--accept-undeleted`"
+                "without it deleted rows would come back: restore the file, go back with "
+                "`--to-snapshot`, or accept these rows with `--accept-undeleted`"
             )
             self._leave(answers, reason)
             return
-        proof = "you accept by `--accept-undeleted` that rows it deleted come back"
+        proof = "`--accept-undeleted` accepts that rows it deleted come back"
         remedy = Remedy(
             "lost-deletes",
             name(subject),

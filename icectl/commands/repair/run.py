@@ -152,7 +152,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
 def _options(request: RepairRequest) -> RepairOptions:
     target = request.to_snapshot
     if target is not None and (request.drop_missing or request.accept_undeleted):
-        raise UsageError("`--to-snapshot` goes back, and leaves what came after as it is")
+        raise UsageError("`--to-snapshot` goes back, and does not repair later snapshots")
     return RepairOptions(
         level=cast("RepairLevel", request.level),  # the option takes nothing else
         branch=request.branch,
@@ -278,7 +278,7 @@ def _target(
         if snapshot is None:
             raise Refused(
                 f"no snapshot of branch {options.branch} is whole",
-                hint="bring the files back that `icectl validate TABLE --all-snapshots` names",
+                hint="restore the files that `icectl validate TABLE --all-snapshots` names",
             )
         return snapshot
     snapshot = snapshot_by_id(reader.metadata, int(options.to_snapshot or 0))
@@ -286,7 +286,7 @@ def _target(
         raise Refused(
             f"snapshot {snapshot.snapshot_id} is not whole either",
             hint=f"`icectl validate TABLE --snapshot {snapshot.snapshot_id}` shows what is broken; "
-            "`--to-snapshot whole` takes the newest that is whole",
+            "`--to-snapshot whole` takes the newest whole one",
         )
     return snapshot
 
@@ -323,7 +323,7 @@ def _going_back(
             f"branch {options.branch} has no error at level {options.level} that going back would "
             "repair",
             hint=f"`icectl refs TABLE rollback {quote(options.branch)} --to {target.snapshot_id}` "
-            "takes a branch back that is in order",
+            "rolls back a healthy branch",
         )
     loss = loss_of_going_back(metadata, head, target)
     remedy = Remedy(
@@ -418,7 +418,7 @@ def _remaining(
         head = branch_head(landed.metadata, options.branch)
         return _findings(Reader(context, landed), options, head)
     except IcectlError as error:
-        context.progress.warn(f"what is left was not looked at: {error.message}")
+        context.progress.warn(f"the result was not checked: {error.message}")
         return None
 
 

@@ -106,7 +106,7 @@ def _decided(
         return replace(group, reason=excluded)
     if options.every:
         return rewriting(
-            metadata, group, group.kept, listed, options, "every manifest is asked for"
+            metadata, group, group.kept, listed, options, "all manifests were requested"
         )
     if len(group.kept) >= max(options.min_manifests, 2):
         clusters = group_clusters(metadata, group, live_in(listed, group.kept), options)
@@ -284,7 +284,7 @@ def _decided_leaves(
     reasons = [sized.reason] if sized.rewritten else []
     reasons += [f"{len(emptied):,} have dead rows"] if emptied else []
     reasons += ["the root lists files itself"] if own else []
-    reason = "every manifest is asked for" if options.every else ", ".join(reasons)
+    reason = "all manifests were requested" if options.every else ", ".join(reasons)
     return rewriting(metadata, group, tuple(sorted(chosen)), listed, options, reason)
 
 

@@ -55,9 +55,9 @@ def open_for_rows(context: TableContext, branch: str) -> LoadedTable:
     if layout_of_table(metadata) is not Layout.SFC_1:
         kind = layout_name(metadata) or f"format version {metadata.format_version}"
         raise Unsupported(
-            f"rows of a table of {kind} are not written by icectl, only those of layout sfc-1",
-            hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4 TABLE` makes it one "
-            "of layout sfc-1",
+            f"icectl writes rows only to tables of layout sfc-1, not of {kind}",
+            hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4 TABLE` converts it "
+            "to layout sfc-1",
         )
     wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
     if wanted.lower() != "parquet":

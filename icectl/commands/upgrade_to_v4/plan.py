@@ -29,7 +29,7 @@ Mode = Literal["lazy", "default", "eager"]
 """The metadata alone; with a root of the current snapshot; with all manifests written anew."""
 
 RULES = {
-    "U-02": "encrypted tables are read by their own engine alone",
+    "U-02": "only the engine with the keys can read an encrypted table",
     "U-03": "restore the partition spec, or rewrite the manifests with the engine",
     "U-04": "rewrite the files of that spec with the engine before",
     "U-05": "`--allow-read-only` upgrades all the same: nothing can be written then",
@@ -142,13 +142,14 @@ def plan(
         anew = f", {foreign:,} of them rewritten as leaves" if foreign else ""
         steps.append(UpgradeStep("write-root", detail + anew))
     elif branches:
-        detail = f"{manifests:,} manifests of {len(branches)} branches are rewritten as leaves"
+        detail = f"rewrite {print_count(manifests, 'manifest')} as leaves, in {_branches(branches)}"
         steps.append(UpgradeStep("rewrite-manifests", detail))
     counts = {head.branch: _position_delete_files(head) for head in heads}
     converted = [name for name, count in counts.items() if convert and count]
     if converted:
         number = sum(counts[name] for name in converted)
-        detail = f"{number:,} position delete files become deletion vectors, a commit per branch"
+        files = print_count(number, "position delete file")
+        detail = f"replace {files} with deletion vectors, a commit per branch"
         steps.append(UpgradeStep("convert-position-deletes", detail))
     current = next((head for head in heads if head.branch == branch), None)
     findings = list(_findings(metadata, heads, options)) if steps else []
@@ -191,7 +192,7 @@ def plan_with_lists(
     ]
     if lacking:
         count = sum(len(head.manifests) for head in lacking)
-        detail = f"{count:,} manifests of {len(lacking)} branches are rewritten in Parquet"
+        detail = f"rewrite {print_count(count, 'manifest')} in Parquet, in {_branches(lacking)}"
         steps.append(UpgradeStep("rewrite-manifests", detail))
     findings = list(_encrypted(metadata, heads))
     changes_layout = _changes_layout(metadata, options.layout)
@@ -217,7 +218,8 @@ def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
     """Check that every snapshot has a manifest list (R-055)."""
     embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
     if embedding:
-        message = f"{len(embedding)} snapshots embed their manifests, as only version 1 may"
+        snapshots = print_count(len(embedding), "snapshot")
+        message = f"manifests are embedded in {snapshots}, as only version 1 may"
         hint = "`icectl migrate-v1-v2 TABLE` gives them manifest lists"
         if metadata.format_version >= TO_VERSION:
             hint = (
@@ -264,11 +266,16 @@ def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[Upgrade
         yield UpgradeStep("assign-row-ids", "rows get ids from the first commit of each branch on")
 
 
+def _branches(branches: Sequence[object]) -> str:
+    return "1 branch" if len(branches) == 1 else f"{len(branches):,} branches"
+
+
 def _expression_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
     expressions = _expressions(metadata)
     if expressions:
-        fields = f"partition fields become expressions: {len(expressions)}, with ids up to "
-        yield UpgradeStep("write-expressions", f"{fields}{expressions[-1].expr_id}")
+        made = print_count(len(expressions), "expression")
+        detail = f"make {made} of partition fields, with ids up to {expressions[-1].expr_id}"
+        yield UpgradeStep("write-expressions", detail)
     if not expressions and metadata.current_schema.fields:
         detail = "a partition spec that no file has keeps engines away that would drop expressions"
         yield UpgradeStep("write-guard-spec", detail)
@@ -294,7 +301,7 @@ def _findings(
         yield from _lost_sources(metadata)
     embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
     if embedding:  # sfc-1 U-08
-        message = f"{len(embedding)} snapshots embed their manifests, and keep doing so"
+        message = f"manifests stay embedded in {print_count(len(embedding), 'snapshot')}"
         yield _finding("U-08", f"snapshot {embedding[0]}", message, "warning")
     for head in heads:
         if not head.has_root:

@@ -97,7 +97,7 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
     _check(request)
     if request.eager and change.metadata_file is not None:
         raise UsageError(
-            "`--eager` makes a commit per branch, and `--metadata-file` allows for one",
+            "`--eager` makes a commit per branch, and `--metadata-file` allows only one",
             hint="upgrade without, point the catalog at the new file, then go on with the next",
         )
     session = open_session(common, table, read_only=False, change=change)

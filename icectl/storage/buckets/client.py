@@ -353,7 +353,7 @@ def _without_token(text: str) -> Exception:
         return NoCredentials(f"{at} gives no token (status {status[1]})")
     if is_of_machine and status is None:
         return NoCredentials("none are set, and this machine has no identity in the cloud")
-    return NotReached(f"no token could be had of {at}")
+    return NotReached(f"could not get a token from {at}")
 
 
 def _other(error: Exception, text: str) -> Exception:

@@ -152,7 +152,7 @@ class Requests:
             raise StorageError(
                 f"cannot {doing} {locations.redacted(location)}: its storage did not answer as a "
                 "whole within the time limit",
-                hint="run again to continue, or give a longer `--time-limit`",
+                hint="run again to continue, or set a longer `--time-limit`",
                 id="time-limit",
             ) from None
 

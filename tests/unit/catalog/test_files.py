@@ -182,7 +182,7 @@ def test_the_metadata_directory_is_not_the_table(table, fixed_env):
     with pytest.raises(TableNotFound) as caught:
         catalog(table / "metadata", fixed_env).load()
     assert caught.value.hint == (
-        "its metadata files lie in the directory itself: name its parent, or one of them"
+        "its metadata files are in the directory itself: name its parent, or one of them"
     )
 
 
@@ -228,7 +228,9 @@ def refusal(files):
 def test_a_catalogs_table_is_refused_with_the_way_out(tmp_path, fixed_env):
     put(tmp_path, f"00001-{UUID}.metadata.json", 1)
     error = refusal(catalog(tmp_path, fixed_env))
-    assert error.message.startswith(f"a catalog keeps this table, as 00001-{UUID}.metadata.json")
+    assert error.message.startswith(
+        f"this table belongs to a catalog, as 00001-{UUID}.metadata.json"
+    )
     assert "--metadata-file FILE" in error.hint
 
 
@@ -271,7 +273,9 @@ def test_the_usual_metadata_directory_may_be_spelled_out(table, fixed_env, path)
 def test_a_copy_is_refused(table, fixed_env):
     table.rename(f"{table}2")
     error = refusal(catalog(f"{table}2", fixed_env))
-    assert f"the table in {table}2 says that it lies in {table}: it is a copy" in error.message
+    assert (
+        f"the table in {table}2 says that it is in {table}: it was copied or moved" in error.message
+    )
 
 
 def test_a_link_to_the_table_is_no_copy(table, fixed_env):
@@ -285,7 +289,7 @@ def test_under_a_path_map_planning_may_go_on(table, fixed_env):
     store = PathMapStore(LocalStore(), (("s3://b/t", str(table)),))
     files = catalog(table, fixed_env, store)
     files.check_writable(files.load())
-    with pytest.raises(Refused, match="under `--path-map`"):
+    with pytest.raises(Refused, match="`--path-map` is only for reading"):
         files.commit(files.load(), (), OWNED)
 
 
@@ -548,7 +552,7 @@ def test_a_requirement_that_does_not_hold_is_a_conflict(table, fixed_env):
 
 def test_every_commit_refuses_what_may_not_be_written_to(tmp_path, fixed_env):
     put(tmp_path, f"00001-{UUID}.metadata.json", 1)
-    with pytest.raises(Refused, match="a catalog keeps this table"):
+    with pytest.raises(Refused, match="this table belongs to a catalog"):
         commit(catalog(tmp_path, fixed_env))
     assert names(tmp_path) == [f"00001-{UUID}.metadata.json"]
 
@@ -579,7 +583,7 @@ def test_a_newer_file_beside_the_given_one_is_refused(tmp_path, fixed_env, newer
     put(tmp_path, given, 7)
     put(tmp_path, newer, 8)
     files = catalog(tmp_path, fixed_env, metadata_file=f"{tmp_path}/metadata/{given}")
-    assert refusal(files).message == f"{newer} lies beside {given} and is newer"
+    assert refusal(files).message == f"{newer} is newer, and is next to {given}"
     with pytest.raises(Refused):
         commit(files)
     assert len(names(tmp_path)) == 2
@@ -596,7 +600,7 @@ def test_a_given_file_of_the_same_version_is_no_obstacle(tmp_path, fixed_env):
 def test_a_given_file_without_a_number_is_refused(tmp_path, fixed_env):
     put(tmp_path, "latest.metadata.json", 1)
     files = catalog(tmp_path, fixed_env, metadata_file=f"{tmp_path}/metadata/latest.metadata.json")
-    assert "carries no version number" in refusal(files).message
+    assert "has no version number" in refusal(files).message
 
 
 def test_a_given_file_that_is_missing_is_no_table(table, fixed_env):

@@ -58,7 +58,7 @@ def test_one_metadata_file_is_for_reading(fixed_env, tmp_path, name):
     with pytest.raises(Refused) as caught:
         open_(f"{tmp_path}/{name}", fixed_env, read_only=False)
     assert caught.value.message == (
-        f"{tmp_path}/{name} is one metadata file, and nothing says that it is current"
+        f"{tmp_path}/{name} is a single metadata file, and may not be the current one"
     )
 
 
@@ -79,9 +79,9 @@ def test_a_single_file_refuses_every_commit(fixed_env, fixtures_dir, tmp_path):
     catalog = open_(str(file), fixed_env)
     loaded = catalog.load()
     assert (loaded.version, loaded.capabilities) == (2, NAMED_FILE)
-    with pytest.raises(Refused, match="is one metadata file"):
+    with pytest.raises(Refused, match="is a single metadata file"):
         catalog.check_writable(loaded)
-    with pytest.raises(Refused, match="is one metadata file"):
+    with pytest.raises(Refused, match="is a single metadata file"):
         catalog.commit(loaded, (), [])
 
 

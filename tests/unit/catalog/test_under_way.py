@@ -75,7 +75,7 @@ def test_what_a_commit_has_left_over_is_ignored_and_told_once(table, fixed_env):
     assert isinstance(files.commit(loaded, (), OWNED), Committed)
     (warning,) = told
     assert warning == (
-        f"{WAITING} in the metadata directory is left over from a commit that did not end, and "
+        f"{WAITING} in the metadata directory is left over from an unfinished commit, and is "
         "ignored; `icectl remove-orphans` deletes it"
     )
     assert path.exists()
@@ -89,7 +89,7 @@ def test_beside_a_catalogs_file_the_table_is_the_catalogs(table, fixed_env, name
     files = catalog(table, fixed_env)
     loaded = files.load()
     assert loaded.capabilities == OF_A_CATALOG
-    with pytest.raises(Refused, match=f"a catalog keeps this table, as {name} in"):
+    with pytest.raises(Refused, match=f"this table belongs to a catalog, as {name} in"):
         files.check_writable(loaded)
 
 
@@ -133,7 +133,7 @@ def test_a_table_of_a_catalog_that_comes_meanwhile_is_refused(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
     put(table, f"00004-{UUID}.metadata.json", 4)
-    with pytest.raises(Refused, match="a catalog keeps this table"):
+    with pytest.raises(Refused, match="this table belongs to a catalog"):
         files.check_writable(loaded)
 
 

@@ -75,15 +75,15 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
           "younger files"),
          "use `icectl remove-orphans --allow-recent` only if no writer is active"),
         ("steps = ['compat']",
-         ("`steps`, FILE: `compat` is none of `compact`, `rewrite-manifests`, "
+         ("`steps`, FILE: `compat` is not one of `compact`, `rewrite-manifests`, "
           "`expire-snapshots`, `remove-orphans`"), "`icectl man maintain.toml` lists the keys"),
         ("[[rule]]\nenabled = false", "rule 1 in FILE does not say which tables it is for",
          '`tables = ["prod.sales.*"]` does'),
-        ("tables = 'a.*'", "`tables` in FILE stands outside of a rule",
+        ("tables = 'a.*'", "`tables` in FILE is outside a rule",
          "a `[[rule]]` with `tables` is for some tables"),
         ("[rule]\ntables = 'a.*'", "`rule` in FILE must be written `[[rule]]`",
          "`icectl man maintain.toml` lists the keys"),
-        ("enabled = []", "`enabled`, FILE: it must be a text, a number or a boolean",
+        ("enabled = []", "`enabled`, FILE: it must be a string, a number or a boolean",
          "`icectl man maintain.toml` lists the keys"),
         ("[budget]\nrewrite-bytes = 5", "`budget.rewrite-bytes`, FILE: `5` is not a size",
          "give a number with a unit: 64MB or 64MiB"),

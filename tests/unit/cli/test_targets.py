@@ -25,4 +25,4 @@ def test_a_folder_that_cannot_be_read_hides_no_other(
     warnings: list[str] = []
     found = list(targets.tables_on_disk(tmp_path, warnings.append))
     assert found == [str(tmp_path / "a"), str(tmp_path / "z")]
-    assert warnings == [f"{tmp_path / 'lost+found'} is left out: permission denied"]
+    assert warnings == [f"{tmp_path / 'lost+found'} is skipped: permission denied"]

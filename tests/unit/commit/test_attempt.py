@@ -154,9 +154,9 @@ def test_r156_an_unknown_outcome_is_not_tried_again():
     with pytest.raises(CommitUnknown) as raised:
         commit(context, BASE, owned)
     assert raised.value.message == (
-        "whether /wh/t/metadata/v2.metadata.json was written is not known: no answer"
+        "it is not known whether /wh/t/metadata/v2.metadata.json was written: no answer"
     )
-    assert "look whether that file exists" in (raised.value.hint or "")
+    assert "check whether that file exists" in (raised.value.hint or "")
     assert len(catalog.commits) == 1
 
 

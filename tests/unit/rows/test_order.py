@@ -84,7 +84,7 @@ def test_an_order_of_the_table_is_known_again_as_a_whole() -> None:
         ("colour", "the table has no column `colour`"),
         ("ID", "the table has no column `ID`"),
         ("tags", "there is no identity of `tags`, which is list<long>"),
-        ("tags.element", "`tags.element` lies in a list, of which a row has many"),
+        ("tags.element", "`tags.element` is inside a list, of which a row has many"),
         ("hour(id)", "there is no hour of `id`, which is long"),
         ("bucket(8, `two words`)", "there is no bucket[8] of"),
         ("shuffle(id)", "there is no transform `shuffle`"),
@@ -131,7 +131,7 @@ def test_a_comma_in_a_quoted_name_ends_no_name() -> None:
         ("id desc,at", "`id desc` is not a column name"),
         ("id,colour", "the table has no column `colour`"),
         ("id,place", "`place` is struct<6: x: optional long>, which has no order"),
-        ("id,tags.element", "lies in a list"),
+        ("id,tags.element", "is inside a list"),
     ],
 )
 def test_what_no_curve_goes_through_is_wrong_usage(text: str, message: str) -> None:

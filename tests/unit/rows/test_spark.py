@@ -153,9 +153,9 @@ def test_of_what_spark_says_one_line_is_told(message, reason):
             "no Spark master at 127.0.0.1:{}: connection refused",
         ),
         ("k8s://https://127.0.0.1:{}", "no Spark master at 127.0.0.1:{}: connection refused"),
-        ("spark://[", "`spark://[` names no Spark master"),
-        ("local-x", "`local-x` names no Spark master"),
-        ("cluster:7077", "`cluster:7077` names no Spark master"),
+        ("spark://[", "`spark://[` is not the address of a Spark master"),
+        ("local-x", "`local-x` is not the address of a Spark master"),
+        ("cluster:7077", "`cluster:7077` is not the address of a Spark master"),
     ],
 )
 def test_a_master_that_does_not_answer_is_named_before_java_starts(master: str, told: str) -> None:

@@ -137,7 +137,7 @@ STATUS = "Server returned non-2xx status code: "
         (
             f"{SERVICE}{STATUS}503 Service Unavailable: later",
             NotReached,
-            "no token could be had of https://oauth2.googleapis.com",
+            "could not get a token from https://oauth2.googleapis.com",
         ),
     ],
 )

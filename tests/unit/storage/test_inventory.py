@@ -185,7 +185,7 @@ def test_a_parquet_file_that_ends_early_is_one_error(tmp_path):
     ("name", "value", "wrong"),
     [
         ("key", [1], "the key column holds numbers"),
-        ("last_modified_date", [1], "modification times are int64, no instants"),
+        ("last_modified_date", [1], "modification times are int64, not timestamps"),
         ("size", [None], "objects without a name or a size"),
         ("key", [None], "objects without a name or a size"),
     ],
@@ -211,7 +211,7 @@ def test_a_parquet_column_of_another_type_is_one_error(tmp_path, name, value, wr
 def test_json_that_is_no_manifest_is_one_error(tmp_path, content, wrong):
     error = refusal(write(tmp_path / "a", content))
     assert isinstance(error, UsageError)
-    expected = f"inventory `{tmp_path}/a`: no manifest of S3 Inventory: {wrong}"
+    expected = f"inventory `{tmp_path}/a`: not a manifest of S3 Inventory: {wrong}"
     assert error.message.startswith(expected)
 
 

@@ -156,8 +156,8 @@ def test_metadata_at_above_and_below_a_place_are_of_another_table(
         world.others().check_around(world.loaded(), folders, [f"{data}/a/b", f"{data}/c"])
 
     assert refusal(check) == (
-        f"{path} may be metadata of another table, whose files could be deleted: "
-        "it lies in another folder than the table's"
+        f"{path} may be metadata of another table, whose files could be deleted: it is in another "
+        "folder than the table's"
     )
 
 
@@ -378,7 +378,7 @@ def test_a_catalog_that_does_not_tell_is_named(world: World) -> None:
     def fails() -> None:
         raise StorageError("no answer")
 
-    unknown = "the catalog does not say where its other tables lie"
+    unknown = "the catalog does not say where its other tables are"
     world.others().check_catalog(["/t"])
     world.others(catalog_tables=lambda: ()).check_catalog(["/t"])
     assert world.told.told == []
@@ -527,7 +527,8 @@ def test_metadata_go_among_no_files_of_another_table(tmp_path: Path) -> None:
         assert refused.error_id == "other-table"
         assert refused.hint == "let `write.metadata.path` name a folder of the table's own"
         assert refused.message.startswith(
-            f"new metadata would lie in {folder}, among files of another table: {folder}/00001-a"
+            f"new metadata would be written to {folder}, among files of another table: "
+            f"{folder}/00001-a"
         )
 
 

@@ -71,7 +71,7 @@ def test_every_snapshot_comes_with_its_reason():
         5: (True, "among the 3 newest snapshots of branch main"),
         6: (True, "head of branch main"),
         7: (True, "in no branch, but not older than 2026-03-10T12:00:00Z"),
-        8: (False, "in no branch, under no tag"),
+        8: (False, "in no branch or tag"),
         9: (True, "head of tag eoy"),
     }
 

@@ -310,7 +310,7 @@ def test_auto_finds_nothing_to_do_a_second_time(tmp_path: Path) -> None:
     table.delete_rows([30], kind="equality")
     how = {"method": "auto", "merge_row_group": 1, "min_delete_ratio": 0.5}
     every = planned(tmp_path, **how, every=True).plan
-    assert {group.choice.why for group in every.groups} == {"asked for of every file"}
+    assert {group.choice.why for group in every.groups} == {"requested by --rewrite-all"}
     done = compacted(tmp_path, planned(tmp_path, **how))
     assert [one.choice.method for one in done.done] == ["merge"]
     assert not planned(tmp_path, **how).plan.has_work

@@ -81,7 +81,7 @@ def test_a_window_is_open_by_the_clock_of_its_zone(
         ("at night", "`at night` is not a time window"),
         ("25:00-06:00", "`25:00-06:00` is not a time window: there is no such time of day"),
         ("22:00-06:60", "`22:00-06:60` is not a time window: there is no such time of day"),
-        ("22:00-06:00 Mars/Base", "there is not a time zone `Mars/Base` on this machine"),
+        ("22:00-06:00 Mars/Base", "this machine has no time zone `Mars/Base`"),
     ],
 )
 def test_what_is_no_window_is_refused(text: str, message: str) -> None:
@@ -129,7 +129,7 @@ def judged(*steps: str, **facts: Any) -> list[tuple[str, str]]:
         ({"untracked_metadata_file_count": 99}, []),
         (
             {"looked_ms": None, "untracked_metadata_file_count": 20},
-            [("remove-orphans", "never searched, 20 metadata files off the log")],
+            [("remove-orphans", "never searched, 20 metadata files not in the log")],
         ),
     ],
 )

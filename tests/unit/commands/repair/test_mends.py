@@ -35,12 +35,11 @@ UNDELETE = Accepted(drop_missing=False, accept_undeleted=True)
 ALL = Accepted(drop_missing=True, accept_undeleted=True)
 
 NOTHING_ELSE = (
-    "nothing else has its {} rows: bring the file back, or `--drop-missing` removes it from the "
-    "table"
+    "nothing else has its {} rows: restore the file, or `--drop-missing` removes it from the table"
 )
 BRING_DELETES_BACK = (
-    "without it deleted rows would come back: bring the file back, go back with `--to-snapshot`, "
-    "or take these rows by `--accept-undeleted`"
+    "without it deleted rows would come back: restore the file, go back with `--to-snapshot`, or "
+    "accept these rows with `--accept-undeleted`"
 )
 
 
@@ -158,8 +157,8 @@ def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuil
         location,
         "commit a snapshot of the same 3 files, with a list of its own",
         (
-            "the snapshot before it and the manifests that it wrote have just the files and rows "
-            "that its summary counts"
+            "the snapshot before it and its own manifests have exactly the files and rows that "
+            "its summary counts"
         ),
         0,
         0,
@@ -187,7 +186,7 @@ def test_nothing_is_built_on_rows_that_are_not_sure(table: TableBuilder) -> None
     head = numbered_high(head_of(table))
     unsure, missing = wrong("R-044", "snapshot"), wrong("R-034", lost)
     found = mends(table, missing, unsure, head=head, asked=ALL)
-    reason = "which rows live is not sure while this is so (R-044)"
+    reason = "until this is repaired, it is unclear which rows are live (R-044)"
     assert found == ([], [RemainingFinding(unsure, reason)])
 
 
@@ -221,7 +220,7 @@ def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_pat
         f"manifest:{name}",
         lost.manifest_path,
         "rewrite it, with 2 files",
-        "other snapshots list these files, as many files and rows as were in it",
+        "other snapshots list these files, with the same number of files and rows",
         0,
         0,
     )
@@ -302,9 +301,9 @@ def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
         f"{'lost-data' if is_data else 'lost-deletes'}:{path.name}",
         lost.manifest_path,
         "remove it from the table",
-        "you accept by `--drop-missing` that its rows are lost"
+        "`--drop-missing` accepts that its rows are lost"
         if is_data
-        else "you accept by `--accept-undeleted` that rows it deleted come back",
+        else "`--accept-undeleted` accepts that rows it deleted come back",
         4 if is_data else 0,
         0 if is_data else 2,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from tests.stores.wrapped import WrappedStore
 
 BOTH = frozenset({"metadata-file", "version-hint"})
 MINUTE_MS = 60_000
-NEWEST = ".metadata.json is the newest file there is"
+NEWEST = ".metadata.json is the newest file"
 
 
 @pytest.fixture
@@ -213,9 +213,9 @@ def test_a_version_that_is_missing_before_the_broken_one_is_for_the_user_to_judg
     assert error.message.startswith(f"{file_of(table, 4)}: the metadata file is not JSON: ")
     assert error.message.count("(R-005)") == 1
     assert error.hint == (
-        "the newest metadata file that is whole is v2.metadata.json, and those between are broken "
-        "or gone: bring them back from a copy, or move the broken ones out of the directory if "
-        "that version is meant"
+        "the newest metadata file that is whole is v2.metadata.json, and those after it are "
+        "broken or gone: restore them from a copy, or move the broken ones out of the directory "
+        "if that version is meant"
     )
 
 
@@ -248,7 +248,7 @@ def test_a_file_without_a_time_is_never_old(table: TableBuilder) -> None:
 def test_the_files_of_a_copy_are_left_alone(table: TableBuilder, tmp_path: Path) -> None:
     cut(table)
     table.directory.rename(tmp_path / "copy")
-    with pytest.raises(Refused, match="it is a copy, or was moved"):
+    with pytest.raises(Refused, match="it was copied or moved"):
         find(context_of(tmp_path / "copy"))
 
 
@@ -261,13 +261,13 @@ def test_the_files_of_a_copy_are_left_alone(table: TableBuilder, tmp_path: Path)
         (
             "9",
             "it says 9, which is ahead of v4.metadata.json: write 4",
-            "that is the newest file there is; commits after it are lost with their files",
+            "that is the newest file; commits after it are lost with their files",
             True,
         ),
         (
             "3",
             "it says 3, which is behind v4.metadata.json: write 4",
-            "that is the newest file there is",
+            "that is the newest file",
             False,
         ),
         ("no", "it names no version: write 4", f"v4{NEWEST}", False),

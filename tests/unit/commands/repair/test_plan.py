@@ -55,8 +55,8 @@ def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
         ("R-063", "the footer of the file does not prove what the manifest should say"),
         ("R-066", "it is unknown which of the entries is right"),
         ("R-099", "nobody can read the file: restore it, or move it away and use `--drop-missing`"),
-        ("R-012", "nothing else in the table proves what should stand there"),
-        ("V4-023", "nothing else in the table proves what should stand there"),
+        ("R-012", "nothing else in the table proves the right content"),
+        ("V4-023", "nothing else in the table proves the right content"),
         ("V4-081", "roots and leaves of version 4 are not rebuilt"),
     ],
 )
@@ -69,7 +69,7 @@ def test_what_stays_has_the_reason_of_its_rule(rule: str, reason: str) -> None:
 def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip: str) -> None:
     found = planned(skip)
     assert (found.remedies, found.skipped) == ((), (ROW,))
-    assert found.left[0] == RemainingFinding(LENGTH, "it was to be skipped")
+    assert found.left[0] == RemainingFinding(LENGTH, "skipped as requested")
     assert not found.has_work
     assert found.errors_left == (LOST,)
 
