@@ -91,6 +91,25 @@ def test_a_branch_has_its_own_retention(table: TableBuilder, refs: Run) -> None:
     assert refs(table.location, "branch", "eoy").code == 5  # a tag
 
 
+def test_what_leaves_a_branch_is_told_apart_from_what_no_other_has(
+    table: TableBuilder, refs: Run
+) -> None:
+    first, second, _ = map(str, ids(table))
+    back = ("rollback", "--to", first, "--dry-run")
+    refs(table.location, "branch", "audit")
+    for dropped, words, told in (
+        (None, ("drop", "audit", "--dry-run"), "3 snapshots out of the branch, and still in other"),
+        ("audit", back, "2 snapshots out of the branch, and still in other branches or tags"),
+        ("eoy", back, "2 snapshots out of the branch, in the table until they expire"),
+    ):
+        if dropped is not None:
+            assert refs(table.location, "drop", dropped, "--yes").code == 0
+        assert told in refs(table.location, *words).out
+    refs(table.location, "tag", "between", "--at", second)
+    told = "2 snapshots out of the branch; 1 in no other, in the table until they expire"
+    assert told in refs(table.location, *back).out
+
+
 def test_a_rollback_takes_main_back_and_leads_back(table: TableBuilder, refs: Run) -> None:
     first, second, third = ids(table)
     planned = refs(table.location, "rollback", "--to", str(first), "--dry-run", "--json")

@@ -1,6 +1,6 @@
 """The run of `icectl refs`: list, or plan and commit a change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from icectl.cli.console import Console
@@ -24,7 +24,7 @@ from icectl.commands.refs.plan import (
 from icectl.commit.output_journal import Leftovers
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import SnapshotRef
+from icectl.format.snapshot import SnapshotRef, ancestors
 from icectl.table.row_safety import open_to_change
 from icectl.units import parse_instant, print_count, print_duration, print_instant
 
@@ -243,12 +243,34 @@ def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
         return
     for change in report.changes:
         console.say(_sentence(change, done=report.done))
-    leaving = sum(len(change.leaving) for change in report.changes)
+    leaving = {snapshot_id for change in report.changes for snapshot_id in change.leaving}
     if leaving:
-        snapshots = print_count(leaving, "snapshot")
-        console.say(f"{snapshots} out of the branch, in the table until they expire")
+        console.say(_what_leaves(leaving, leaving - _reached(report)))
     if report.done:
         print_new_metadata_file(console, report.new_metadata_file)
+
+
+def _what_leaves(leaving: Set[int], lost: Set[int]) -> str:
+    """Tell how many snapshots leave a branch, and how many of them no other ref has."""
+    out = f"{print_count(len(leaving), 'snapshot')} out of the branch"
+    if not lost:
+        return f"{out}, and still in other branches or tags"
+    if len(lost) < len(leaving):
+        return f"{out}; {len(lost):,} in no other, in the table until they expire"
+    return f"{out}, in the table until they expire"
+
+
+def _reached(report: MetadataReport[RefChange]) -> set[int]:
+    """Return the snapshots that branches and tags lead to after the changes."""
+    refs: dict[str, SnapshotRef | None] = {**refs_of(report.metadata)}
+    refs |= {change.name: change.after for change in report.changes}
+    snapshots = report.metadata.snapshots_by_id
+    return {
+        one.snapshot_id
+        for ref in refs.values()
+        if ref is not None
+        for one in ancestors(snapshots, ref.snapshot_id)
+    }
 
 
 def _sentence(change: RefChange, *, done: bool) -> str:
