@@ -140,7 +140,8 @@ def by_partition(
 
 def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Sequence[Any]]:
     """Make the key that partitions are ordered by: none comes last."""
-    return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
+    values = () if key is None else decode_key(key, types)
+    return key is None, [sort_key(value) for value in values]
 
 
 def count_verdicts(verdicts: Verdicts) -> dict[FileVerdict, int]:

@@ -242,9 +242,11 @@ class _Evaluation:
                 transform = self._transform(leaf.column, item)
                 if transform is None:
                     continue
-                may = [of_partition(leaf, transform, values[at]) for values in part.values]
-                be_true[part.rows] &= np.array([each.be_true for each in may], bool)[part.places]
-                be_false[part.rows] &= np.array([each.be_false for each in may], bool)[part.places]
+                answers = [of_partition(leaf, transform, values[at]) for values in part.values]
+                may_be_true = np.array([answer.be_true for answer in answers])
+                may_be_false = np.array([answer.be_false for answer in answers])
+                be_true[part.rows] &= may_be_true[part.places]
+                be_false[part.rows] &= may_be_false[part.places]
         if leaf.column.field_id is not None and set(self.entries.table.column_names) >= METRICS:
             of_metrics = _Metrics(self, leaf.column, leaf.column.field_id).outcome(leaf)
             be_true &= of_metrics.be_true
@@ -418,8 +420,8 @@ def _comparing(type_: Type) -> _Comparing | None:
 def _packed(stored: pa.Array) -> PackedValues:
     _, offsets, content = stored.buffers()
     ends = np.frombuffer(offsets, np.int32)[stored.offset : stored.offset + len(stored) + 1]
-    held = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return PackedValues(held, ends[:-1], np.diff(ends))
+    octets = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    return PackedValues(octets, ends[:-1], np.diff(ends))
 
 
 def _compare_integers(stored: pa.Array, value: Value, type_: Type, signs: Signs) -> None:

@@ -242,7 +242,9 @@ def clusters(
     encoded = entries.table["partition_key"].combine_chunks().dictionary_encode()
     keys = encoded.dictionary.to_pylist()
     values = [decode_key(key, types) for key in keys]
-    tuples = [tuple(sort_key(one[position]) for position in positions) for one in values]
+    tuples = [
+        tuple(sort_key(partition[position]) for position in positions) for partition in values
+    ]
     distinct = sorted(set(tuples))
     places = {values: place for place, values in enumerate(distinct)}
     rank_of_key = np.array([places[values] for values in tuples], np.int64)

@@ -36,9 +36,9 @@ def packaged_compilers() -> Sequence[str]:
 
 def build(folder: Path = SOURCE.parent) -> Path | None:
     """Build the library into a folder; None where no compiler does it."""
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        library = Path(own) / library_name()
-        cache = {"ZIG_GLOBAL_CACHE_DIR": own, "ZIG_LOCAL_CACHE_DIR": own}
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        library = Path(scratch) / library_name()
+        cache = {"ZIG_GLOBAL_CACHE_DIR": scratch, "ZIG_LOCAL_CACHE_DIR": scratch}
         for compiler in _compilers():
             command = [*compiler, *_FLAGS, "-o", str(library), str(SOURCE)]
             try:

@@ -214,24 +214,24 @@ class OrcDataFile:
             fragment_readahead=0,
             use_threads=False,
         )  # fmt: skip
-        held: list[pa.RecordBatch] = []
-        held_bytes = held_rows = 0
+        waiting: list[pa.RecordBatch] = []
+        waiting_bytes = waiting_rows = 0
         for batch in batches:
-            held.append(batch)
-            held_bytes += batch.nbytes
-            held_rows += batch.num_rows
-            if held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
-                yield pa.concat_batches(held)
-                held, held_bytes, held_rows = [], 0, 0
-        if held:
-            yield pa.concat_batches(held)
+            waiting.append(batch)
+            waiting_bytes += batch.nbytes
+            waiting_rows += batch.num_rows
+            if waiting_bytes >= LARGEST_BATCH_BYTES or waiting_rows >= LARGEST_BATCH_ROWS:
+                yield pa.concat_batches(waiting)
+                waiting, waiting_bytes, waiting_rows = [], 0, 0
+        if waiting:
+            yield pa.concat_batches(waiting)
 
     @cached_property
     def _row_bytes(self) -> float:
         """Bytes of a decoded row by what the footer says of all columns."""
         total = sum(
-            one.total_bytes + _NUMBER_BYTES * (one.value_count or self.record_count)
-            for one in self.tail.columns[1:]
+            column.total_bytes + _NUMBER_BYTES * (column.value_count or self.record_count)
+            for column in self.tail.columns[1:]
         )
         return total / max(self.record_count, 1)
 
@@ -396,7 +396,7 @@ def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | N
     """
     try:
         smallest, largest = (
-            _bound(type_, each) for each in (statistics.smallest, statistics.largest)
+            _bound(type_, bound) for bound in (statistics.smallest, statistics.largest)
         )
     except ValueError:
         return None
@@ -421,8 +421,8 @@ def read_tail(serialized: bytes) -> OrcTail:
     stripes = [_members(_content(stored)) for stored in footer.get(_STRIPES, [])]
     statistics = [_members(_content(stored)) for stored in footer.get(_STATISTICS, [])]
     return OrcTail(
-        tuple(Stripe(_number(one, _OFFSET), _number(one, _ROW_COUNT)) for one in stripes),
-        tuple(_column(one) for one in statistics),
+        tuple(Stripe(_number(stripe, _OFFSET), _number(stripe, _ROW_COUNT)) for stripe in stripes),
+        tuple(_column(column) for column in statistics),
     )
 
 

@@ -95,10 +95,10 @@ class Shapes:
         self.invalid_count += other.invalid_count
         self.reason = self.reason or other.reason
         self.outside_count += other.outside_count
-        for mine, theirs in ((self.lower, other.lower), (self.first, other.first)):
-            np.fmin(mine, theirs, out=mine)
-        for mine, theirs in ((self.upper, other.upper), (self.last, other.last)):
-            np.fmax(mine, theirs, out=mine)
+        for bounds, others in ((self.lower, other.lower), (self.first, other.first)):
+            np.fmin(bounds, others, out=bounds)
+        for bounds, others in ((self.upper, other.upper), (self.last, other.last)):
+            np.fmax(bounds, others, out=bounds)
 
     @property
     def box(self) -> BoundingBox | None:
@@ -112,7 +112,7 @@ class Shapes:
         x, y, z, m = self.lower.tolist()
         last_x, last_y, last_z, last_m = self.upper.tolist()
         if self.is_geography:
-            has_edges = any(one % 1000 not in (POINT, MULTI_POINT) for one in self.types)
+            has_edges = any(type_ % 1000 not in (POINT, MULTI_POINT) for type_ in self.types)
             if self.outside_count or has_edges:
                 return None
             x, last_x = self._longitudes()
@@ -247,7 +247,7 @@ class _Runs:
 
     def flush(self) -> None:
         """Look at the points of the runs that were added."""
-        runs = (np.array(one, np.int64) for one in (self.starts, self.counts, self.forms))
+        runs = (np.array(values, np.int64) for values in (self.starts, self.counts, self.forms))
         self._look(*runs)
         self.starts, self.counts, self.forms = [], [], []
 
@@ -309,7 +309,9 @@ def _sliced(starts: _Array, lengths: _Array) -> Iterator[tuple[_Array, _Array]]:
     is_long = lengths > _MOST_NUMBERS
     parts = np.cumsum(lengths[~is_long]) // _MOST_NUMBERS
     edges = np.flatnonzero(np.diff(parts)) + 1
-    yield from zip(*(np.split(one[~is_long], edges) for one in (starts, lengths)), strict=True)
+    yield from zip(
+        *(np.split(values[~is_long], edges) for values in (starts, lengths)), strict=True
+    )
     for start, length in zip(starts[is_long].tolist(), lengths[is_long].tolist(), strict=True):
         for at in range(0, length, _MOST_NUMBERS):
             count = min(_MOST_NUMBERS, length - at)

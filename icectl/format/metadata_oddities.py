@@ -192,8 +192,10 @@ class _Reading:
         snapshots = metadata.snapshots
         columns = (id_ for schema in metadata.schemas for id_ in schema.all_fields)
         self.read |= {
-            "last-sequence-number": max((one.sequence_number for one in snapshots), default=0),
-            "last-updated-ms": max((one.timestamp_ms for one in snapshots), default=0),
+            "last-sequence-number": max(
+                (snapshot.sequence_number for snapshot in snapshots), default=0
+            ),
+            "last-updated-ms": max((snapshot.timestamp_ms for snapshot in snapshots), default=0),
             "last-column-id": max(columns, default=0),
         }
 
@@ -223,7 +225,11 @@ class _Reading:
             error = self._try({"refs": {key: ref}})
             if error is not None:
                 self._tell("refs", error, lost=True)
-                left = (one for one in _shorter("refs", ref) if not self._try({"refs": {key: one}}))
+                left = (
+                    shorter
+                    for shorter in _shorter("refs", ref)
+                    if not self._try({"refs": {key: shorter}})
+                )
                 ref = next(left, None)  # noqa: PLW2901
             if ref is not None:
                 kept[key] = ref

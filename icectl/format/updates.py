@@ -219,7 +219,11 @@ def _set_layout(metadata: TableMetadata, update: SetLayout) -> TableMetadata:
     if update.layout is Layout.SFC_1:
         whole = _with_schemes(replace(metadata, keeps_manifest_lists=False))
         return _guarded(_with_expressions(whole))
-    rooted = [one.snapshot_id for one in metadata.snapshots if layout_of(one) is Layout.SFC_1]
+    rooted = [
+        snapshot.snapshot_id
+        for snapshot in metadata.snapshots
+        if layout_of(snapshot) is Layout.SFC_1
+    ]
     if rooted:
         raise Refused(f"snapshot {rooted[0]} has a root, and no manifest list")
     specs = without_links(metadata.partition_specs, metadata.default_spec_id)

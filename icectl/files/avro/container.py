@@ -275,7 +275,7 @@ def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]
         return
     written = _fastavro_schema(schema, [0])
     parsed, passed = (
-        _fastavro().parse_schema(each) for each in (written, written | {"fields": []})
+        _fastavro().parse_schema(schema_) for schema_ in (written, written | {"fields": []})
     )
     stream = BytesIO(block.content)
     start = count = 0
@@ -317,7 +317,8 @@ def decode_fields(
     names = [str(at) for at in positions]
     wanted = written | {"fields": [written["fields"][at] for at in positions]}
     parsed, reader = (
-        _fastavro().parse_schema({"type": "array", "items": each}) for each in (written, wanted)
+        _fastavro().parse_schema({"type": "array", "items": schema_})
+        for schema_ in (written, wanted)
     )
     records = _decode(blocks, parsed, reader)
     return [[record[name] for record in records] for name in names]

@@ -198,7 +198,7 @@ def _damage() -> Iterator[None]:
 
 def maps_as_lists(part: AvroType) -> AvroType:
     """The type with each map as an array of records of key and value, which are stored alike."""
-    parts = tuple(maps_as_lists(each) for each in part.parts)
+    parts = tuple(maps_as_lists(inner) for inner in part.parts)
     fields = tuple(replace(field, type=maps_as_lists(field.type)) for field in part.fields)
     if part.kind == "map":
         pair = (AvroField("key", None, AvroType("string")), AvroField("value", None, parts[0]))

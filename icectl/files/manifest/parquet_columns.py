@@ -79,7 +79,7 @@ class ManifestColumns:
             if isinstance(part, Column):
                 yield None, part
             elif isinstance(part, Group):
-                yield from ((part, one) for one in part.members)
+                yield from ((part, member) for member in part.members)
 
     def structs(self) -> Iterator[Struct]:
         """Yield the structs that rows have as they are."""
@@ -88,8 +88,8 @@ class ManifestColumns:
     def ids(self) -> frozenset[int]:
         """Return all field ids but those inside of structs."""
         ids = {part.id for part in self.parts}
-        for _, one in self.places():
-            ids |= {one.id} if one.element_id is None else {one.id, one.element_id}
+        for _, column in self.places():
+            ids |= {column.id} if column.element_id is None else {column.id, column.element_id}
         return frozenset(ids)
 
     def kind(self, column: Column) -> pa.DataType:
@@ -239,8 +239,8 @@ class _Shape:
 
 def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, int]:
     places: dict[int | None, int] = {}
-    for at, one in enumerate(fields):
-        places.setdefault(field_id(one), at)
+    for at, field in enumerate(fields):
+        places.setdefault(field_id(field), at)
     return places
 
 
@@ -251,13 +251,13 @@ def check_columns(stored: ParquetColumns, layout: ManifestColumns) -> None:
         if struct is not None and not pa.types.is_struct(struct.type):
             message = f"column {part.id} of a manifest is {struct.type}, not a struct"
             raise CorruptTable(message, rule=layout.rule)
-    for group, one in layout.places():
-        stored_field = stored.find((group.id if group else None, one.id))
+    for group, column in layout.places():
+        stored_field = stored.find((group.id if group else None, column.id))
         if stored_field is None:
-            if one.required and (group is None or group.required):
-                raise CorruptTable(f"a manifest has no column {one.id}", rule=layout.rule)
+            if column.required and (group is None or group.required):
+                raise CorruptTable(f"a manifest has no column {column.id}", rule=layout.rule)
             continue
-        wanted = layout.kind(one)
+        wanted = layout.kind(column)
         is_same = stored_field.type == wanted
         if pa.types.is_list(wanted):
             is_same = (
@@ -265,7 +265,7 @@ def check_columns(stored: ParquetColumns, layout: ManifestColumns) -> None:
                 and stored_field.type.value_type == wanted.value_type
             )
         if not is_same:
-            message = f"column {one.id} of a manifest is {stored_field.type}, not {wanted}"
+            message = f"column {column.id} of a manifest is {stored_field.type}, not {wanted}"
             raise CorruptTable(message, rule=layout.rule)
 
 
@@ -284,13 +284,15 @@ def read_rows(
     Raises: CorruptTable; what the check of the layout does.
     """
     wanted = [
-        (group, one) for group, one in layout.places() if columns is None or one.name in columns
+        (group, column)
+        for group, column in layout.places()
+        if columns is None or column.name in columns
     ]
-    structs = [one for one in layout.structs() if columns is None or one.name in columns]
+    structs = [struct for struct in layout.structs() if columns is None or struct.name in columns]
     if columns is None and not members:
         decoded = stored.read()
     else:
-        places: list[Place] = [(group.id if group else None, one.id) for group, one in wanted]
+        places: list[Place] = [(group.id if group else None, column.id) for group, column in wanted]
         for struct in structs:
             chosen = (members or {}).get(struct.name)
             if chosen is None:
@@ -298,13 +300,13 @@ def read_rows(
             else:
                 places += [(struct.id, number) for number in chosen]
         decoded = stored.read(places)
-    arrays = [_column(decoded, layout, group, one) for group, one in wanted]
-    fields = [layout.rows.field(one.name) for _, one in wanted]
+    arrays = [_column(decoded, layout, group, column) for group, column in wanted]
+    fields = [layout.rows.field(column.name) for _, column in wanted]
     rows = pa.table(arrays, schema=pa.schema(fields))
-    for one in structs:
-        as_stored = decoded.column(one.id)
+    for struct in structs:
+        as_stored = decoded.column(struct.id)
         if as_stored is not None:
-            rows = rows.append_column(as_stored[0].with_name(one.name), as_stored[1])
+            rows = rows.append_column(as_stored[0].with_name(struct.name), as_stored[1])
     return rows
 
 
@@ -347,7 +349,7 @@ def write_rows(rows: pa.Table, layout: ManifestColumns, footer: Mapping[str, str
             fields.append(_identified(rows.schema.field(part.name), part.id))
             columns.append(whole(rows[part.name]))
     table = pa.table(columns, schema=pa.schema(fields))
-    repeating = [one for one in fields if one.name in (layout.repeating or (one.name,))]
+    repeating = [field for field in fields if field.name in (layout.repeating or (field.name,))]
     buffer = io.BytesIO()
     with pq.ParquetWriter(
         buffer,
@@ -364,20 +366,20 @@ def write_rows(rows: pa.Table, layout: ManifestColumns, footer: Mapping[str, str
     return buffer.getvalue()
 
 
-def _identified(one: pa.Field, number: int) -> pa.Field:
-    return one.with_metadata({FIELD_ID: str(number)})
+def _identified(field: pa.Field, number: int) -> pa.Field:
+    return field.with_metadata({FIELD_ID: str(number)})
 
 
 def _stored(rows: pa.Table, layout: ManifestColumns, column: Column) -> pa.Array:
     values = whole(rows[column.name])
     if column.name == _FILE_FORMAT:
-        return pa.array([one.name.lower() for one in FileFormat]).take(values)
+        return pa.array([format_.name.lower() for format_ in FileFormat]).take(values)
     return values.cast(layout.field(column).type)
 
 
 def _struct(rows: pa.Table, layout: ManifestColumns, group: Group) -> pa.StructArray:
-    columns = [_stored(rows, layout, one) for one in group.members]
-    fields = [layout.field(one) for one in group.members]
+    columns = [_stored(rows, layout, member) for member in group.members]
+    fields = [layout.field(member) for member in group.members]
     if group.required:
         return pa.StructArray.from_arrays(columns, fields=fields)
     is_null = columns[0].is_null()
@@ -385,17 +387,17 @@ def _struct(rows: pa.Table, layout: ManifestColumns, group: Group) -> pa.StructA
         is_null = pc.and_(is_null, column.is_null())
     filled = [
         pc.fill_null(column, "" if pa.types.is_string(column.type) else 0)
-        if one.required
+        if member.required
         else column
-        for one, column in zip(group.members, columns, strict=True)
+        for member, column in zip(group.members, columns, strict=True)
     ]
     return pa.StructArray.from_arrays(filled, fields=fields, mask=is_null)
 
 
 def _texts(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
     """Yield the paths of columns worth a dictionary: texts, and those inside of structs."""
-    for one in fields:
-        path = above + one.name
-        if pa.types.is_string(one.type):
+    for field in fields:
+        path = above + field.name
+        if pa.types.is_string(field.type):
             yield path
-        yield from _texts(child_fields(one.type), f"{path}.")
+        yield from _texts(child_fields(field.type), f"{path}.")

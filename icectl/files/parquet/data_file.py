@@ -135,21 +135,21 @@ class ParquetDataFile:
             columns,
             use_threads=size_bytes >= _WORTH_THREADS_BYTES,
         )
-        held: list[pa.RecordBatch] = []
-        held_bytes = held_rows = 0
+        waiting: list[pa.RecordBatch] = []
+        waiting_bytes = waiting_rows = 0
         for batch in batches:
             # The reader looks at this number before each batch.
             file.reader.set_batch_size(row_sizes.next(batch))
-            held.append(batch)
-            held_bytes += batch.nbytes
-            held_rows += batch.num_rows
+            waiting.append(batch)
+            waiting_bytes += batch.nbytes
+            waiting_rows += batch.num_rows
             # Where a few values are far wider than others, few rows come at a time.
-            if 2 * held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
-                yield _joined(held)
+            if 2 * waiting_bytes >= LARGEST_BATCH_BYTES or waiting_rows >= LARGEST_BATCH_ROWS:
+                yield _joined(waiting)
                 release_memory(batch)
-                held, held_bytes, held_rows = [], 0, 0
-        if held:
-            yield _joined(held)
+                waiting, waiting_bytes, waiting_rows = [], 0, 0
+        if waiting:
+            yield _joined(waiting)
 
     def _row_sizes(self, number: int, columns: list[int]) -> "_RowSizes":
         """Estimate the sizes of a row group's rows before they are decoded."""
@@ -223,7 +223,7 @@ class ParquetDataFile:
         """Bytes of a decoded value by column; 0 where they differ."""
         stored = self.file.metadata.schema
         columns = map(stored.column, range(len(stored.names)))
-        return [_WIDTHS.get(one.physical_type) or max(one.length, 0) for one in columns]
+        return [_WIDTHS.get(column.physical_type) or max(column.length, 0) for column in columns]
 
     def _columns(self, places: frozenset[int]) -> list[int]:
         """Return the columns of Parquet that make these top-level fields."""

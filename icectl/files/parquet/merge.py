@@ -69,7 +69,7 @@ def check_alike(sources: Sequence[MergeSource]) -> Layout:
 
     Raises: NotMergeable.
     """
-    if not 0 < sum(len(one.groups) for one in sources) < _MOST_ROW_GROUPS:
+    if not 0 < sum(len(source.groups) for source in sources) < _MOST_ROW_GROUPS:
         raise NotMergeable("there would be no row group in the file, or too many")
     first = sources[0].stated_once
     for other in sources[1:]:
@@ -160,12 +160,14 @@ class MergedFile:
     def chunk_places(self) -> Integers:
         """Return where chunks are: (source, first byte there, first byte here, bytes) a row."""
         places = [np.empty((0, 4), np.int64)]
-        for at, one in enumerate(self._copied):
-            chunks = one.source.chunks
+        for at, copied in enumerate(self._copied):
+            chunks = copied.source.chunks
             kept = np.flatnonzero(chunks.is_copied)
             start, end = chunks.start[kept], chunks.end[kept]
             sources = np.full(len(kept), at)
-            places.append(np.stack([sources, start, start + one.shift[kept], end - start], axis=1))
+            places.append(
+                np.stack([sources, start, start + copied.shift[kept], end - start], axis=1)
+            )
         return np.concatenate(places)
 
     def add_columns(self, source: MergeSource, file: IO[bytes]) -> None:
@@ -173,12 +175,15 @@ class MergedFile:
 
         Of columns that some of the sources have, only those of the other row groups are copied.
         """
-        copied = [one.source for one in self._copied]
-        rows = [one.group_rows[one.groups] for one in copied]
+        copied = [part.source for part in self._copied]
+        rows = [source.group_rows[source.groups] for source in copied]
         if not np.array_equal(np.concatenate(rows), source.group_rows):
             raise ValueError("columns of other rows")
         self._layout = self._layout.with_more(source)
-        lacks = [np.tile(self._layout.places_in(one) < 0, (len(one.groups), 1)) for one in copied]
+        lacks = [
+            np.tile(self._layout.places_in(source) < 0, (len(source.groups), 1))
+            for source in copied
+        ]
         is_copied = source.chunks.is_copied.copy()
         places = self._layout.places_in(source)
         wanted = np.concatenate(lacks)[:, places >= 0]
@@ -191,21 +196,21 @@ class MergedFile:
         copied = [*self._copied, *([self._more] if self._more else [])]
         numbers: list[dict[int, Integers]] = [{} for _ in copied]
         for at_node, size_node, indexes in (
-            (BOUNDS_AT, BOUNDS_SIZE, [one.column_indexes for one in copied]),
-            (OFFSETS_AT, OFFSETS_SIZE, [one.offset_indexes for one in copied]),
+            (BOUNDS_AT, BOUNDS_SIZE, [part.column_indexes for part in copied]),
+            (OFFSETS_AT, OFFSETS_SIZE, [part.offset_indexes for part in copied]),
         ):
             for values, of_chunks in zip(numbers, indexes, strict=True):
                 sizes = np.array([len(content) for content in of_chunks], np.int64)
                 values[size_node] = sizes
                 values[at_node] = np.where(sizes, self.size_bytes + np.cumsum(sizes) - sizes, 0)
                 self._write(b"".join(of_chunks))
-        chunks = [one.chunks(of) for one, of in zip(copied, numbers, strict=True)]
+        chunks = [part.chunks(of) for part, of in zip(copied, numbers, strict=True)]
         more = None if self._more is None else chunks.pop()
         groups: list[bytes] = []
         footer_at = self.size_bytes
-        for one in chunks:
-            groups += row_groups_of(one, more, self._layout, len(groups), footer_at)
-        sources = [one.source for one in self._copied]
+        for of_source in chunks:
+            groups += row_groups_of(of_source, more, self._layout, len(groups), footer_at)
+        sources = [part.source for part in self._copied]
         footer = footer_of(sources, groups, self._layout, is_widened=more is not None)
         self._write(footer + len(footer).to_bytes(4, "little") + MAGIC)
 

@@ -204,8 +204,8 @@ class MergeSource:
 
     def without_columns(self, keys: Collection[ColumnKey]) -> "MergeSource":
         """Return the file without some of its columns, which are not copied then."""
-        kept = [one for one in self.columns if one.key not in keys]
-        places = [place for one in kept for place in one.leaves]
+        kept = [column for column in self.columns if column.key not in keys]
+        places = [place for column in kept for place in column.leaves]
         is_copied = self.chunks.is_copied & np.isin(self.chunks.leaf, places)
         return replace(self, columns=kept, chunks=replace(self.chunks, is_copied=is_copied))
 
@@ -316,7 +316,7 @@ def _columns(footer: Members) -> Sequence[FileColumn]:
     texts = [content[end - size : end].tobytes() for _, _, end, size in names.tolist()]
     bounds = np.stack([elements[:, 1], names[:, 1], names[:, 2], elements[:, 2]], axis=1).tolist()
     # An element begins, its name begins and ends, and it ends.
-    parts = [[content[at:end].tobytes() for at, end in pairwise(one)] for one in bounds]
+    parts = [[content[at:end].tobytes() for at, end in pairwise(ends)] for ends in bounds]
     place = 1
 
     def paths_from(around: tuple[bytes, ...]) -> list[bytes]:
@@ -336,20 +336,20 @@ def _columns(footer: Members) -> Sequence[FileColumn]:
         paths = paths_from(())
         leaves = range(leaf, leaf + len(paths))
         leaf = leaves.stop
-        own = parts[first:place]
+        of_column = parts[first:place]
         columns.append(
             FileColumn(
                 ids[first] if ids[first] >= 0 else texts[first],
                 texts[first],
                 leaves,
                 tuple(paths),
-                tuple(before + after for before, _, after in own),
+                tuple(before + after for before, _, after in of_column),
                 tuple(map(tuple, form[first:place].tolist())),
-                b"".join(b"".join(one) for one in own),
+                b"".join(b"".join(element) for element in of_column),
                 tuple(orders[leaves.start : leaves.stop]),
             )
         )
-    if place != len(elements) or len({one.key for one in columns}) != len(columns):
+    if place != len(elements) or len({column.key for column in columns}) != len(columns):
         raise NotMergeable("its schema has a column twice, or more than it says")
     return columns
 
@@ -367,30 +367,30 @@ class Layout:
 
     def places_in(self, source: MergeSource) -> Integers:
         """Return where a file has what is stored, in order; -1 for what it lacks."""
-        own = {column.key: column for column in source.columns}
+        stored_columns = {column.key: column for column in source.columns}
         places: list[int] = []
         for column in self.columns:
-            stored = own.get(column.key)
+            stored = stored_columns.get(column.key)
             places += [-1] * len(column.leaves) if stored is None else list(stored.leaves)
         return np.array(places, np.int64)
 
     def missing_in(self, sources: Sequence[MergeSource]) -> Sequence[FileColumn]:
         """Return the columns that not all of some files have."""
         keys = [{column.key for column in source.columns} for source in sources]
-        return [one for one in self.columns if not all(one.key in has for has in keys)]
+        return [column for column in self.columns if not all(column.key in has for has in keys)]
 
     def with_more(self, more: MergeSource) -> "Layout":
         """Return the layout with the columns of a further file that it lacks.
 
         Raises: NotMergeable, where that has others of its columns in another form.
         """
-        known = {one.key: one for one in self.columns}
+        known = {column.key: column for column in self.columns}
         for column in more.columns:
             if column.key in known and known[column.key].form != column.form:
                 raise NotMergeable(
                     f"one of its files lacks `{column.shown}`, stored in an unusual way"
                 )
-        columns = [*self.columns, *(one for one in more.columns if one.key not in known)]
+        columns = [*self.columns, *(column for column in more.columns if column.key not in known)]
         return _checked(columns)
 
 
@@ -425,13 +425,13 @@ def _with_leading(layout: Layout, sources: Sequence[MergeSource]) -> Layout:
         if not len(source.groups):
             continue
         begins = _shares_before(source)
-        first = {one.key: begins[one.leaves.start] for one in source.columns}
-        shares = [first.get(one.key, np.inf) for one in layout.columns]
+        first = {column.key: begins[column.leaves.start] for column in source.columns}
+        shares = [first.get(column.key, np.inf) for column in layout.columns]
         worst = np.maximum(worst, shares)
     leading = 0 if worst[0] < _HALF else int(np.argmin(worst))
     if np.isinf(worst[leading]):
         raise NotMergeable("its files have no column in common")
-    rest = [one for at, one in enumerate(layout.columns) if at != leading]
+    rest = [column for at, column in enumerate(layout.columns) if at != leading]
     return Layout([layout.columns[leading], *rest])
 
 
@@ -448,7 +448,7 @@ def _shares_before(source: MergeSource) -> Mapping[int, float]:
 
 
 def _checked(columns: Sequence[FileColumn]) -> Layout:
-    if len({one.name for one in columns}) != len(columns):
+    if len({column.name for column in columns}) != len(columns):
         raise NotMergeable("two of the columns of its files have one name")
     return Layout(columns)
 
@@ -509,19 +509,19 @@ class _Chunks:
         edited = _Edited(copied, of_groups)
         self.content = edited.content
         bounds = [chunks[:, 1], paths[:, 1], paths[:, 2], chunks[:, 2]]
-        self._bounds = np.stack([edited.now(one) for one in bounds], axis=1).tolist()
+        self._bounds = np.stack([edited.now(offsets) for offsets in bounds], axis=1).tolist()
         ends = [self.groups[:, 1], self.lists[:, 1], self.lists[:, 2], self.groups[:, 2]]
-        self.bounds = np.stack([edited.now(one) for one in ends], axis=1).tolist()
+        self.bounds = np.stack([edited.now(offsets) for offsets in ends], axis=1).tolist()
 
-    def part(self, group: int, leaf: int, own: bytes, path: bytes) -> bytes:
+    def part(self, group: int, leaf: int, stored_path: bytes, path: bytes) -> bytes:
         """Return a chunk with another path; `own` is the one that it is to have had.
 
         Raises: NotMergeable.
         """
         start, path_at, path_end, end = self._bounds[self.first[group] + leaf]
-        if own == path:
+        if stored_path == path:
             return self.content[start:end]
-        if self.content[path_at:path_end] != own:
+        if self.content[path_at:path_end] != stored_path:
             raise NotMergeable("a row group has its columns in another order than its schema")
         return self.content[start:path_at] + path + self.content[path_end:end]
 
@@ -555,11 +555,11 @@ def row_groups_of(
         if more is not None:
             added = _sums(more.source, of_chunks, more.source.chunks.is_copied)
             of_groups[node][kept] += added[ordinals[kept]]
-    own = _Chunks(copied, layout, of_groups)
-    others = own if more is None else _Chunks(more, layout, {})
-    paths, sources = layout.paths, (own, others)
+    stored = _Chunks(copied, layout, of_groups)
+    others = stored if more is None else _Chunks(more, layout, {})
+    paths, sources = layout.paths, (stored, others)
     leaves = []
-    for place, other, path in zip(own.places, others.places, paths, strict=True):
+    for place, other, path in zip(stored.places, others.places, paths, strict=True):
         at = 0 if place >= 0 else 1
         leaf = int(place if place >= 0 else other)
         if leaf < 0:
@@ -570,9 +570,14 @@ def row_groups_of(
     groups = []
     for group in kept.tolist():
         numbers = group, int(ordinals[group])
-        start, list_at, list_end, end = own.bounds[group]
+        start, list_at, list_end, end = stored.bounds[group]
         chunks = [sources[at].part(numbers[at], leaf, had, has) for at, leaf, had, has in leaves]
-        parts = own.content[start:list_at], header, *chunks, own.content[list_end:end]
+        parts = (
+            stored.content[start:list_at],
+            header,
+            *chunks,
+            stored.content[list_end:end],
+        )
         groups.append(b"".join(parts))
     return groups
 
@@ -594,7 +599,9 @@ def _check_middles(copied: CopiedChunks, leading: int, stored: Integers, footer_
 def _path(copied: CopiedChunks | None, leaf: int) -> bytes:
     assert copied is not None
     columns = copied.source.columns
-    return next(one.paths[leaf - one.leaves.start] for one in columns if leaf in one.leaves)
+    return next(
+        column.paths[leaf - column.leaves.start] for column in columns if leaf in column.leaves
+    )
 
 
 def _sums(source: MergeSource, node: int, chosen: npt.NDArray[np.bool_]) -> Integers:
@@ -617,11 +624,11 @@ def footer_of(
     pairs = [
         pair
         for key, pair in sources[0].pairs.items()
-        if all(one.pairs.get(key) == pair for one in sources)
+        if all(source.pairs.get(key) == pair for source in sources)
         and key != _PANDAS
         and not (key == _ARROW_SCHEMA and is_widened)
     ]
-    rows = sum(one.row_count for one in sources)
+    rows = sum(source.row_count for source in sources)
     members = (
         (1, _INTEGER, first.raw(VERSION)),
         (2, _ELEMENTS, _schema(sources[0], columns)),
@@ -640,6 +647,10 @@ def _schema(source: MergeSource, columns: Sequence[FileColumn]) -> bytes:
     root, children = footer.of(ELEMENT)[0], footer.of(CHILDREN)[:1]
     at, end = root[1:3].tolist()
     counted = np.array([len(columns)], np.int64)
-    own = replace_numbers(footer.content, at, end, children[:, 1:3], counted)
-    count = 1 + sum(one.element_count for one in columns)
-    return header_of_list(STRUCT, count) + own + b"".join(one.elements for one in columns)
+    encoded_root = replace_numbers(footer.content, at, end, children[:, 1:3], counted)
+    count = 1 + sum(column.element_count for column in columns)
+    return (
+        header_of_list(STRUCT, count)
+        + encoded_root
+        + b"".join(column.elements for column in columns)
+    )

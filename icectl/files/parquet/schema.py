@@ -212,7 +212,7 @@ def logical_types(schema: pa.Schema) -> Mapping[int, bytes]:
     Elements are numbered as FooterChanges has them.
     """
     types = {}
-    for number, field in enumerate((one for top in schema for one in _elements(top)), 1):
+    for number, field in enumerate((element for top in schema for element in _elements(top)), 1):
         if field is not None and is_variant(field):
             types[number] = _VARIANT_1
         elif field is not None and (shape := (field.metadata or {}).get(_SHAPE)):

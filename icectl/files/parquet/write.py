@@ -101,9 +101,9 @@ class ParquetWriter:
     def close(self) -> Any:
         """Write the footer; what pyarrow would have had it say, as its FileMetaData."""
         writer = self._begun(no_rows(self._schema))
-        self._out.held = bytearray()
+        self._out.kept_back = bytearray()
         writer.close()
-        ending = bytes(self._out.held)  # from before the footer on
+        ending = bytes(self._out.kept_back)  # from before the footer on
         start = len(ending) - _END - int.from_bytes(ending[-_END : -_END // 2], "little")
         footer = changed(ending[start:-_END], self._changes())
         size = len(footer).to_bytes(4, "little")
@@ -162,18 +162,18 @@ class _Holding:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.closed = False
-        self.held: bytearray | None = None
+        self.kept_back: bytearray | None = None
 
     def write(self, content: bytes) -> int:
         """Write, or hold back."""
-        if self.held is None:
+        if self.kept_back is None:
             return self._file.write(content)
-        self.held += content
+        self.kept_back += content
         return len(content)
 
     def tell(self) -> int:
-        """Return how many bytes were written and held."""
-        return self._file.tell() + len(self.held or b"")
+        """Return how many bytes were written and kept_back."""
+        return self._file.tell() + len(self.kept_back or b"")
 
     def flush(self) -> None:
         """Leave it to whoever closes the file."""
@@ -285,22 +285,22 @@ def _compression(source: pq.ParquetFile) -> str:
     footer = source.metadata
     if not footer.num_row_groups or not footer.num_columns:
         return "zstd"
-    found = str(footer.row_group(0).column(0).compression)
-    return "none" if found == "UNCOMPRESSED" else found
+    codec = str(footer.row_group(0).column(0).compression)
+    return "none" if codec == "UNCOMPRESSED" else codec
 
 
 def column(table: pa.Table, place: Place) -> pa.Array | None:
     """Return the column with these field ids; None without one."""
     fields, stored = list(table.schema), table.columns
-    found: pa.Array | None = None
+    values: pa.Array | None = None
     for number in place:
         at = next((at for at, field in enumerate(fields) if field_id(field) == number), None)
         if at is None:
             return None
-        found = whole(stored[at])
-        fields = child_fields(found.type) if pa.types.is_struct(found.type) else []
-        stored = [found.field(inner) for inner in range(len(fields))]
-    return found
+        values = whole(stored[at])
+        fields = child_fields(values.type) if pa.types.is_struct(values.type) else []
+        stored = [values.field(inner) for inner in range(len(fields))]
+    return values
 
 
 def with_column(table: pa.Table, place: Place, values: pa.Array) -> pa.Table:
