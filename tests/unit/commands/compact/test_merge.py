@@ -10,7 +10,7 @@ import pytest
 from icectl.cli.settings import SMALLEST_ROW_GROUP_BYTES
 from icectl.commands.compact.plan import LEFT_ALONE
 from icectl.entries.file_verdicts import FileVerdict
-from icectl.errors import Refused, SelfCheckFailed
+from icectl.errors import CommitConflict, Refused, SelfCheckFailed
 from icectl.rows import compact_job, merge_files
 from icectl.table.mergeable import Mergeable, choose_method
 from icectl.table.output_sizes import Sizes
@@ -119,6 +119,25 @@ def test_deletes_from_before_and_from_meanwhile_come_along(tmp_path: Path, versi
     assert rows(tmp_path) == left
     assert {row["id"] for row in left} == set(table.ids())
     assert done.carried_deletes >= 3
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("method", ["merge", "rewrite"])
+def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(
+    tmp_path: Path, version: int, method: str
+) -> None:
+    table = built(tmp_path, version)
+    before = max(table.ids_of)
+    table.delete_rows([3, 30])
+    prepared = planned(tmp_path, method=method, min_delete_ratio=0.9)
+    table.ref("main", "branch", snapshot_id=before)
+    if method == "merge":
+        done = compacted(tmp_path, prepared)
+        assert (len(done.done), done.failed, done.carried_deletes) == (1, {}, 0)
+    else:
+        with pytest.raises(CommitConflict, match="are live again"):
+            compacted(tmp_path, prepared)
+    assert [row["id"] for row in rows(tmp_path)] == [*range(36)]
 
 
 @pytest.mark.parametrize("chosen", [{"min_delete_ratio": 0.1}, {"min_delete_files": 1}])
