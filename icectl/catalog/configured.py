@@ -70,8 +70,8 @@ class CatalogSettings:
             for user, password in _SENT_TOGETHER
             if password in properties
         ]
-        passwords = [each for value in properties.values() for each in passwords_in(value)]
-        secrets += [each for password in passwords for each in {password, unquote(password)}]
+        passwords = [text for value in properties.values() for text in passwords_in(value)]
+        secrets += [text for password in passwords for text in {password, unquote(password)}]
         return secrets
 
     def lines(self) -> Iterator[str]:
@@ -115,25 +115,25 @@ class Configuration:
 
         Raises: UsageError; TableNotFound, for a catalog that is not configured; Unsupported.
         """
-        found = dict(self.catalogs.get(name.lower(), {}))
-        found |= {
+        values = dict(self.catalogs.get(name.lower(), {}))
+        values |= {
             key.lower(): ConfiguredValue(text, "`--catalog-option`")
             for key, text in options.items()
         }
-        if not found:
+        if not values:
             raise self.unknown(name)
         properties = {
             key: from_environment(value.text, environment, f"property `{key}` of catalog `{name}`")
-            for key, value in found.items()
+            for key, value in values.items()
         }
-        origins = {key: value.origin for key, value in found.items()}
+        origins = {key: value.origin for key, value in values.items()}
         return CatalogSettings(name, _kind(name, properties), properties, origins)
 
     def unknown(self, name: str) -> TableNotFound:
         """Return the error for a catalog that is not configured: it lists those that are."""
         known = sorted(self.catalogs)
         near = get_close_matches(name.lower(), known, n=1)
-        listed = ", ".join(f"`{each}`" for each in known)
+        listed = ", ".join(f"`{catalog}`" for catalog in known)
         if near:
             hint = f"did you mean `{near[0]}`? configured are {listed}"
         elif known:
@@ -257,7 +257,7 @@ def flattened(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     while left:  # of as many levels as somebody may write
         name, value = left.pop()
         if isinstance(value, Mapping):
-            left.extend((f"{name}.{below}", one) for below, one in list(value.items())[::-1])
+            left.extend((f"{name}.{below}", item) for below, item in list(value.items())[::-1])
         else:
             yield name, value
 

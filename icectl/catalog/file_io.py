@@ -90,7 +90,8 @@ def served_places(properties: Mapping[str, Mapping[str, str]]) -> Places:
     Its tokens are never names of files.
     """
     places = with_file_io_at(
-        StorageOptions(), {start: _of_account(of_server(one)) for start, one in properties.items()}
+        StorageOptions(),
+        {start: _of_account(of_server(values)) for start, values in properties.items()},
     ).places
     return {start: _without_files(start, options) for start, options in places.items()}
 

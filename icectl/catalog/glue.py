@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from icectl.catalog.aws import Identity, identity_of, signed_headers
-from icectl.catalog.file_io import with_file_io
 from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request
 from icectl.catalog.identifier import (
     TableName,
@@ -28,6 +27,7 @@ from icectl.catalog.pointer import (
     SwapUncertain,
     behind_pointer,
     entry_locations,
+    store_of_catalog,
 )
 from icectl.catalog.protocol import (
     CatalogAccess,
@@ -41,7 +41,6 @@ from icectl.errors import IcectlError, Refused, StorageError, TableNotFound, Usa
 from icectl.format.json_members import parse_json
 from icectl.format.metadata import TableMetadata
 from icectl.storage.credentials import endpoint_of
-from icectl.storage.open import open_store
 from icectl.storage.store import Store
 
 _LOGGER = logging.getLogger(__name__)
@@ -329,9 +328,8 @@ def _enabled(answer: Mapping[str, Any]) -> set[str]:
 def connect(access: CatalogAccess) -> "GlueWarehouse":
     """Return the catalog in AWS Glue. Raises: UsageError; StorageError, without credentials."""
     settings = access.settings
-    storage = with_file_io(access.storage, settings.properties)
     service = glue_of(settings.name, settings.properties, access.env, access.deadline)
-    return GlueWarehouse(access, service, open_store(storage, access.env, access.deadline))
+    return GlueWarehouse(access, service, store_of_catalog(access))
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,9 +356,7 @@ class GlueWarehouse:
                 yield TableName(namespace, table["Name"])
 
     def table(self, name: TableName) -> TableInCatalog:
-        settings = self.access.settings
-        shown = dotted_name((settings.name, *name.namespace, name.name))
-        return behind_pointer(self.access, self.store, GluePointer(self, name), shown)
+        return behind_pointer(self.access, self.store, GluePointer(self, name), name)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield every table, those of other formats too, with its location.

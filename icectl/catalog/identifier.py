@@ -75,7 +75,9 @@ def _odd(text: str) -> UsageError:
 def no_table(catalog: str, name: TableName, beside: Sequence[str]) -> TableNotFound:
     """Return the error for a table that is not there; `beside` are the names in its namespace."""
     near = _near(name.name, beside)
-    shown = ", ".join(f"`{dotted_name((catalog, *name.namespace, each))}`" for each in near)
+    shown = ", ".join(
+        f"`{dotted_name((catalog, *name.namespace, near_name))}`" for near_name in near
+    )
     listing = dotted_name((catalog, *name.namespace))
     return TableNotFound(
         f"catalog `{catalog}` has no table `{name}`",
@@ -87,7 +89,9 @@ def no_table(catalog: str, name: TableName, beside: Sequence[str]) -> TableNotFo
 
 def no_namespace(catalog: str, namespace: tuple[str, ...], known: Sequence[str]) -> TableNotFound:
     """Return the error for a namespace that is not there; `known` are those of one level."""
-    listed = ", ".join(f"`{each}`" for each in _near(".".join(namespace), known) or known[:5])
+    listed = ", ".join(
+        f"`{near_name}`" for near_name in _near(".".join(namespace), known) or known[:5]
+    )
     return TableNotFound(
         f"catalog `{catalog}` has no namespace `{dotted_name(namespace)}`",
         hint=f"it has {listed}" if listed else "it has none at all",
@@ -104,5 +108,5 @@ def no_iceberg_table(catalog: str, name: TableName, what: str) -> TableNotFound:
 
 
 def _near(name: str, known: Sequence[str]) -> list[str]:
-    lowered = {each.lower(): each for each in known}
-    return [lowered[each] for each in get_close_matches(name.lower(), lowered, n=3)]
+    lowered = {known_name.lower(): known_name for known_name in known}
+    return [lowered[known_name] for known_name in get_close_matches(name.lower(), lowered, n=3)]

@@ -229,13 +229,13 @@ def loaded_from(metadata: TableMetadata, location: str, capabilities: Capabiliti
     The file's location is spelled as the table's own is: the metadata log will hold it.
     """
     directory = locations.parent(location)
-    own = metadata.location
+    table_location = metadata.location
     if (
-        (locations.scheme(own) or own.startswith("/"))
+        (locations.scheme(table_location) or table_location.startswith("/"))
         and locations.name(directory) == METADATA_FOLDER
-        and _place(locations.parent(directory)) == _place(own)
+        and _place(locations.parent(directory)) == _place(table_location)
     ):
-        location = locations.join(own, METADATA_FOLDER, locations.name(location))
+        location = locations.join(table_location, METADATA_FOLDER, locations.name(location))
     return LoadedTable(
         metadata,
         location,
@@ -269,14 +269,14 @@ def check_metadata_folder(store: Store, loaded: LoadedTable) -> None:
     What only the catalog's pointer leads to counts as on the way. Raises: Refused.
     """
     folder = locations.parent(loaded.metadata_location)
-    above, own = locations.parent(folder), loaded.metadata.location
+    above, table_location = locations.parent(folder), loaded.metadata.location
     links: Sequence[str] = ()
     if locations.name(folder) != METADATA_FOLDER:
         add_root(store, folder)
     else:
         add_root(store, above)
-        if _place(above) == _place(own):
-            add_root(store, own)
+        if _place(above) == _place(table_location):
+            add_root(store, table_location)
         links = [folder] if is_link(folder) else ()
     for place in dict.fromkeys((folder, loaded.metadata_folder)):
         for path in irregular_files(place):
@@ -298,15 +298,15 @@ def check_original(store: Store, loaded: LoadedTable) -> None:
     Raises: Refused.
     """
     check_metadata_folder(store, loaded)
-    folder, own = locations.parent(loaded.metadata_location), loaded.metadata.location
+    folder, table_location = locations.parent(loaded.metadata_location), loaded.metadata.location
     is_told = METADATA_PATH.name in loaded.metadata.properties
     if is_told or locations.name(folder) != METADATA_FOLDER:
         return
-    if _place(locations.parent(folder)) != _place(own):
+    if _place(locations.parent(folder)) != _place(table_location):
         raise Refused(
             f"the catalog's metadata file is in {locations.redacted(folder)}, but says that the "
-            f"table is in {locations.redacted(own)}: it was copied or moved, and it names the "
-            "files of the original",
+            f"table is in {locations.redacted(table_location)}: it was copied or moved, and it "
+            "names the files of the original",
             hint=relocation_hint(locations.parent(folder), loaded),
             id="moved-table",
         )
@@ -317,17 +317,16 @@ def moved_from(loaded: LoadedTable) -> str | None:
 
     Where `write.metadata.path` puts them somewhere, nobody can tell.
     """
-    folder, own = locations.parent(loaded.metadata_location), loaded.metadata.location
+    folder, table_location = locations.parent(loaded.metadata_location), loaded.metadata.location
     if (
         METADATA_PATH.name in loaded.metadata.properties
         or locations.name(folder) != METADATA_FOLDER
     ):
         return None
     place = locations.parent(folder)
-    is_here = is_same_place(place, own) or locations.loosest_key(place) == locations.loosest_key(
-        own
-    )
-    return None if is_here else own
+    keys = {locations.loosest_key(place), locations.loosest_key(table_location)}
+    is_here = is_same_place(place, table_location) or len(keys) == 1
+    return None if is_here else table_location
 
 
 def relocation_hint(place: str, loaded: LoadedTable) -> str:
@@ -363,11 +362,11 @@ def check_own_version(metadata: TableMetadata, location: str) -> None:
     An older one under its name ends its log with another version than the one before.
     Raises: OtherFile R-024.
     """
-    own = metadata_version(location)
-    if not metadata.metadata_log or own.kind != "file-system":
+    version = metadata_version(location)
+    if not metadata.metadata_log or version.kind != "file-system":
         return
     before = metadata_version(metadata.metadata_log[-1].metadata_file)
-    if before.kind == "file-system" and (before.version or 0) + 1 != own.version:
+    if before.kind == "file-system" and (before.version or 0) + 1 != version.version:
         message = (
             f"`{location}`: its log ends with {before.name}, so it is not the file that was "
             "written under this name"

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from icectl.catalog.commit_file import next_metadata, unmet, why_changed
 from icectl.catalog.file_io import with_file_io
+from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.metadata_files import (
     check_original,
     metadata_version,
@@ -37,7 +38,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import METADATA_PATH, read
 from icectl.format.updates import Requirement, Update
 from icectl.storage import location as locations
-from icectl.storage.open import home_of, set_home, store_of_table
+from icectl.storage.open import home_of, open_store, set_home, store_of_table
 from icectl.storage.store import Store, check_creatable
 
 _LOGGER = logging.getLogger(__name__)
@@ -263,14 +264,21 @@ def entry_locations(location: str | None, parameters: Mapping[str, str]) -> list
     return list(by_key.values())
 
 
+def store_of_catalog(access: CatalogAccess) -> Store:
+    """Return the store of all tables of a catalog, as its properties and the user say."""
+    storage = with_file_io(access.storage, access.settings.properties)
+    return open_store(storage, access.env, access.deadline)
+
+
 def behind_pointer(
-    access: CatalogAccess, store: Store, pointer: Pointer, name: str
+    access: CatalogAccess, store: Store, pointer: Pointer, name: TableName
 ) -> TableInCatalog:
     """Return a table by its pointer; `store` is that of all tables of the catalog."""
+    shown = dotted_name((access.settings.name, *name.namespace, name.name))
     table_store = store_of_table(store)
     storage = with_file_io(access.storage, access.settings.properties)
     return TableInCatalog(
-        PointerCatalog(pointer, table_store, access.env, name),
+        PointerCatalog(pointer, table_store, access.env, shown),
         table_store,
         lambda: replace(storage, home=home_of(table_store)),
     )

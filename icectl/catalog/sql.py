@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from icectl.catalog.file_io import with_file_io
-from icectl.catalog.identifier import TableName, dotted_name, no_namespace, no_table
+from icectl.catalog.identifier import TableName, no_namespace, no_table
 from icectl.catalog.metadata_files import read_file
-from icectl.catalog.pointer import PointerState, SwapUncertain, behind_pointer
+from icectl.catalog.pointer import PointerState, SwapUncertain, behind_pointer, store_of_catalog
 from icectl.catalog.protocol import (
     CatalogAccess,
     Conflict,
@@ -30,7 +29,6 @@ from icectl.env import Deadline
 from icectl.errors import CorruptTable, StorageError, TableNotFound, Unsupported, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.storage.location import redacted
-from icectl.storage.open import open_store
 from icectl.storage.store import Store
 from icectl.units import read_count
 
@@ -274,9 +272,7 @@ def connect(access: CatalogAccess) -> "SqlWarehouse":
     """
     settings = access.settings
     database = database_of(settings.name, settings.properties, access.deadline)
-    storage = with_file_io(access.storage, settings.properties)
-    store = open_store(storage, access.env, access.deadline)
-    return SqlWarehouse(access, CatalogRows(database, settings.name), store)
+    return SqlWarehouse(access, CatalogRows(database, settings.name), store_of_catalog(access))
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,8 +452,7 @@ class SqlWarehouse:
         yield from (TableName(namespace, row.name) for row in tables)
 
     def table(self, name: TableName) -> TableInCatalog:
-        shown = dotted_name((self.access.settings.name, *name.namespace, name.name))
-        return behind_pointer(self.access, self.store, SqlPointer(self, name), shown)
+        return behind_pointer(self.access, self.store, SqlPointer(self, name), name)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield where every table has its files, by its metadata file. Raises: StorageError."""

@@ -141,7 +141,6 @@ class _Assembled:
             self._sources[location] = source
 
         def read(offset: int, length: int) -> bytes:
-            """Read bytes of the object that was opened."""
             return self._read(location, offset, offset + length)
 
         return range_reader(Tail(source.size_bytes, tail), read, BUFFER_BYTES)
@@ -151,13 +150,11 @@ class _Assembled:
             return self._at.read(location, self._sources[location], start, end)
 
     def write(self, content: bytes | memoryview, /) -> int:
-        """Append bytes."""
         self._end_range()
         self._append(content)
         return len(content)
 
     def copy(self, location: str, start: int, end: int) -> None:
-        """Append a range of an opened file."""
         if self._range is not None and self._range[0] == location and self._range[2] == start:
             self._range = location, self._range[1], end
             return
@@ -201,7 +198,6 @@ class _Assembled:
             return self._at.copy(number, location, self._sources[location], start, end)
 
     def _send(self, content: bytes) -> None:
-        """Send bytes as a part."""
         self._add_part(self._at.send, content)
         self._parts[-1].result()
 
@@ -224,7 +220,6 @@ class _Assembled:
         self._at.complete([part.result() for part in self._parts], self.size_bytes)
 
     def abandon(self) -> None:
-        """Free the parts."""
         for part in self._parts:
             part.cancel()
         for part in self._parts:

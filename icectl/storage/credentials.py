@@ -1,4 +1,9 @@
-"""Credentials that end: asked for again before they do, by whoever can."""
+"""Credentials of storage: whose they are, where they may go, and how those that end are renewed.
+
+Options come from the user and from a catalog's server. The login is one thing, taken whole from the
+strongest that has one; so is the address. A user's login, or the machine's own, is shown to the
+user's address and to those of the cloud itself, and never to one that a server names.
+"""
 
 import os
 import re
@@ -15,6 +20,52 @@ Places = Mapping[str, Mapping[str, str]]
 """Options of locations that begin with a prefix, of which the longest counts."""
 
 
+_LOGIN = {
+    "key",
+    "secret",
+    "token",
+    "bearer_token",
+    "profile",
+    "anon",
+    "account_key",
+    "sas_token",
+    "client_id",
+    "client_secret",
+    "tenant_id",
+    "credential",
+}
+_ADDRESS = {"endpoint_url", "client_kwargs.endpoint_url", "account_host"}
+_BOTH = {"connection_string"}
+_WHOLE_LOGINS = (
+    {"key", "secret"},
+    {"bearer_token"},
+    {"account_key"},
+    {"sas_token"},
+)
+"""What a server has to send for its login to be one."""
+
+_CLOUDS = re.compile(
+    r"(?:[a-z0-9.-]+\.)?s3(?:-fips|-accelerate)?(?:\.dualstack)?(?:[.-][a-z]{2,4}(?:-[a-z]+)+-\d+)?"
+    r"\.amazonaws\.(?:com|com\.cn|eu)"
+    r"|(?:[a-z0-9-]+\.)+googleapis\.com"
+    r"|[a-z0-9-]+(?:\.z\d+)?\.(?:blob|dfs)\."
+    r"(?:core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|core\.cloudapi\.de"
+    r"|storage\.azure\.net|fabric\.microsoft\.com)"
+)
+"""Hosts of the clouds' own storage, where nobody else can answer. AWS's domain has hosts of its
+customers too."""
+
+_DOMAINS = {
+    "cn": "amazonaws.com.cn",
+    "eusc": "amazonaws.eu",
+    "us-iso": "c2s.ic.gov",
+    "us-isob": "sc2s.sgov.gov",
+    "us-isof": "csp.hci.ic.gov",
+    "eu-isoe": "cloud.adc-e.uk",
+}
+"""Of regions whose names begin like that; all others are of amazonaws.com."""
+
+
 class Vendor(Protocol):
     """Whoever hands out options of the storage that end; it crosses to other processes."""
 
@@ -22,7 +73,7 @@ class Vendor(Protocol):
         """Return the options that are valid now. Raises: StorageError; Unsupported."""
 
     def expire(self) -> bool:
-        """Ask anew next time, as the storage takes these no more; whether there is one to ask."""
+        """Ask again next time, as the storage takes these no more; whether there is one to ask."""
 
 
 class Renewed:
@@ -53,7 +104,7 @@ class Renewed:
             return self._options
 
     def renew(self) -> bool:
-        """Ask anew, as the storage takes them no more; whether there is someone to ask."""
+        """Ask again, as the storage takes them no more; whether there is someone to ask."""
         return self._expire is not None and self._expire()
 
 
@@ -78,17 +129,6 @@ def has_aws_settings(profile: str | None) -> bool:
     config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
     named = profile or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
     return bool(named) or Path(config).expanduser().is_file()
-
-
-_DOMAINS = {
-    "cn": "amazonaws.com.cn",
-    "eusc": "amazonaws.eu",
-    "us-iso": "c2s.ic.gov",
-    "us-isob": "sc2s.sgov.gov",
-    "us-isof": "csp.hci.ic.gov",
-    "eu-isoe": "cloud.adc-e.uk",
-}
-"""Of regions whose names begin like that; all others are of amazonaws.com."""
 
 
 def endpoint_of(service: str, region: str) -> str:
@@ -130,45 +170,9 @@ class AwsSession:
         return AwsKeys(credentials.access_key, credentials.secret_key, credentials.token)
 
     def forget(self) -> None:
-        """Look for credentials anew, as the storage takes these no more."""
+        """Look for credentials again, as the storage takes these no more."""
         with self._lock:
             self._credentials = None
-
-
-_LOGIN = {
-    "key",
-    "secret",
-    "token",
-    "bearer_token",
-    "profile",
-    "anon",
-    "account_key",
-    "sas_token",
-    "client_id",
-    "client_secret",
-    "tenant_id",
-    "credential",
-}
-_ADDRESS = {"endpoint_url", "client_kwargs.endpoint_url", "account_host"}
-_BOTH = {"connection_string"}
-_WHOLE_LOGINS = (
-    {"key", "secret"},
-    {"bearer_token"},
-    {"account_key"},
-    {"sas_token"},
-)
-"""What a server has to send for its login to be one."""
-
-_CLOUDS = re.compile(
-    r"(?:[a-z0-9.-]+\.)?s3(?:-fips|-accelerate)?(?:\.dualstack)?(?:[.-][a-z]{2,4}(?:-[a-z]+)+-\d+)?"
-    r"\.amazonaws\.(?:com|com\.cn|eu)"
-    r"|(?:[a-z0-9-]+\.)+googleapis\.com"
-    r"|[a-z0-9-]+(?:\.z\d+)?\.(?:blob|dfs)\."
-    r"(?:core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|core\.cloudapi\.de"
-    r"|storage\.azure\.net|fabric\.microsoft\.com)"
-)
-"""Hosts of the clouds' own storage, where nobody else can answer. AWS's domain has hosts of its
-customers too."""
 
 
 def is_clouds_own(host: str) -> bool:
@@ -183,12 +187,12 @@ def joined(
 
     Raises: Refused, where the user's credentials would go to an address that a server names.
     """
-    own = {**configured, **options}
+    users = {**configured, **options}
     if not served:
-        return own
+        return users
     is_served = _logs_in(served) and not options.keys() & (_LOGIN | _BOTH)
-    login = served if is_served else own
-    address = options if is_served else own
+    login = served if is_served else users
+    address = options if is_served else users
     rest = {**configured, **served, **options}
     settings = {name: value for name, value in rest.items() if name not in _LOGIN | _BOTH}
     settings |= {name: login[name] for name in _LOGIN | _BOTH if name in login}

@@ -303,7 +303,6 @@ def error_status(error: Exception) -> int | None:
 def _reason_and_hint(
     error: Exception, credentials_hint: str, endpoint_hint: str
 ) -> tuple[str, str | None]:
-    """Tell the reason of an error, and a hint where there is one."""
     code = error_code(error) or ""
     names = {name for cause in _causes(error) for name in _class_names(cause)}
     known = (

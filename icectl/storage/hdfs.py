@@ -325,15 +325,11 @@ class HdfsStore:
             yield temporary, file
         except BaseException:
             file.abandon()
-            self._clear(temporary)
+            try:  # what has not got its name; a later run removes what stays
+                driver_result(partial(self.client.delete, temporary))
+            except Exception:  # noqa: BLE001 - the error that led here is told
+                self.warn(f"{temporary}, which nothing refers to, could not be removed")
             raise
-
-    def _clear(self, temporary: str) -> None:
-        """Remove what has not got its name; a later run removes what stays."""
-        try:
-            driver_result(partial(self.client.delete, temporary))
-        except Exception:  # noqa: BLE001 - the error that led here is told
-            self.warn(f"{temporary}, which nothing refers to, could not be removed")
 
     def _opened(self, location: str) -> Any:
         return self.client.read(path_of(location))

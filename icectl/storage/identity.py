@@ -21,6 +21,11 @@ from icectl.storage.location import (
 )
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}
+_NAME = r"/[^/]*$"
+
+Places = npt.NDArray[np.intp]
+Identity = tuple[int, int]
+"""Device and number of a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,8 @@ class SameStore:
         if not self.holds(location, base):
             return None
         start, path = root(base), location[len(root(location)) :].rstrip("/")
-        own = base[len(start) :].rstrip("/")
-        if ".." in path.split("/") or not f"{path}/".startswith(f"{own}/"):
+        base_path = base[len(start) :].rstrip("/")
+        if ".." in path.split("/") or not f"{path}/".startswith(f"{base_path}/"):
             return None
         return start + path
 
@@ -95,13 +100,6 @@ class SameStore:
         return pairs
 
 
-_NAME = r"/[^/]*$"
-
-Places = npt.NDArray[np.intp]
-Identity = tuple[int, int]
-"""Device and number of a folder."""
-
-
 class FolderNames:
     """The names of folders on this machine, by what each folder is.
 
@@ -132,19 +130,15 @@ class FolderNames:
         encoded = _folders(files)
         codes = encoded.indices.to_numpy()
         for code, folder in enumerate(encoded.dictionary.to_pylist()):
-            others = self._others(folder)
+            identity = self._identity(folder)
+            names = () if identity is None else self._names.get(identity, ())
+            others = [name for name in names if name != folder]
             if not others:
                 continue
             places = np.flatnonzero(codes == code)
             inside = pc.utf8_slice_codeunits(files.take(pa.array(places)), len(folder))
             for name in others:
                 yield places, pc.binary_join_element_wise(name, inside, "")
-
-    def _others(self, folder: str) -> list[str]:
-        identity = self._identity(folder)
-        if identity is None:
-            return []
-        return [name for name in self._names.get(identity, ()) if name != folder]
 
     def _identity(self, folder: str) -> Identity | None:
         if folder not in self._identities:
@@ -218,12 +212,12 @@ def is_kept_from_owner(file: str, folder: str) -> bool:
     folder that both lie below. Links are followed; a file that is not there is kept from nobody.
     """
     try:
-        path, own = (os.path.realpath(locations.local_path(each)) for each in (file, folder))
-        above = os.path.commonpath((path, own))
-        if above == own:
+        path, owners = (os.path.realpath(locations.local_path(place)) for place in (file, folder))
+        above = os.path.commonpath((path, owners))
+        if above == owners:
             return False
         status = os.stat(path)
-        if status.st_uid == os.stat(own).st_uid:
+        if status.st_uid == os.stat(owners).st_uid:
             return False
         is_open = bool(status.st_mode & stat.S_IROTH)
         while is_open and (path := os.path.dirname(path)) != above:

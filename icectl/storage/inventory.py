@@ -126,8 +126,8 @@ def read_rows(file: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[pa.Arra
             batches = _parquet(file)
         else:
             batches = _csv(file, columns, gzipped=form is InventoryForm.GZIPPED_CSV)
-        for found in batches:
-            yield _listed(found)
+        for columns_of_batch in batches:
+            yield _listed(columns_of_batch)
 
 
 def _parquet(file: IO[bytes]) -> Iterator[Columns]:

@@ -105,8 +105,6 @@ def comparison_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chun
 
     Order: kept; null stays null.
     """
-    import pyarrow.compute as pc
-
     local = pc.or_(
         pc.starts_with(locations, "file:", ignore_case=True), pc.starts_with(locations, "/")
     )
@@ -142,8 +140,13 @@ def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
     """
 
     def key(chunk: pa.Array) -> pa.Array:
-        """Make the keys of one chunk."""
-        paths = _wholly_unescaped(_paths(chunk))
+        paths = chunk
+        if not pc.all(pc.starts_with(chunk, "/"), skip_nulls=False).as_py():
+            paths = pc.replace_substring_regex(chunk, UP_TO_PATH, "/")
+        decoded = unescape(paths)
+        while decoded is not paths and decoded != paths:  # until no escape is left
+            paths, decoded = decoded, unescape(decoded)
+        paths = decoded
         if pc.any(pc.match_substring(paths, "//")).as_py():
             paths = pc.replace_substring_regex(paths, "//+", "/")
         return _without_dots(paths) if pc.any(pc.match_substring(paths, "/.")).as_py() else paths
@@ -156,24 +159,6 @@ def _without_dots(paths: pa.Array) -> pa.Array:
     dotted = pc.fill_null(pc.match_substring_regex(paths, _DOTS), fill_value=False)
     resolved = [posixpath.normpath(path) for path in paths.filter(dotted).to_pylist()]
     return pc.replace_with_mask(paths, dotted, pa.array(resolved, pa.string()))
-
-
-def _wholly_unescaped(paths: pa.Array) -> pa.Array:
-    """Paths without any percent escape. Order: kept; null stays null."""
-    decoded = unescape(paths)
-    while decoded is not paths and decoded != paths:
-        paths, decoded = decoded, unescape(decoded)
-    return decoded
-
-
-def _paths(locations: pa.Array) -> pa.Array:
-    """Cut locations to what follows scheme and authority, behind one slash or more.
-
-    Order: kept; null stays null.
-    """
-    if pc.all(pc.starts_with(locations, "/"), skip_nulls=False).as_py():
-        return locations
-    return pc.replace_substring_regex(locations, UP_TO_PATH, "/")
 
 
 def is_within(location: str, base: str) -> bool:

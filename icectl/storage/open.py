@@ -1,11 +1,10 @@
-"""From a location and the user's storage options to a Store."""
+"""From a location and the user's storage options to a Store, by scheme and `--path-map`."""
 
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import IO, Literal
 
 import pyarrow as pa
@@ -25,109 +24,6 @@ from icectl.storage.store import (
     Store,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class PathMapStore:
-    """A Store whose locations are mapped before each access; what it returns is spelled as asked.
-
-    The longest FROM wins, and the spellings of a local path count as one. Writing is refused:
-    identity of files goes by the unmapped locations.
-    """
-
-    store: Store
-    path_map: tuple[tuple[str, str], ...]
-
-    def mapped(self, location: str) -> str:
-        """Return where a location is read."""
-        moved = locations.moved(location, self.path_map)
-        return location if moved is None else moved
-
-    def read(self, location: str) -> bytes:
-        return self.store.read(self.mapped(location))
-
-    def read_range(self, location: str, offset: int, length: int) -> bytes:
-        return self.store.read_range(self.mapped(location), offset, length)
-
-    def open(self, location: str) -> IO[bytes]:
-        return self.store.open(self.mapped(location))
-
-    def stat(self, location: str) -> FileStatus | None:
-        status = self.store.stat(self.mapped(location))
-        return None if status is None else replace(status, location=location)
-
-    def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all files below a location, spelled as below the location asked for."""
-        mapped = self.mapped(location)
-        for batch in self.store.list(mapped):
-            yield _respelled_rows(batch, mapped, location)
-
-    def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location, spelled as it is asked for."""
-        mapped = self.mapped(location)
-        begun = self.store.split(mapped, count)
-        return ListingSplit(
-            [_respelled_rows(batch, mapped, location) for batch in begun.batches],
-            [
-                replace(part, location=_respelled(part.location, mapped, location))
-                for part in begun.parts
-            ],
-        )
-
-    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        for part in parts:
-            mapped = self.mapped(part.location)
-            for batch in self.store.list_parts([replace(part, location=mapped)]):
-                yield _respelled_rows(batch, mapped, part.location)
-
-    def list_directory(self, location: str) -> Sequence[FileStatus]:
-        mapped = self.mapped(location)
-        return [
-            replace(file, location=_respelled(file.location, mapped, location))
-            for file in self.store.list_directory(mapped)
-        ]
-
-    def create(self, location: str, content: bytes) -> None:  # noqa: ARG002
-        raise _refused(location)
-
-    def replace(self, location: str, content: bytes) -> None:  # noqa: ARG002
-        raise _refused(location)
-
-    def copy(self, source: str, target: str) -> None:  # noqa: ARG002
-        raise _refused(target)
-
-    def clock_ms(self, location: str) -> int | None:
-        return self.store.clock_ms(self.mapped(location))
-
-    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
-        raise _refused(location)
-
-    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:  # noqa: ARG002
-        """Return None: nothing is written."""
-        return None
-
-    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Refuse, unless there is nothing to remove."""
-        for location in removed:
-            raise _refused(location)
-        return ()
-
-
-def _respelled_rows(batch: pa.RecordBatch, mapped: str, location: str) -> pa.RecordBatch:
-    respelled = [_respelled(path, mapped, location) for path in batch["location"].to_pylist()]
-    return batch.set_column(0, batch.schema.field(0), pa.array(respelled, pa.string()))
-
-
-def _respelled(path: str, mapped: str, location: str) -> str:
-    return location.rstrip("/") + path[len(mapped.rstrip("/")) :]
-
-
-def _refused(location: str) -> Refused:
-    return Refused(
-        f"`--path-map` is only for reading, and {locations.redacted(location)} would be written",
-        hint="run without `--path-map`, on the table where its metadata says it is",
-    )
-
-
 SCHEMES = CREATABLE - {"memory"}
 """Those that metadata may name; any other only where the table itself is named by it."""
 
@@ -136,6 +32,11 @@ _WRAPPERS = {"asyncwrapper", "blockcache", "cached", "dir", "filecache", "generi
     "jlab", "jupyter", "simplecache",
 }  # fmt: skip
 """Schemes of fsspec that lead to locations of others, or run what answers on this machine."""
+
+
+_LOGGER = logging.getLogger(__name__)
+_AT_ONCE_LOCALLY = 8
+_AT_ONCE_IN_STORES = 48
 
 
 @dataclass(slots=True)
@@ -163,11 +64,6 @@ class Home:
                 hint="for a copy on this machine, `--path-map FROM=TO` says where the files are",
                 id="local-file-of-a-bucket",
             )
-
-
-_LOGGER = logging.getLogger(__name__)
-_AT_ONCE_LOCALLY = 8
-_AT_ONCE_IN_STORES = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +171,7 @@ def files_behind_links(store: Store, files: pa.Array) -> list[str]:
 
     Order: kept.
     """
-    local, known, found = _local(store), dict[str, bool](), []
+    local, known, behind_links = _local(store), dict[str, bool](), []
     for file in files.to_pylist() if local is not None else ():
         folder = locations.parent(file)
         if folder not in known:
@@ -283,8 +179,8 @@ def files_behind_links(store: Store, files: pa.Array) -> list[str]:
                 assert local is not None
                 known[folder] = local.roots.has_link(locations.local_path(folder))
         if known.get(folder):
-            found.append(file)
-    return found
+            behind_links.append(file)
+    return behind_links
 
 
 def _local(store: Store) -> LocalStore | None:
@@ -325,19 +221,14 @@ class SchemeStore:
                 concurrency = requests_at_once(self.options.concurrency, location)
                 vendor = self.options.renewed
                 renewed = Renewed(
-                    partial(self._now_of, location), None if vendor is None else vendor.expire
+                    lambda: self.options.now().of(location),
+                    None if vendor is None else vendor.expire,
                 )
                 check_owner(location, now.of(location), now.user_locations)
-                self.remote[key] = bucket_store(
-                    Driver(
-                        location,
-                        renewed,
-                        self.env,
-                        concurrency,
-                        self.options.warn,
-                        self.deadline,
-                    )
+                driver = Driver(
+                    location, renewed, self.env, concurrency, self.options.warn, self.deadline
                 )
+                self.remote[key] = bucket_store(driver)
             opened = self.remote[key]
         match what:
             case "file":
@@ -400,9 +291,6 @@ class SchemeStore:
             for failed in self._of("remove", group[0], "bucket").remove(group)
         ]
 
-    def _now_of(self, location: str) -> Mapping[str, str]:
-        return self.options.now().of(location)
-
     def _of(
         self, call: str, location: str, what: Literal["file", "folder", "bucket"] = "file"
     ) -> Store:
@@ -413,3 +301,105 @@ class SchemeStore:
 def _key(options: StorageOptions, location: str) -> str:
     """What locations of one store have in common: scheme and authority, and their options."""
     return f"{locations.root(location)} {options.place(location)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PathMapStore:
+    """A Store whose locations are mapped before each access; what it returns is spelled as asked.
+
+    The longest FROM wins, and the spellings of a local path count as one. Writing is refused:
+    identity of files goes by the unmapped locations.
+    """
+
+    store: Store
+    path_map: tuple[tuple[str, str], ...]
+
+    def mapped(self, location: str) -> str:
+        """Return where a location is read."""
+        moved = locations.moved(location, self.path_map)
+        return location if moved is None else moved
+
+    def read(self, location: str) -> bytes:
+        return self.store.read(self.mapped(location))
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        return self.store.read_range(self.mapped(location), offset, length)
+
+    def open(self, location: str) -> IO[bytes]:
+        return self.store.open(self.mapped(location))
+
+    def stat(self, location: str) -> FileStatus | None:
+        status = self.store.stat(self.mapped(location))
+        return None if status is None else replace(status, location=location)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """Yield all files below a location, spelled as below the location asked for."""
+        mapped = self.mapped(location)
+        for batch in self.store.list(mapped):
+            yield _respelled_rows(batch, mapped, location)
+
+    def split(self, location: str, count: int) -> ListingSplit:
+        """Begin to list a location, spelled as it is asked for."""
+        mapped = self.mapped(location)
+        begun = self.store.split(mapped, count)
+        return ListingSplit(
+            [_respelled_rows(batch, mapped, location) for batch in begun.batches],
+            [
+                replace(part, location=_respelled(part.location, mapped, location))
+                for part in begun.parts
+            ],
+        )
+
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
+        for part in parts:
+            mapped = self.mapped(part.location)
+            for batch in self.store.list_parts([replace(part, location=mapped)]):
+                yield _respelled_rows(batch, mapped, part.location)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        mapped = self.mapped(location)
+        return [
+            replace(file, location=_respelled(file.location, mapped, location))
+            for file in self.store.list_directory(mapped)
+        ]
+
+    def create(self, location: str, content: bytes) -> None:  # noqa: ARG002
+        raise _refused(location)
+
+    def replace(self, location: str, content: bytes) -> None:  # noqa: ARG002
+        raise _refused(location)
+
+    def copy(self, source: str, target: str) -> None:  # noqa: ARG002
+        raise _refused(target)
+
+    def clock_ms(self, location: str) -> int | None:
+        return self.store.clock_ms(self.mapped(location))
+
+    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
+        raise _refused(location)
+
+    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:  # noqa: ARG002
+        """Return None: nothing is written."""
+        return None
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Refuse, unless there is nothing to remove."""
+        for location in removed:
+            raise _refused(location)
+        return ()
+
+
+def _respelled_rows(batch: pa.RecordBatch, mapped: str, location: str) -> pa.RecordBatch:
+    respelled = [_respelled(path, mapped, location) for path in batch["location"].to_pylist()]
+    return batch.set_column(0, batch.schema.field(0), pa.array(respelled, pa.string()))
+
+
+def _respelled(path: str, mapped: str, location: str) -> str:
+    return location.rstrip("/") + path[len(mapped.rstrip("/")) :]
+
+
+def _refused(location: str) -> Refused:
+    return Refused(
+        f"`--path-map` is only for reading, and {locations.redacted(location)} would be written",
+        hint="run without `--path-map`, on the table where its metadata says it is",
+    )

@@ -297,7 +297,6 @@ class _CopiedUpload:
 
     @property
     def concurrency(self) -> int:
-        """How many requests may run at once."""
         return self._calls.concurrency
 
     def open(self, location: str) -> tuple[Source, bytes]:
@@ -312,7 +311,6 @@ class _CopiedUpload:
         return Source(size_bytes, answer["ETag"]), tail
 
     def read(self, location: str, source: Source, start: int, end: int) -> bytes:
-        """Return bytes of a source."""
         condition = {"Range": f"bytes={start}-{end - 1}", "IfMatch": source.etag}
         _, content = self._calls.content(location, **condition)
         if len(content) == source.size_bytes:  # all of it was sent
@@ -352,11 +350,9 @@ class _CopiedUpload:
         return str(answer["ETag"])
 
     def put(self, content: bytes) -> None:
-        """Make the object of bytes alone."""
         self._call("put_object", Body=content, **self._calls.settings)
 
     def complete(self, names: Sequence[str], size_bytes: int) -> None:
-        """Make the object of its parts."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(names, 1)]
         try:
             self._request(
@@ -453,6 +449,5 @@ class _Uploaded(PartWriter):
 
 
 def _bucket_and_key(location: str) -> tuple[str, str]:
-    """Split a location into bucket and key."""
     root = locations.root(location)
     return root.partition("//")[2], location[len(root) :].lstrip("/")

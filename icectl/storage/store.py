@@ -167,9 +167,9 @@ def remove_in_batches(
     """Remove files in batches, several at once. Raises: what removing a batch does."""
     batches = [removed[start : start + batch] for start in range(0, len(removed), batch)]
     if len(batches) < 2:
-        return [failed for each in batches for failed in remove(each)]
+        return [failed for chunk in batches for failed in remove(chunk)]
     with ThreadPoolExecutor(concurrency, thread_name_prefix="remove") as pool:
-        return [failed for each in pool.map(remove, batches) for failed in each]
+        return [failed for chunk in pool.map(remove, batches) for failed in chunk]
 
 
 def check_creatable(location: str) -> None:

@@ -10,7 +10,7 @@ from tests.builders.expiry import NOW_MS
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of
 from tests.builders.rows import current_metadata, read_metadata
 from tests.fault.changing import Subject, run, subject_of
-from tests.unit.storage.test_temporary import OURS
+from tests.unit.storage.test_new_files import OURS
 
 COMMANDS = ("expire-v2", "remove-orphans", "rewrite-manifests", "compact-v2", "migrate", "upgrade")
 OLD_DAYS, YOUNG_DAYS = 8, 0.9

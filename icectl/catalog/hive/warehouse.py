@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from icectl.catalog.file_io import with_file_io
 from icectl.catalog.hive import metastore
 from icectl.catalog.hive.metastore import (
     Connection,
@@ -23,7 +22,6 @@ from icectl.catalog.hive.metastore import (
 from icectl.catalog.hive.thrift import CallRefused
 from icectl.catalog.identifier import (
     TableName,
-    dotted_name,
     no_iceberg_table,
     no_namespace,
     no_table,
@@ -35,6 +33,7 @@ from icectl.catalog.pointer import (
     SwapUncertain,
     behind_pointer,
     entry_locations,
+    store_of_catalog,
 )
 from icectl.catalog.protocol import (
     CatalogAccess,
@@ -47,7 +46,6 @@ from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.storage.open import open_store
 from icectl.storage.store import Store
 from icectl.units import read_count
 
@@ -95,9 +93,8 @@ _LOOK_SECONDS = (0.0, 0.5, 1.5)
 def connect(access: CatalogAccess) -> "HiveWarehouse":
     """Return the catalog in a Hive metastore. Raises: UsageError; Unsupported."""
     settings = access.settings
-    storage = with_file_io(access.storage, settings.properties)
     servers = servers_of(settings.name, settings.properties, access.deadline)
-    return HiveWarehouse(access, servers, open_store(storage, access.env, access.deadline))
+    return HiveWarehouse(access, servers, store_of_catalog(access))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +124,7 @@ class HiveWarehouse:
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table; the metastore has all names in lower case."""
         name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
-        settings = self.access.settings
-        shown = dotted_name((settings.name, *name.namespace, name.name))
-        return behind_pointer(self.access, self.store, HivePointer(self, name), shown)
+        return behind_pointer(self.access, self.store, HivePointer(self, name), name)
 
     def places(self) -> Iterator[TablePlace]:
         """Yield every table, Hive's own too, with its location: all their files are somebody's.

@@ -50,8 +50,8 @@ def _is_nessie(config: Config) -> bool:
 
 def _is_s3_tables(config: Config) -> bool:
     sources = (config.announced, config.properties)
-    federated = any("s3tablescatalog" in one.get("warehouse", "") for one in sources)
-    signed = any(one.get("rest.signing-name", "").lower() == "s3tables" for one in sources)
+    federated = any("s3tablescatalog" in source.get("warehouse", "") for source in sources)
+    signed = any(source.get("rest.signing-name", "").lower() == "s3tables" for source in sources)
     at = re.fullmatch(
         r"s3tables(-fips)?\.[a-z0-9-]+\.(api\.aws|amazonaws\.com(\.cn)?)", _host(config)
     )
@@ -216,7 +216,7 @@ class ServedTable:
         client, space = self.client, self.namespace
         try:
             names = client.pages(client.config.addresses.tables(space), {}, "identifiers")
-            beside = [one["name"] for one in names]
+            beside = [name["name"] for name in names]
         except NotThereError:
             return no_namespace(client, space)
         except (IcectlError, KeyError, TypeError):
@@ -237,7 +237,7 @@ def no_namespace(client: RestClient, namespace: tuple[str, ...]) -> TableNotFoun
     """Make the error for a namespace that is not there: it lists those beside it, or above."""
     for depth in reversed(range(len(namespace))):
         try:
-            known = [dotted_name(each) for each in client.namespaces(namespace[:depth])]
+            known = [dotted_name(name) for name in client.namespaces(namespace[:depth])]
         except NotThereError:
             continue
         except IcectlError:

@@ -14,7 +14,7 @@ from typing import Any
 from icectl.catalog.configured import is_secret_property
 from icectl.catalog.file_io import of_server, served_places
 from icectl.catalog.rest import wire
-from icectl.catalog.rest.client import NotThereError, RestClient, texts
+from icectl.catalog.rest.client import NotThereError, RestClient, hide_nothing, texts
 from icectl.errors import IcectlError, Refused, StorageError, Unsupported
 from icectl.storage.credentials import Places
 from icectl.storage.open import StorageOptions
@@ -74,7 +74,7 @@ class Vended:
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to another process without what is bound to this one."""
         storage = self.configured.crossing()
-        values = (self.client, self.namespace, self.name, storage, _keep_to_itself)
+        values = (self.client, self.namespace, self.name, storage, hide_nothing)
         state = (self.token, self._places, self._renews_at_ms, self._ends_at_ms)
         return type(self), (*values, *state)
 
@@ -82,9 +82,9 @@ class Vended:
         """Take what the answer to a load, or for credentials, says of the storage."""
         config = texts(answer.get("config"))
         granted = {
-            _prefix(str(one.get("prefix", ""))): texts(one.get("config"))
-            for one in answer.get("storage-credentials") or ()
-            if isinstance(one, dict)
+            _prefix(str(credential.get("prefix", ""))): texts(credential.get("config"))
+            for credential in answer.get("storage-credentials") or ()
+            if isinstance(credential, dict)
         }
         with self._lock:
             for group in (config, *granted.values()):
@@ -95,7 +95,7 @@ class Vended:
                 self.token = self._checked_token(config["token"])
             base = {**self.client.config.storage, **of_server(config)}
             self._check_signing({**self.client.configured, **base}, granted)
-            special = {prefix: {**base, **own} for prefix, own in granted.items()}
+            special = {prefix: {**base, **settings} for prefix, settings in granted.items()}
             said = {"": base, **special}
             self._check_encrypted(said.values())
             self._places = served_places(said)
@@ -108,12 +108,12 @@ class Vended:
 
     def _check_encrypted(self, said: Iterable[Mapping[str, str]]) -> None:
         """Raises: Refused, where a server that is reached by TLS names an address without it."""
-        own = {*self.client.configured, *self.configured.options} & _NAMES_ADDRESS
-        if own or not self.client.config.uri.startswith("https:"):
+        users = {*self.client.configured, *self.configured.options} & _NAMES_ADDRESS
+        if users or not self.client.config.uri.startswith("https:"):
             return
-        for one in said:
+        for settings in said:
             for key in _ADDRESSES:
-                if one.get(key, "https:").lower().startswith("http:"):
+                if settings.get(key, "https:").lower().startswith("http:"):
                     raise Refused(
                         f"the server of catalog `{self.client.name}` names an address without TLS "
                         f"for the storage, by `{key}`",
@@ -122,8 +122,8 @@ class Vended:
 
     def _check_signing(self, base: Mapping[str, str], granted: Mapping[str, Any]) -> None:
         signs = base.get("s3.remote-signing-enabled", "").lower() == "true"
-        own = any(key in base for key in _KEYS) or granted or "key" in self.configured.options
-        if signs and not own:
+        has_keys = any(key in base for key in _KEYS) or granted or "key" in self.configured.options
+        if signs and not has_keys:
             raise Unsupported(
                 f"the server of catalog `{self.client.name}` signs each request to the storage "
                 "itself and hands out no credentials, which icectl needs",
@@ -174,10 +174,6 @@ class Vended:
             self.learn(self.client.get(path, token=self.token))
         except NotThereError as error:
             raise StorageError(f"the table `{self.name}` is gone: {error}") from error
-
-
-def _keep_to_itself(_: str) -> None:
-    """Take a secret where nothing is shown."""
 
 
 def _prefix(start: str) -> str:

@@ -152,10 +152,10 @@ class RestWarehouse:
             for name in self.tables(namespace):
                 path = self.client.config.addresses.table(name.namespace, name.name)
                 try:
-                    found = self.client.get(path, {"snapshots": "refs"})
+                    answer = self.client.get(path, {"snapshots": "refs"})
                 except NotThereError:  # it is gone, or not of Iceberg
                     continue
-                yield from _places(name, found)
+                yield from _places(name, answer)
             try:
                 yield from self._places_below(namespace)
             except TableNotFound:  # there is nothing below

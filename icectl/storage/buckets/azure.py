@@ -106,13 +106,13 @@ def _options(options: Mapping[str, str]) -> Mapping[str, str]:
     if text is None and not options.keys() & {"account_name", *_SETTINGS}:
         text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
     pairs = [pair.partition("=") for pair in (text or "").split(";")]
-    found = {
+    parts = {
         _IN_CONNECTION_STRINGS[name]: value
         for name, _, value in pairs
         if name in _IN_CONNECTION_STRINGS
     }
     account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
-    return {**({"account_name": account} if account else {}), **found, **options}
+    return {**({"account_name": account} if account else {}), **parts, **options}
 
 
 def _endpoint(account: str, host: str, options: Mapping[str, str]) -> str:
@@ -139,18 +139,18 @@ def _connect(access: BucketAccess, attempts: Any) -> Any:
     from obstore.store import AzureStore
 
     keys = dict(access.keys)
-    given = {name: keys.pop(ours) for ours, name in _GIVEN.items() if ours in keys}
+    credentials = {name: keys.pop(ours) for ours, name in _GIVEN.items() if ours in keys}
 
     def provide() -> Any:
-        name = next(iter(given))
-        return {name: given[name], "expires_at": None}
+        name = next(iter(credentials))
+        return {name: credentials[name], "expires_at": None}
 
     config: Any = {**access.settings, **keys}
     return AzureStore(
         config=config,
         client_options=client_options(access),
         retry_config=attempts,
-        credential_provider=provide if given else None,
+        credential_provider=provide if credentials else None,
     )
 
 
@@ -198,7 +198,6 @@ class _Blocks:
         return source, tail
 
     def read(self, location: str, source: Source, start: int, end: int) -> bytes:
-        """Return bytes of a source."""
         if start == end:
             return b""
         return self._requests.read_same(location, source.etag, start, end)
@@ -219,7 +218,6 @@ class _Blocks:
         name = self._name(number)
 
         def action(store: Any) -> None:
-            """Ask for the copy."""
             self._send_block(
                 store,
                 name,
@@ -239,7 +237,6 @@ class _Blocks:
         name = self._name(number)
 
         def action(store: Any) -> None:
-            """Send them."""
             self._send_block(store, name, {}, content)
 
         with _refusing("the storage takes no blocks by a signed address"):
@@ -247,16 +244,13 @@ class _Blocks:
         return name
 
     def put(self, content: bytes) -> None:
-        """Make the blob of bytes alone."""
         self._requests.put(self._location, content)
 
     def complete(self, names: Sequence[str], size_bytes: int) -> None:  # noqa: ARG002
-        """Make the blob of its blocks."""
         listed = "".join(f"<Uncommitted>{escape(name)}</Uncommitted>" for name in names)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
 
         def action(store: Any) -> None:
-            """Commit the blocks."""
             headers = {"If-None-Match": "*", "Content-Type": "application/xml"}
             self._send(store, "PUT", "comp=blocklist", headers, body)
 
@@ -274,7 +268,6 @@ class _Blocks:
         """Return the ids of the blocks that the blob has, which no other blob's have."""
 
         def action(store: Any) -> PlainAnswer:
-            """Ask for them."""
             return self._send(store, "GET", "comp=blocklist&blocklisttype=committed", {})
 
         try:
@@ -346,8 +339,8 @@ class _Addresses:
                 self._known, self._signed_by, self._signed_at = {}, store, now
             if (method, key) not in self._known:
                 keys = [key, *self._keys] if method == "GET" else [key]
-                found = self._signed(method, keys, store)
-                self._known |= {(method, one): url for one, url in zip(keys, found, strict=True)}
+                urls = self._signed(method, keys, store)
+                self._known |= {(method, name): url for name, url in zip(keys, urls, strict=True)}
             return self._known[method, key]
 
     def _signed(self, method: _Method, keys: Sequence[str], store: Any) -> Sequence[str]:

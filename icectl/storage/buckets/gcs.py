@@ -157,7 +157,7 @@ class _Logins:
                 return self._token(keys[kind], "these credentials")
         return self._token("", "the credentials of this machine")
 
-    def _token(self, given: str, shown: str) -> str:
+    def _token(self, source: str, shown: str) -> str:
         """Return a token by a file of credentials, their text, or of the machine where empty."""
         try:
             import google.auth
@@ -168,28 +168,28 @@ class _Logins:
                 hint="install it with icectl: `pip install 'icectl[gcs]'`",
             ) from error
         with self._lock:
-            if given not in self._credentials:
-                self._credentials[given] = _loaded(given)
-            found = self._credentials[given]
-            if not found.valid:
-                found.refresh(google.auth.transport.requests.Request())
-            token: str = found.token
+            if source not in self._credentials:
+                self._credentials[source] = _loaded(source)
+            credentials = self._credentials[source]
+            if not credentials.valid:
+                credentials.refresh(google.auth.transport.requests.Request())
+            token: str = credentials.token
             return token
 
 
-def _loaded(given: str) -> Any:
+def _loaded(source: str) -> Any:
     """Return credentials of Google's own library, as _Logins has them."""
     import google.auth.compute_engine
 
-    if not given:
+    if not source:
         of_machine: Any = google.auth.compute_engine.Credentials
         return of_machine(scopes=[_SCOPE])
     load: Any = google.auth.load_credentials_from_file
-    if given.lstrip().startswith("{"):
-        load, given = google.auth.load_credentials_from_dict, parse_json(given.encode())
+    if source.lstrip().startswith("{"):
+        load, source = google.auth.load_credentials_from_dict, parse_json(source.encode())
     with warnings.catch_warnings():  # it warns of files from untrusted sources
         warnings.simplefilter("ignore", DeprecationWarning)
-        return load(given, scopes=[_SCOPE])[0]
+        return load(source, scopes=[_SCOPE])[0]
 
 
 def _connect(access: BucketAccess, attempts: Any) -> Any:
@@ -257,14 +257,12 @@ class _Composed:
             self._sources[location] = source
 
         def read(offset: int, length: int) -> bytes:
-            """Read bytes of the object that was opened."""
             with same_object(location):
                 return self._requests.read_same(location, etag, offset, offset + length)
 
         return range_reader(Tail(size_bytes, tail), read, BUFFER_BYTES)
 
     def write(self, content: bytes | memoryview, /) -> int:
-        """Append bytes."""
         self._tail += content
         return len(content)
 
@@ -286,7 +284,7 @@ class _Composed:
                 most = _MOST_COMPONENTS - 1
                 count = len(left) % most or most  # the later steps are the larger ones
                 left, sources = left[:-count], left[-count:]
-                size_bytes += sum(self._sources[one].size_bytes for one in sources)
+                size_bytes += sum(self._sources[source].size_bytes for source in sources)
                 self._requests.env.sleep(_BETWEEN_CHANGES_SECONDS)
                 self._prepend(sources, size_bytes)
         except StorageError as error:
@@ -307,8 +305,8 @@ class _Composed:
         bucket = locations.root(location).partition("//")[2]
         place = f"storage/v1/b/{bucket}/o/{quote(key_of(location), safe='')}"
         try:
-            found = parse_json(self._ask("GET", f"?fields={','.join(_KEPT)}", {}, of=place).body)
-            is_kept = any(found.get(name) for name in _KEPT)
+            members = parse_json(self._ask("GET", f"?fields={','.join(_KEPT)}", {}, of=place).body)
+            is_kept = any(members.get(name) for name in _KEPT)
         except (IcectlError, FileNotFoundError, ValueError, AttributeError) as error:
             raise CopyRefused(
                 "the storage does not say whether files may be replaced at once"
@@ -336,12 +334,12 @@ class _Composed:
 
     def _prepend(self, sources: Sequence[str], size_bytes: int) -> None:
         """Put whole objects before what there is, which has so many bytes then."""
-        parts = [(one, self._sources[one].version) for one in sources]
+        parts = [(source, self._sources[source].version) for source in sources]
         parts.append((self._location, self._generation))
         listed = "".join(
-            f"<Component><Name>{escape(key_of(one))}</Name><IfGenerationMatch>{generation}"
+            f"<Component><Name>{escape(key_of(source))}</Name><IfGenerationMatch>{generation}"
             "</IfGenerationMatch></Component>"
-            for one, generation in parts
+            for source, generation in parts
         )
         body = f"<ComposeRequest>{listed}</ComposeRequest>".encode()
         try:
@@ -363,15 +361,15 @@ class _Composed:
 
     def _check_sources(self, sources: Sequence[str]) -> None:
         """Check that sources are the objects that were opened. Raises: StorageError."""
-        for one in sources:
-            found = self._requests.head(one)
-            if found["version"] != self._sources[one].version:
-                raise other_object(one)
+        for source in sources:
+            metadata = self._requests.head(source)
+            if metadata["version"] != self._sources[source].version:
+                raise other_object(source)
 
     def _stored(self) -> tuple[int, str]:
         """Return how many bytes the new object has, and its generation."""
-        found = self._requests.head(self._location)
-        return int(found["size"]), str(found["version"])
+        metadata = self._requests.head(self._location)
+        return int(metadata["size"]), str(metadata["version"])
 
     def _ask(
         self, method: str, query: str, headers: Mapping[str, str], body: bytes = b"", of: str = ""
@@ -382,7 +380,6 @@ class _Composed:
         """
 
         def action(_: Any) -> PlainAnswer:
-            """Make it once."""
             client = self._requests.client
             access = client.access
             whole = {"Content-Type": "application/octet-stream", **headers}

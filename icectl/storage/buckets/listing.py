@@ -99,12 +99,12 @@ class KeysBelow:
         listing = self._make(partial(_directory, self.prefix))
         if listing is None:
             return self.other().list_directory(self.base)
-        entries = [one for one in listing["objects"] if one["path"].startswith(self.prefix)]
-        markers = self._markers([one["path"] for one in entries if one["size"] == 0])
+        entries = [entry for entry in listing["objects"] if entry["path"].startswith(self.prefix)]
+        markers = self._markers([entry["path"] for entry in entries if entry["size"] == 0])
         files = [
-            FileStatus(self._location(one["path"]), int(one["size"]), _modified_ms(one))
-            for one in entries
-            if one["path"] not in markers
+            FileStatus(self._location(entry["path"]), int(entry["size"]), _modified_ms(entry))
+            for entry in entries
+            if entry["path"] not in markers
         ]
         return sorted(files, key=lambda file: file.location)
 
@@ -138,11 +138,11 @@ class KeysBelow:
 
         Raises: StorageError, where a page comes again, as the listing might then never end.
         """
-        doubted = {one["path"] for one in entries if one["size"] == 0}
-        for one, following in pairwise(entries):
-            if following["path"].startswith(f"{one['path']}/"):
-                doubted.add(one["path"])
-        certain = [one["path"] for one in entries if one["path"] not in doubted]
+        doubted = {entry["path"] for entry in entries if entry["size"] == 0}
+        for entry, following in pairwise(entries):
+            if following["path"].startswith(f"{entry['path']}/"):
+                doubted.add(entry["path"])
+        certain = [entry["path"] for entry in entries if entry["path"] not in doubted]
         is_behind = bool(page.after) and entries[-1]["path"] <= page.after.rstrip("/")
         comes_again = any(key in page.before for key in certain)
         if is_behind or comes_again or len(set(certain)) < len(certain):
@@ -152,7 +152,7 @@ class KeysBelow:
                 hint="nothing was changed; the listing may be whole when it is run again",
             )
         markers = self._markers(sorted(doubted))
-        by_path = {one["path"]: one for one in entries if one["path"] not in markers}
+        by_path = {entry["path"]: entry for entry in entries if entry["path"] not in markers}
         return list(by_path.values())
 
     def _markers(self, doubted: Sequence[str]) -> set[str]:

@@ -278,9 +278,9 @@ def open_object(key: str, length: int, store: Any) -> tuple[int, str | None, str
     import obstore
 
     options: Any = {"range": {"suffix": length}}
-    found = obstore_failures(lambda: obstore.get(store, key, options=options))
-    content = bytes(obstore_failures(found.bytes))
-    return int(found.meta["size"]), found.meta["e_tag"], found.meta["version"], content
+    answer = obstore_failures(lambda: obstore.get(store, key, options=options))
+    content = bytes(obstore_failures(answer.bytes))
+    return int(answer.meta["size"]), answer.meta["e_tag"], answer.meta["version"], content
 
 
 def read_end(key: str, length: int, store: Any) -> Tail:

@@ -337,11 +337,11 @@ class NativeStore:
             if bucket in self.warned or self.requests.client.kind == "gcs":
                 return
             try:
-                found = self.requests.once(partial(head_object, key_of(location)))
+                metadata = self.requests.once(partial(head_object, key_of(location)))
             except Exception:  # noqa: BLE001 - one that may not be looked up may be deleted
                 return
             self.warned.add(bucket)
-            if found.get("version") not in _NO_VERSION:
+            if metadata.get("version") not in _NO_VERSION:
                 self.warn(
                     f"bucket {bucket.partition('//')[2]} keeps old versions: deleting frees no "
                     "bytes before they expire too"
@@ -364,7 +364,6 @@ class _Uploaded(PartWriter):
         self._failure: Exception | None = None
 
     def send_part(self, content: bytes) -> None:
-        """Hand a part to the thread that sends them."""
         self._send(content)
 
     def _send(self, part: bytes | None) -> None:

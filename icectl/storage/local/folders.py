@@ -49,8 +49,8 @@ class Roots:
 
     def has_link(self, folder: str) -> bool:
         """Return whether a folder lies behind a link, or is one, below its root."""
-        own = os.path.dirname(self.resolved(os.path.join(folder, "_")))
-        return os.path.realpath(own) != own
+        resolved = os.path.dirname(self.resolved(os.path.join(folder, "_")))
+        return os.path.realpath(resolved) != resolved
 
     @contextmanager
     def new(self, path: str, location: str) -> Iterator[tuple[int, str, str]]:
@@ -58,14 +58,14 @@ class Roots:
 
         Links are followed to a folder that lies below no root. Raises: StorageError; OSError.
         """
-        own = self._below_a_root(path)
-        if own is None:
+        resolved = self._below_a_root(path)
+        if resolved is None:
             folder, name = os.path.split(_absolute(path))
-            own = os.path.join(os.path.realpath(folder), name)
-        folder, name = os.path.split(own)
+            resolved = os.path.join(os.path.realpath(folder), name)
+        folder, name = os.path.split(resolved)
         descriptor = _opened(folder, location, make=True)
         try:
-            yield descriptor, name, own
+            yield descriptor, name, resolved
         finally:
             os.close(descriptor)
 

@@ -199,15 +199,15 @@ def _look_up(location: str, rows: ListingRows, below: list[str]) -> None:
     """Find out by its path what an entry is."""
     path = locations.local_path(location)
     try:
-        own = os.lstat(path)
-        if stat.S_ISDIR(own.st_mode):
+        entry = os.lstat(path)
+        if stat.S_ISDIR(entry.st_mode):
             below.append(location)
             return
         status = os.stat(path)
     except FileNotFoundError:  # gone meanwhile, or a link to nowhere
         return
     if not stat.S_ISDIR(status.st_mode):
-        is_link = stat.S_ISLNK(own.st_mode)
+        is_link = stat.S_ISLNK(entry.st_mode)
         rows.add(location, status.st_size, None if is_link else status.st_mtime_ns // 1_000_000)
 
 

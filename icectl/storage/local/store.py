@@ -138,9 +138,9 @@ class LocalStore:
         """A file to write, which is there, whole, once this is left without an error (R-162)."""
         with ExitStack() as stack:
             with path_used_to("write", location) as path:
-                folder, name, own = stack.enter_context(self.roots.new(path, location))
+                folder, name, resolved = stack.enter_context(self.roots.new(path, location))
                 temporary, _ = stack.enter_context(_new_file(folder, name))
-            with write_to(os.path.join(os.path.dirname(own), temporary), location) as file:
+            with write_to(os.path.join(os.path.dirname(resolved), temporary), location) as file:
                 yield file
             with path_used_to("write", location):
                 stack.close()
@@ -258,7 +258,6 @@ class _Written(io.FileIO):
         self._written_bytes = self._begun_bytes = 0
 
     def write(self, content: Any, /) -> int:
-        """Write bytes, and return how many."""
         with path_used_to("write", self._location):
             count = super().write(content)
         self._written_bytes += count

@@ -1,4 +1,4 @@
-"""One store for all schemes: who gets which location, and what is logged."""
+"""One store for all schemes and what is logged; moved tables, and which FROM wins."""
 
 import logging
 from dataclasses import replace
@@ -7,6 +7,7 @@ import fsspec
 import pytest
 
 from icectl.errors import Refused
+from icectl.storage.local.store import LocalStore
 from icectl.storage.open import PathMapStore, StorageOptions, open_store
 
 
@@ -48,3 +49,82 @@ def test_each_call_is_logged_and_no_secret_is(tmp_path, fixed_env, caplog):
     ]
     assert "sEcReT" not in caplog.text + repr(store) + repr(options)
     assert "pAsSwOrD" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("start", "location", "read_at"),
+    [
+        ("s3://b/t/", "s3://b/t/data/x", "/here/data/x"),
+        ("s3://b/t", "s3://b/t/data/x", "/here/data/x"),
+        ("s3://b/t", "s3://b/t", "/here"),
+        ("s3://b/t", "s3://b/t2/data/x", "s3://b/t2/data/x"),
+        ("s3://b", "s3://b/t/data/x", "/here/t/data/x"),
+        ("/wh/t/", "file:///wh/t/data/x", "/here/data/x"),
+        ("file:/wh/t/", "/wh/t/data/x", "/here/data/x"),
+        ("/wh/t/", "hdfs:/wh/t/data/x", "/here/data/x"),
+        ("/wh/t/", "hdfs://nn:8020/wh/t/data/x", "hdfs://nn:8020/wh/t/data/x"),
+        ("data/t/", "data/t/x", "/here/x"),
+        ("data/t/", "file:data/t/x", "/here/x"),
+        ("./data/t", "data/t/metadata/x", "/here/metadata/x"),
+        ("data/t", "./data/t/metadata/x", "/here/metadata/x"),
+        ("s3://b/t/", "s3a://b/t/x", "s3a://b/t/x"),
+    ],
+)
+def test_a_location_that_begins_with_from_is_read_at_to(start, location, read_at):
+    for to in ("/here", "/here/"):
+        mapped = PathMapStore(LocalStore(), ((start, to),)).mapped(location)
+        assert mapped.rstrip("/") == read_at
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_the_longest_from_wins(turn):
+    pairs = (("/wh/", "/a"), ("/wh/t/", "/b"), ("/wh/t/data/", "/c"))[::turn]
+    store = PathMapStore(LocalStore(), pairs)
+    assert store.mapped("/wh/t/data/x") == "/c/x"
+    assert store.mapped("/wh/t/metadata/x") == "/b/metadata/x"
+    assert store.mapped("/wh/u/x") == "/a/u/x"
+
+
+@pytest.fixture
+def moved(tmp_path):
+    (tmp_path / "t/data").mkdir(parents=True)
+    (tmp_path / "t/data/x").write_bytes(b"0123")
+    return PathMapStore(LocalStore(), (("s3://b/t/", f"{tmp_path}/t"),))
+
+
+def test_reading_goes_to_the_new_place_and_keeps_the_old_names(moved):
+    assert moved.read("s3://b/t/data/x") == b"0123"
+    assert moved.read_range("s3://b/t/data/x", -2, 1) == b"2"
+    with moved.open("s3://b/t/data/x") as file:
+        assert file.read() == b"0123"
+    assert moved.stat("s3://b/t/data/x").location == "s3://b/t/data/x"
+    assert moved.stat("s3://b/t/data/y") is None
+    assert [file.location for file in moved.list_directory("s3://b/t/data")] == ["s3://b/t/data/x"]
+    begun = moved.split("s3://b/t", 2)
+    for batches in (
+        moved.list("s3://b/t"),
+        begun.batches,
+        moved.list_parts(moved.split("s3://b/t", 1).parts),
+    ):
+        (batch,) = batches
+        assert batch["location"].to_pylist() == ["s3://b/t/data/x"]
+
+
+def test_to_may_be_a_relative_directory(tmp_path, monkeypatch):
+    (tmp_path / "x").write_bytes(b"1")
+    monkeypatch.chdir(tmp_path)
+    assert PathMapStore(LocalStore(), (("s3://b/t/", "./"),)).read("s3://b/t/x") == b"1"
+    assert PathMapStore(LocalStore(), (("s3://b/t/", "."),)).read("s3://b/t/x") == b"1"
+
+
+def test_nothing_is_written_or_removed(moved, tmp_path):
+    for write in (
+        lambda: moved.create("s3://b/t/data/y", b""),
+        lambda: moved.replace("s3://b/t/data/x", b""),
+        lambda: moved.remove(["s3://b/t/data/x"]),
+        lambda: moved.remove([f"{tmp_path}/t/data/x"]),
+    ):
+        with pytest.raises(Refused, match="`--path-map` is only for reading"):
+            write()
+    assert list(moved.remove([])) == []
+    assert [path.name for path in (tmp_path / "t/data").iterdir()] == ["x"]
