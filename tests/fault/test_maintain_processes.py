@@ -80,10 +80,11 @@ def test_a_run_goes_on_where_a_killed_one_stopped(
     killed = started("--jobs", jobs)
     assert killed.stdout is not None
     first = json.loads(killed.stdout.readline())
+    workers = Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text().split()
     killed.kill()
     killed.communicate(timeout=60)
     assert first["status"] == "done"
-    _wait_for_workers()
+    _wait_for(workers)
     out, err = started().communicate(timeout=300)
     found = rows(out)
     assert found[first["table"].removeprefix(PREFIX)]["status"] == "nothing-to-do", err
@@ -94,9 +95,20 @@ def test_a_run_goes_on_where_a_killed_one_stopped(
     assert {row["status"] for row in rows(last).values()} == {"nothing-to-do"}
 
 
-def _wait_for_workers() -> None:
+def _wait_for(workers: list[str]) -> None:
     """Wait until workers of a killed run have seen that it is gone: they end between two steps."""
-    time.sleep(5)
+    ends_at = time.monotonic() + 60
+    while any(map(_runs, workers)):
+        assert time.monotonic() < ends_at
+        time.sleep(0.05)
+
+
+def _runs(process: str) -> bool:
+    try:
+        stat = Path("/proc", process, "stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize(
