@@ -99,6 +99,14 @@ def no_flushes() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_settings() -> Iterator[None]:
+    """The settings of whoever runs the tests are none of theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        yield
+
+
 @pytest.fixture(scope="session")
 def fixtures_dir() -> Path:
     """Tables by other writers, which lie beside the repository and are not part of it."""
@@ -160,9 +168,7 @@ def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server
 @pytest.fixture(scope="session")
 def merge_inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
     """Files to merge by a store, made once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-        return make_inputs(tmp_path_factory.mktemp("merges"))
+    return make_inputs(tmp_path_factory.mktemp("merges"))
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What tests of whole runs share: running a command line, and a command of the test's own."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from icectl.cli import app
 from icectl.cli.document import Outcome, document_schema
 from icectl.cli.options import Change, Common, TableArgument, command
 from icectl.env import Env
+from tests.builders.broken import TABLES
+from tests.builders.broken_tree import TREE_TABLES
 from tests.builders.table_builder import START_MS
 from tests.builders.warehouse import warehouse
 from tests.catalogs.sql_servers import SqlServer
@@ -37,6 +40,23 @@ class Ended:
 Run = Callable[..., Ended]
 Inspect = Callable[..., Ended]
 HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Give the directory of a healthy table, as good as new."""
+    base = tmp_path_factory.mktemp("healthy")
+
+    def directory(name: str = "whole") -> Path:
+        table, kept = base / name, base / f"{name}.kept"
+        if not kept.exists():
+            {**TABLES, **TREE_TABLES}[name](table)
+            shutil.copytree(table, kept)
+        shutil.rmtree(table)
+        shutil.copytree(kept, table)
+        return table
+
+    return directory
 
 
 @pytest.fixture

@@ -96,10 +96,8 @@ def test_the_page_shows_what_its_commands_print(
     name: str,
     place: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     page = PAGE.read_text("utf-8")
     (shown,) = [found[2] for found in SHOWN.finditer(page) if found[1] == name]
     table = TableBuilder(place / "t", partitioning="identity")

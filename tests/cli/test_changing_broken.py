@@ -9,7 +9,7 @@ import pytest
 
 from icectl.cli import app
 from icectl.errors import CorruptTable
-from tests.builders.broken import DAMAGES, TABLES, Record
+from tests.builders.broken import DAMAGES, Record
 from tests.builders.broken_tree import (
     BITMAP,
     DATA_LEAF,
@@ -17,7 +17,6 @@ from tests.builders.broken_tree import (
     DELETED,
     EQUALITY,
     TREE_DAMAGES,
-    TREE_TABLES,
     BrokenTree,
     in_row,
     of,
@@ -167,28 +166,6 @@ def _of_older_versions() -> Iterable[Case]:
 
 
 OLDER_CASES = list(_of_older_versions())
-
-
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Give the directory of a healthy table, as good as new."""
-    base = tmp_path_factory.mktemp("healthy")
-
-    def directory(name: str = "whole") -> Path:
-        table, kept = base / name, base / f"{name}.kept"
-        if not kept.exists():
-            {**TABLES, **TREE_TABLES}[name](table)
-            shutil.copytree(table, kept)
-        shutil.rmtree(table)
-        shutil.copytree(kept, table)
-        return table
-
-    return directory
-
-
-@pytest.fixture(autouse=True)
-def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
 
 def _later() -> FixedEnv:

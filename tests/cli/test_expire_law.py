@@ -86,7 +86,6 @@ def test_expiry_keeps_the_law(
     partitioning: str,
     merge: int,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     directory = tmp_path / "t"
     table = build(directory, format_version, partitioning, kind, merge)
     policy = [table.location, "--older-than", "1m", "--retain-last", "2"]

@@ -29,11 +29,8 @@ Expire = Callable[..., Ended]
 
 
 @pytest.fixture
-def icectl(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Expire:
+def icectl(capsys: pytest.CaptureFixture[str]) -> Expire:
     """Run `icectl expire-snapshots`, a day after the builder's tables begin."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
     def run(*arguments: object, env: FixedEnv | None = None) -> Ended:
         code = app.main(["expire-snapshots", *map(str, arguments)], env=env or Clock(NOW_MS))

@@ -34,11 +34,8 @@ Remove = Callable[..., Ended]
 
 
 @pytest.fixture
-def icectl(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Remove:
+def icectl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Remove:
     """Run `icectl remove-orphans`, a day after the builder's tables begin."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
     def run(*arguments: object, env: FixedEnv | None = None, store: Store | None = None) -> Ended:
         with monkeypatch.context() as patch:

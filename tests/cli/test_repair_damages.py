@@ -4,7 +4,6 @@ Rows before the damage are rows after a repair, and a second run finds nothing t
 """
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
-from tests.builders.broken import DAMAGES, TABLES, Damage
-from tests.builders.broken_tree import TREE_DAMAGES, TREE_TABLES, BrokenTree
+from tests.builders.broken import DAMAGES, Damage
+from tests.builders.broken_tree import TREE_DAMAGES, BrokenTree
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import START_MS
 from tests.stores.fixed_env import FixedEnv
 
-EVERY_TABLE = {**TABLES, **TREE_TABLES}
 EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 FULL = pytest.mark.full
 
@@ -270,29 +268,9 @@ UNREADABLE = frozenset({"v4_001_roots_in_an_older_version"})
 """Metadata that nothing can be told of but what is wrong with them: exit 15."""
 
 
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Give the directory of a healthy table, as good as new."""
-    base = tmp_path_factory.mktemp("broken")
-
-    def directory(name: str) -> Path:
-        table, kept = base / name, base / f"{name}.kept"
-        if not kept.exists():
-            EVERY_TABLE[name](table)
-            shutil.copytree(table, kept)
-        shutil.rmtree(table)
-        shutil.copytree(kept, table)
-        return table
-
-    return directory
-
-
 @pytest.fixture
-def repair(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[str, Any]]:
+def repair(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
     """Run `icectl repair` at a level; its document."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
     def run(table: Path, damage: Damage, *words: str) -> dict[str, Any]:
         level = "footers" if damage.level == "data" else damage.level

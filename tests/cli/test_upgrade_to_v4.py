@@ -38,7 +38,6 @@ Icectl = Callable[..., Ran]
 @pytest.fixture
 def icectl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Icectl:
     """Run a command."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
 
     def run(*arguments: str) -> Ran:

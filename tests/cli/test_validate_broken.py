@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,29 +33,9 @@ UNIT_TESTED = {"V4-115"}
 Finding = dict[str, str]
 
 
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Give the directory of a healthy table, as good as new."""
-    base = tmp_path_factory.mktemp("broken")
-
-    def directory(name: str) -> Path:
-        table, kept = base / name, base / f"{name}.kept"
-        if not kept.exists():
-            EVERY_TABLE[name](table)
-            shutil.copytree(table, kept)
-        shutil.rmtree(table)
-        shutil.copytree(kept, table)
-        return table
-
-    return directory
-
-
 @pytest.fixture
-def findings(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Path, str], list[Finding]]:
+def findings(capsys: pytest.CaptureFixture[str]) -> Callable[[Path, str], list[Finding]]:
     """Run `icectl validate` over all snapshots at a level."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
     def run(table: Path, level: str) -> list[Finding]:
         arguments = ["validate", str(table), "--level", level, "--all-snapshots", "--json"]

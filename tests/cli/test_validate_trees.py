@@ -28,9 +28,8 @@ Run = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command with `--json`; its exit code and result."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     env = FixedEnv(START_MS + 10**9, snapshot_ids=5_000, uuids=5_000)
 
     def run_(*words: str) -> tuple[int, Any]:

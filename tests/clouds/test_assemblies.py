@@ -233,9 +233,7 @@ def test_data_files_are_merged_by_the_storage_to_what_a_local_merge_makes(
     copies: bool,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     location = f"{blobs.root}/wh/t"
     merge_inputs.build(tmp_path / "t", location)
     for path in (tmp_path / "t").rglob("*"):

@@ -26,7 +26,6 @@ def run(
     bucket: CloudBucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Run:
     """Run a command with --json on a table of the bucket."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
 
     def run_command(

@@ -273,9 +273,7 @@ def test_data_files_are_composed_to_what_readers_take_for_their_rows(
     merge_inputs: Inputs,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     location = in_bucket(objects, merge_inputs, tmp_path / "t")
     before = objects.keys()
     options = [f"--storage-option={key}={value}" for key, value in objects.server.options.items()]
@@ -298,9 +296,7 @@ def test_data_files_that_are_not_composed_pass_through_the_worker(
     merge_inputs: Inputs,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     location = in_bucket(objects, merge_inputs, tmp_path / "t")
     before = objects.keys()
     objects.server.failures += [("PUT", "?compose", 501, "NotImplemented")]

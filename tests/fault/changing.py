@@ -307,7 +307,6 @@ def run(
     """Run a command line with a store, or a clock, of the test's own."""
     out = StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
         # Hundreds of runs: processes of their own for the data would take minutes to start.
         patch.setattr(compact, "LocalEngine", InlineEngine)
         if store is not None:

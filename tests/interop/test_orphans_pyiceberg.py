@@ -109,7 +109,6 @@ def remove(table: Table, *options: str, store: Store | None = None) -> tuple[int
     words = ["remove-orphans", str(directory_of(table)), "--max-fraction", "1", "--json"]
     out = StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
         patch.setattr(session, "open_store", lambda *_: store or LocalStore())
         code = app.main([*words, "--metadata-file", local(table.metadata_location), *options])
     return code, json.loads(out.getvalue())

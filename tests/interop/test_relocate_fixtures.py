@@ -59,10 +59,8 @@ def test_a_relocated_table_shows_the_rows_of_one_that_tests_have_relocated(
     fixtures_dir: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     facts, table = facts_of(fixtures_dir, name), tmp_path / "t"
     shutil.copytree(fixtures_dir / name, table)
     sources = [word for item in facts["prefix_map"] for word in ("--from", item["from"])]

@@ -50,7 +50,6 @@ def icectl(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Command:
     """Run a command on the copy; its document."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
     monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
 

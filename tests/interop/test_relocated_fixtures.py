@@ -169,10 +169,8 @@ def test_expiring_all_but_heads_keeps_their_rows_and_leaves_nothing_of_the_rest(
     fixtures_dir: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     kept = heads(before)
@@ -202,9 +200,8 @@ def test_expiring_all_but_heads_keeps_their_rows_and_leaves_nothing_of_the_rest(
 
 @pytest.mark.parametrize("name", OF_ONE_SNAPSHOT)
 def test_a_table_of_one_snapshot_has_nothing_to_expire(
-    fixtures_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    fixtures_dir: Path, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     table = tmp_path / "t"
     relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table)
     before = {path: path.stat().st_mtime_ns for path in table.rglob("*")}
@@ -218,11 +215,9 @@ def test_other_commands_keep_the_rows_of_every_snapshot(
     fixtures_dir: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
     command: str,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     rows = rows_of(before, heads(before))

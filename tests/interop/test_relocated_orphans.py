@@ -82,10 +82,8 @@ def test_only_what_no_writer_has_named_is_an_orphan(
     fixtures_dir: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     table, current = littered(fixtures_dir, name, tmp_path)
     metadata, files = read_metadata(current), files_of(table)
     kept = referenced(metadata) | {current}
@@ -120,11 +118,9 @@ def test_no_file_goes_however_the_table_spells_its_name(
     fixtures_dir: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
     """Links, escapes, dots, mounts and gateways, another for each file."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     table, current = littered(fixtures_dir, name, tmp_path)
     kept = referenced(read_metadata(current)) | {current}
     (tmp_path / "link").symlink_to(table, target_is_directory=True)
@@ -140,9 +136,8 @@ def test_no_file_goes_however_the_table_spells_its_name(
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_table_that_cannot_be_read_completely_or_told_apart_is_left_as_it_is(
-    fixtures_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    fixtures_dir: Path, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     table, _ = littered(fixtures_dir, name, tmp_path)
     files = files_of(table)
     assert app.main(["remove-orphans", str(table), *ALL_AT_ONCE]) == REFUSED[name]

@@ -22,11 +22,9 @@ def test_an_upgrade_keeps_the_rows_of_every_head(
     fixtures_dir: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
     """The root lists manifests as they are; then all are written anew; then deletes converted."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     rows = rows_of(before, heads(before))

@@ -90,11 +90,8 @@ Validate = Callable[[str], Findings]
 
 
 @pytest.fixture
-def validate(
-    fixtures_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Validate:
+def validate(fixtures_dir: Path, capsys: pytest.CaptureFixture[str]) -> Validate:
     """Findings of all snapshots of a table at level data."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
     def run(name: str) -> Findings:
         facts = facts_of(fixtures_dir, name)

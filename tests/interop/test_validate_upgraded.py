@@ -36,9 +36,8 @@ Run = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command with `--json`; its exit code and document."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
     def run_(*words: str) -> tuple[int, Any]:
         code = app.main([*words, "--json"])

@@ -129,9 +129,8 @@ def _behind_proxy(server: S3Server, env: FixedEnv) -> Iterator[Place]:
 
 
 @pytest.fixture
-def proxied(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def proxied(place: Place, tmp_path: Path) -> Bucket:
     """A version 1 table `t` behind the proxy, which every command has work for."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     server = S3Server(place.options["endpoint_url"], place.options, place.client)
     made = Bucket(server, place.bucket, tmp_path)
     table = TableBuilder(

@@ -232,9 +232,7 @@ def test_data_files_are_merged_by_the_storage_to_what_a_local_merge_makes(
     bucket: Bucket,
     merge_inputs: Inputs,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     merge_inputs.build(bucket.directory / "t", bucket.location("t"))
     bucket.upload("t")
     before = bucket.keys("t")
@@ -252,9 +250,7 @@ def test_what_a_storage_will_not_copy_passes_through_the_worker(
     merge_inputs: Inputs,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     server = S3Server(place.options["endpoint_url"], place.options, place.client)
     bucket = Bucket(server, place.bucket, tmp_path)
     merge_inputs.build(tmp_path / "t", bucket.location("t"))

@@ -32,7 +32,6 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 @pytest.fixture
 def run(bucket: Bucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command with --json on a table of the bucket."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
     env = FixedEnv(NOW_MS)
 

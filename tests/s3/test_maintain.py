@@ -17,9 +17,8 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `icectl maintain` with --json, thirty days after the tables were built."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
     def run_command(bucket: Bucket, *arguments: str) -> Any:
         words = ["maintain", *arguments, "--json", *bucket.arguments]

@@ -24,9 +24,8 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `icectl remove-orphans` with --json, in the builder's time if in no other."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
     def run_command(bucket: Bucket, *arguments: str, now_ms: int = NOW_MS) -> Any:
         words = ["remove-orphans", *arguments, "--json", *bucket.arguments]
