@@ -1,5 +1,1 @@
-"""The rules of the format, looked for: pure.
-
-searches/ finds entries that break a rule, whole columns at a time; the modules here say what is
-found as findings. Start at finding.py, then metadata.py.
-"""
+"""The rules of the format and the search for what breaks them: pure. Start at rule.py."""

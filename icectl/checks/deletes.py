@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.columns import Columns
-from icectl.checks.objects import ManifestEntries, ManifestList, in_entries, in_live
-from icectl.checks.row_risks import LiveRows, deletes_in_version_1
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.live_entries import LiveRows, deletes_in_version_1
+from icectl.checks.objects import Columns, ManifestEntries, in_entries, in_lists, in_live
+from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, mask_of
 from icectl.format.manifest import Content, ManifestContent, Status
 from icectl.format.rule import (
@@ -73,7 +72,7 @@ def _with_equality_id(entries: Columns, field_id: int) -> Mask:
 
 def _incomparable_columns(entries: ManifestEntries) -> Iterator[Breach]:
     """Columns to compare are in a schema, dropped ones in an old one, and are no floats."""
-    for id_ in _equality_ids(entries) if _holds_deletes(entries) else ():
+    for id_ in _equality_ids(entries) if entries.holds_deletes else ():
         fields = [schema.field(id_) for schema in entries.metadata.schemas]
         types = [field.type for field in fields if field is not None]
         severity: Severity | None = None
@@ -91,78 +90,63 @@ def _incomparable_columns(entries: ManifestEntries) -> Iterator[Breach]:
         yield from entries.breaches(what, _with_equality_id(entries, id_), severity)
 
 
-def _holds_deletes(entries: ManifestEntries) -> bool:
-    return entries.manifest.content is ManifestContent.DELETES
-
-
-def _delete_manifests(listed: ManifestList) -> Iterator[Breach]:
-    for one in listed.manifests if listed.metadata.format_version == 1 else ():
-        if one.content is ManifestContent.DELETES:
-            yield Breach("it holds deletes in a table of version 1", one.manifest_path)
-
-
 # fmt: off
 DELETE_RULES = (
-    Rule("R-111", "position deletes apply to files of their partition that are not newer",
+    rule("R-111", "position deletes apply to files of their partition that are not newer",
          "Scan Planning", "error", "compacting drops deletes that match no file"),
-    Rule("R-112", "equality deletes apply to older files of their partition, or to all",
+    rule("R-112", "equality deletes apply to older files of their partition, or to all",
          "Scan Planning", "error", OURS),
-    Rule("R-113", "a deletion vector applies to one file, instead of position deletes",
+    rule("R-113", "a deletion vector applies to one file, instead of position deletes",
          "Scan Planning", "error", OURS),
-    Rule("R-114", "a data file has at most one deletion vector", "Deletion Vectors", "error",
-         RESTORE, (
-        in_live("is a further deletion vector for its data file",
-                lambda one: one.faults.repeated_vectors.in_snapshot(one.chosen)),
-    )),
-    Rule("R-115", "a new deletion vector contains the deletes it replaces", "Delete Formats",
+    rule("R-114", "a data file has at most one deletion vector", "Deletion Vectors", "error",
+         RESTORE,
+         in_live("is a further deletion vector for its data file",
+                 lambda one: one.faults.repeated_vectors.in_snapshot(one.chosen))),
+    rule("R-115", "a new deletion vector contains the deletes it replaces", "Delete Formats",
          "error", OURS),
-    Rule("R-116", "a deletion vector is removed with its data file", "Delete Formats", "warning",
-         WRITE_DELETES_AGAIN, (
-        in_live("has a deletion vector, but is not live",
-                lambda one: one.faults.vectors.lost(one.chosen)),
-    )),
-    Rule("R-117", "filters are projected to partitions without losing files", "Scan Planning",
+    rule("R-116", "a deletion vector is removed with its data file", "Delete Formats", "warning",
+         WRITE_DELETES_AGAIN,
+         in_live("has a deletion vector, but is not live",
+                 lambda one: one.faults.vectors.lost(one.chosen))),
+    rule("R-117", "filters are projected to partitions without losing files", "Scan Planning",
          "error", OURS),
-    Rule("R-118", "entries of deletion vectors are complete and match the Puffin file",
-         "Data File Fields", "error", RESTORE, (
-        in_entries("a deletion vector without its place or data file",
-                   lambda one: _incomplete_vectors(one) if _holds_deletes(one) else None),
-        in_entries("a deletion vector that lies outside of its file",
-                   lambda one: _misplaced_vectors(one) if _holds_deletes(one) else None),
-        in_live("is a deletion vector that shares bytes with another",
-                lambda one: one.faults.overlapping_vectors.in_snapshot(one.chosen)),
-    )),
-    Rule("R-119", "a deletion vector has the layout and the checksum of its type",
+    rule("R-118", "entries of deletion vectors are complete and match the Puffin file",
+         "Data File Fields", "error", RESTORE,
+         in_entries("a deletion vector without its place or data file",
+                    lambda one: _incomplete_vectors(one) if one.holds_deletes else None),
+         in_entries("a deletion vector that lies outside of its file",
+                    lambda one: _misplaced_vectors(one) if one.holds_deletes else None),
+         in_live("is a deletion vector that shares bytes with another",
+                 lambda one: one.faults.overlapping_vectors.in_snapshot(one.chosen))),
+    rule("R-119", "a deletion vector has the layout and the checksum of its type",
          "Puffin blob types", "error", ROLL_BACK),
-    Rule("R-120", "version 1 has no deletes", "Delete Formats", "error",
-         "`icectl migrate-v1-v2 TABLE` makes them valid", (
-        Check(ManifestList, _delete_manifests),
-        in_entries("deletes before version 2", lambda one: ~one.of("content", Content.DATA)
-                   if _holds_deletes(one) and one.metadata.format_version == 1 else None),
-        Check(LiveRows, deletes_in_version_1),
-    )),
-    Rule("R-121", "position deletes have path and position, in their order",
+    rule("R-120", "version 1 has no deletes", "Delete Formats", "error",
+         "`icectl migrate-v1-v2 TABLE` makes them valid",
+         in_lists("it holds deletes in a table of version 1",
+                  lambda one, _: one.content is ManifestContent.DELETES, versions=(1,)),
+         in_entries("deletes before version 2",
+                    lambda one: ~one.of("content", Content.DATA) if one.holds_deletes
+                    and one.metadata.format_version == 1 else None),
+         Check(LiveRows, deletes_in_version_1)),
+    rule("R-121", "position deletes have path and position, in their order",
          "Position Delete Files", "error", WRITE_DELETES_AGAIN),
-    Rule("R-122", "version 3 gets no new position delete files", "Delete Formats", "warning",
-         WRITE_DELETES_AGAIN, (
-        in_entries("position delete files added in version 3",
-                   lambda one: _new_position_deletes(one) if _holds_deletes(one) else None),
-    )),
-    Rule("R-123", "equality deletes have the columns of their equality ids",
-         "Equality Delete Files", "error", ROLL_BACK, (
-        in_entries("equality deletes without columns to compare",
-                   lambda one: one.of("content", Content.EQUALITY_DELETES) & ~has_equality_ids(one)
-                   if _holds_deletes(one) else None),
-        Check(ManifestEntries, _incomparable_columns),
-    )),
-    Rule("R-124", "an equality delete matches rows in all of its columns",
-         "Equality Delete Files", "error", OURS),
-    Rule("R-175", "position delete files stay valid in version 3", "Appendix E", "info",
+    rule("R-122", "version 3 gets no new position delete files", "Delete Formats", "warning",
+         WRITE_DELETES_AGAIN,
+         in_entries("position delete files added in version 3",
+                    lambda one: _new_position_deletes(one) if one.holds_deletes else None)),
+    rule("R-123", "equality deletes have the columns of their equality ids",
+         "Equality Delete Files", "error", ROLL_BACK,
+         in_entries("equality deletes without columns to compare",
+                    lambda one: one.of("content", Content.EQUALITY_DELETES) & ~has_equality_ids(one)
+                    if one.holds_deletes else None),
+         Check(ManifestEntries, _incomparable_columns)),
+    rule("R-124", "an equality delete matches rows in all of its columns", "Equality Delete Files",
+         "error", OURS),
+    rule("R-175", "position delete files stay valid in version 3", "Appendix E", "info",
          "`icectl compact TABLE --deletes-only` turns them into deletion vectors"),
-    Rule("R-211", "a deletion vector lies in the partition of its data file", "Scan Planning",
-         "error", RESTORE, (
-        in_live("has a deletion vector of another partition",
-                lambda one: one.faults.vectors.elsewhere(one.chosen)),
-    )),
+    rule("R-211", "a deletion vector lies in the partition of its data file", "Scan Planning",
+         "error", RESTORE,
+         in_live("has a deletion vector of another partition",
+                 lambda one: one.faults.vectors.elsewhere(one.chosen))),
 )
 # fmt: on

@@ -1,6 +1,5 @@
 """Rules of manifest lists and manifests, of their rows and entries."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,9 +12,10 @@ from icectl.checks.objects import (
     ManifestList,
     StoredManifest,
     in_entries,
+    in_lists,
     in_live,
 )
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.rule import Breach, Check, at_most_once, other_names, rule
 from icectl.entries.columns import Mask
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionSpec
@@ -37,43 +37,14 @@ _COUNTS = (
 )  # fmt: skip
 
 
-def _incomplete_rows(listed: ManifestList) -> Iterator[Breach]:
-    for location, times in Counter(one.manifest_path for one in listed.manifests).items():
-        if times > 1:
-            yield Breach(f"it lists `{location}` {times} times")
-    for one in listed.manifests:
-        if one.manifest_length < 0:
-            yield Breach(f"its length is {one.manifest_length}", one.manifest_path)
-        if one.added_snapshot_id is None and listed.properties is not None:
-            message = "its row in the manifest list does not say which snapshot added it"
-            yield Breach(message, one.manifest_path, "warning")
-
-
 def _counts_in_row(row: ManifestFile) -> list[int | None]:
     return [getattr(row, name) for name in _COUNTS]
 
 
-def _negative_counts(listed: ManifestList) -> Iterator[Breach]:
-    for one in listed.manifests:
-        if any(count is not None and count < 0 for count in _counts_in_row(one)):
-            yield Breach("one of its counts is negative", one.manifest_path)
-
-
-def _lost_specs(listed: ManifestList) -> Iterator[Breach]:
-    for one in listed.manifests:
-        if listed.metadata.spec(one.partition_spec_id) is None:
-            message = f"its partition spec {one.partition_spec_id} is not in `partition-specs`"
-            yield Breach(message, one.manifest_path)
-
-
 def _other_header(listed: ManifestList) -> Iterator[Breach]:
-    for name, expected in (
-        ("snapshot-id", listed.snapshot.snapshot_id),
-        ("sequence-number", listed.snapshot.sequence_number),
-    ):
-        stored = (listed.properties or {}).get(name)
-        if stored is not None and stored != str(expected):
-            yield Breach(f"its header says `{name}` {stored}, the snapshot {expected}")
+    snapshot = listed.snapshot
+    expected = {"snapshot-id": snapshot.snapshot_id, "sequence-number": snapshot.sequence_number}
+    return other_names("header", listed.properties or {}, expected)
 
 
 def _only_deleted(listed: ManifestList) -> Iterator[Breach]:
@@ -90,13 +61,6 @@ def _only_deleted(listed: ManifestList) -> Iterator[Breach]:
             f"entries of older snapshots; the first is `{locations[0]}`"
         )
         yield Breach(message)
-
-
-def _without_counts(listed: ManifestList) -> Iterator[Breach]:
-    for one in listed.manifests if listed.metadata.format_version > 1 else ():
-        if one.sequence_number and None in _counts_in_row(one):
-            message = "its row in the manifest list lacks counts, which version 2 requires"
-            yield Breach(message, one.manifest_path, "warning")
 
 
 # -- manifests ------------------------------------------------------------------------------------
@@ -229,11 +193,6 @@ def _of_other_snapshot(entries: ManifestEntries, status: Status) -> Mask | None:
     return np.asarray(other & entries.present("snapshot_id") & entries.of("status", status))
 
 
-def _rows_in_puffin_files(entries: ManifestEntries) -> Mask:
-    is_puffin = entries.of("file_format", FileFormat.PUFFIN)
-    return is_puffin & ~entries.of("content", Content.POSITION_DELETES)
-
-
 def unordered_split_offsets(entries: ManifestEntries) -> Mask | None:
     """Find files whose split offsets do not ascend, or lie outside of the file."""
     column = entries.table["split_offsets"].combine_chunks()
@@ -249,102 +208,97 @@ def unordered_split_offsets(entries: ManifestEntries) -> Mask | None:
     return wrong
 
 
-def _of_other_sort_orders(entries: ManifestEntries) -> Mask:
-    known = [order.order_id for order in entries.metadata.sort_orders]
-    return entries.present("sort_order_id") & ~entries.of("sort_order_id", 0, *known)
-
-
 # fmt: off
 MANIFEST_RULES = (
-    Rule("R-050", "rows of a manifest list are complete", "Manifest Lists", "error", REPAIR_LIST, (
-        Check(ManifestList, _incomplete_rows),
-        Check(StoredManifest, _other_length),
-    )),
-    Rule("R-051", "counts of a manifest are those of its entries, and missing ones mean unknown",
-         "Manifest Lists", "error", REPAIR_LIST, (
-        Check(ManifestList, _negative_counts),
-        Check(StoredManifest, _other_counts),
-    )),
-    Rule("R-052", "the spec of every manifest is in the table metadata", "Manifest Lists",
-         "error", "go back to a metadata file that still has the spec", (
-        Check(ManifestList, _lost_specs),
-    )),
-    Rule("R-054", "a manifest list names its snapshot in its header", "Manifest Lists", "info",
-         REPAIR_LIST, (
-        Check(ManifestList, _other_header),
-    )),
-    Rule("R-056", "manifests with nothing but deleted entries may be dropped", "Manifests",
-         "info", REWRITE_MANIFESTS, (
-        Check(ManifestList, _only_deleted),
-    )),
-    Rule("R-060", "the header of a manifest names schema, spec, version and content",
-         "Manifests", "error", REWRITE_MANIFESTS, (
-        Check(StoredManifest, _incomplete_header),
-    )),
-    Rule("R-061", "a manifest has one spec, and either data or deletes", "Manifests", "error",
-         RESTORE, (
-        Check(StoredManifest, _other_kind),
-        in_entries("deletes in a manifest of data files",
-                   lambda one: of_other_content(one, ManifestContent.DATA)),
-        in_entries("data files in a manifest of deletes",
-                   lambda one: of_other_content(one, ManifestContent.DELETES)),
-    )),
-    Rule("R-062", "manifest entries have status, snapshot and file", "Manifests", "error",
-         ROLL_BACK, (
-        in_entries("no snapshot id", lambda one: one.absent("snapshot_id")
-                   if one.header.format_version == 1 else None, "warning"),
-    )),
-    Rule("R-063", "entries of files are complete", "Data File Fields", "error", ROLL_BACK, (
-        Check(StoredManifest, _unknown_fields),
-        in_entries("an unknown file format", lambda one: one.of("file_format", FileFormat.UNKNOWN)),
-        in_entries("rows in a Puffin file", _rows_in_puffin_files),
-        in_entries("a negative record count", lambda one: one.numbers("record_count") < 0),
-        in_entries("a file size that no file has",
-                   lambda one: one.numbers("file_size_in_bytes") < 1),
-        in_entries("equality ids on a file that is not an equality delete",
-                   lambda one: has_equality_ids(one)
-                   & ~one.of("content", Content.EQUALITY_DELETES), "warning"),
-        in_entries("a content offset on a file that is not a deletion vector",
-                   lambda one: one.present("content_offset") & ~one.vectors(), "warning"),
-    )),
-    Rule("R-064", "the status of an entry is added, existing or deleted",
-         "Manifest Entry Fields", "error", ROLL_BACK, (
-        in_entries("status ADDED of another snapshot than the manifest's",
-                   lambda one: _of_other_snapshot(one, Status.ADDED), "warning"),
-        in_entries("status DELETED of another snapshot than the manifest's",
-                   lambda one: _of_other_snapshot(one, Status.DELETED), "warning"),
-    )),
-    Rule("R-065", "a file marked deleted stays while an older snapshot reads it",
+    rule("R-050", "rows of a manifest list are complete", "Manifest Lists", "error", REPAIR_LIST,
+         at_most_once(ManifestList, "it lists `{value}` {times} times",
+                      lambda one: [(None, (row.manifest_path for row in one.manifests))]),
+         in_lists("its length is {one.manifest_length}", lambda one, _: one.manifest_length < 0),
+         in_lists("its row in the manifest list does not say which snapshot added it",
+                  lambda one, listed: one.added_snapshot_id is None
+                  and listed.properties is not None, "warning"),
+         Check(StoredManifest, _other_length)),
+    rule("R-051", "counts of a manifest are those of its entries, and missing ones mean unknown",
+         "Manifest Lists", "error", REPAIR_LIST,
+         in_lists("one of its counts is negative",
+                  lambda one, _: any(count is not None and count < 0
+                  for count in _counts_in_row(one))),
+         Check(StoredManifest, _other_counts)),
+    rule("R-052", "the spec of every manifest is in the table metadata", "Manifest Lists", "error",
+         "go back to a metadata file that still has the spec",
+         in_lists("its partition spec {one.partition_spec_id} is not in `partition-specs`",
+                  lambda one, listed: listed.metadata.spec(one.partition_spec_id) is None)),
+    rule("R-054", "a manifest list names its snapshot in its header", "Manifest Lists", "info",
+         REPAIR_LIST, Check(ManifestList, _other_header)),
+    rule("R-056", "manifests with nothing but deleted entries may be dropped", "Manifests", "info",
+         REWRITE_MANIFESTS, Check(ManifestList, _only_deleted)),
+    rule("R-060", "the header of a manifest names schema, spec, version and content", "Manifests",
+         "error", REWRITE_MANIFESTS, Check(StoredManifest, _incomplete_header)),
+    rule("R-061", "a manifest has one spec, and either data or deletes", "Manifests", "error",
+         RESTORE,
+         Check(StoredManifest, _other_kind),
+         in_entries("deletes in a manifest of data files",
+                    lambda one: of_other_content(one, ManifestContent.DATA)),
+         in_entries("data files in a manifest of deletes",
+                    lambda one: of_other_content(one, ManifestContent.DELETES))),
+    rule("R-062", "manifest entries have status, snapshot and file", "Manifests", "error",
+         ROLL_BACK,
+         in_entries("no snapshot id",
+                    lambda one: one.absent("snapshot_id") if one.header.format_version == 1
+                    else None, "warning")),
+    rule("R-063", "entries of files are complete", "Data File Fields", "error", ROLL_BACK,
+         Check(StoredManifest, _unknown_fields),
+         in_entries("an unknown file format",
+                    lambda one: one.of("file_format", FileFormat.UNKNOWN)),
+         in_entries("rows in a Puffin file",
+                    lambda one: one.of("file_format", FileFormat.PUFFIN)
+                    & ~one.of("content", Content.POSITION_DELETES)),
+         in_entries("a negative record count", lambda one: one.numbers("record_count") < 0),
+         in_entries("a file size that no file has",
+                    lambda one: one.numbers("file_size_in_bytes") < 1),
+         in_entries("equality ids on a file that is not an equality delete",
+                    lambda one: has_equality_ids(one)
+                    & ~one.of("content", Content.EQUALITY_DELETES), "warning"),
+         in_entries("a content offset on a file that is not a deletion vector",
+                    lambda one: one.present("content_offset") & ~one.vectors(), "warning")),
+    rule("R-064", "the status of an entry is added, existing or deleted", "Manifest Entry Fields",
+         "error", ROLL_BACK,
+         in_entries("status ADDED of another snapshot than the manifest's",
+                    lambda one: _of_other_snapshot(one, Status.ADDED), "warning"),
+         in_entries("status DELETED of another snapshot than the manifest's",
+                    lambda one: _of_other_snapshot(one, Status.DELETED), "warning")),
+    rule("R-065", "a file marked deleted stays while an older snapshot reads it",
          "Manifest Entry Fields", "info", OURS,
          not_enforced="deleting goes by reachability (R-191); adding a path again is "
          "discouraged only"),
-    Rule("R-066", "a path is live at most once in a snapshot", "Scan Planning", "error",
-         ROLL_BACK, (
-        in_live("is live again", lambda one: one.faults.repeated.in_snapshot(one.chosen)),
-    )),
-    Rule("R-067", "split offsets ascend and sort orders are those of data files", "Manifests",
-         "warning", COMPACT, (
-        in_entries("split offsets that do not ascend, or lie outside of the file,",
-                   unordered_split_offsets),
-        in_entries("a sort order of position deletes",
-                   lambda one: one.present("sort_order_id")
-                   & one.of("content", Content.POSITION_DELETES), "info"),
-        in_entries("a sort order that the table does not have", _of_other_sort_orders, "info"),
-    )),
-    Rule("R-069", "rewriting manifests keeps the set of live files", "Snapshots", "error", OURS),
-    Rule("R-098", "optional Avro fields are unions with null", "Appendix A", "error",
+    rule("R-066", "a path is live at most once in a snapshot", "Scan Planning", "error", ROLL_BACK,
+         in_live("is live again", lambda one: one.faults.repeated.in_snapshot(one.chosen))),
+    rule("R-067", "split offsets ascend and sort orders are those of data files", "Manifests",
+         "warning", COMPACT,
+         in_entries("split offsets that do not ascend, or lie outside of the file,",
+                    unordered_split_offsets),
+         in_entries("a sort order of position deletes",
+                    lambda one: one.present("sort_order_id")
+                    & one.of("content", Content.POSITION_DELETES), "info"),
+         in_entries("a sort order that the table does not have",
+                    lambda one: one.present("sort_order_id")
+                    & ~one.of("sort_order_id", 0, *[order.order_id
+                    for order in one.metadata.sort_orders]), "info")),
+    rule("R-069", "rewriting manifests keeps the set of live files", "Snapshots", "error", OURS),
+    rule("R-098", "optional Avro fields are unions with null", "Appendix A", "error",
          REWRITE_MANIFESTS),
-    Rule("R-110", "live entries are the added and the existing ones", "Scan Planning", "error",
+    rule("R-110", "live entries are the added and the existing ones", "Scan Planning", "error",
          OURS),
-    Rule("R-171", "version 2 manifest lists are complete after an upgrade", "Appendix E",
-         "error", REWRITE_MANIFESTS, (
-        Check(ManifestList, _without_counts),
-    )),
-    Rule("R-172", "version 2 manifests are complete after an upgrade", "Appendix E", "error",
+    rule("R-171", "version 2 manifest lists are complete after an upgrade", "Appendix E", "error",
+         REWRITE_MANIFESTS,
+         in_lists("its row in the manifest list lacks counts, which version 2 requires",
+                  lambda one, _: bool(one.sequence_number) and None in _counts_in_row(one),
+                  "warning", versions=range(2, 5))),
+    rule("R-172", "version 2 manifests are complete after an upgrade", "Appendix E", "error",
          REWRITE_MANIFESTS),
-    Rule("R-204", "the status decides what an entry inherits", "Manifest Entry Fields", "info",
+    rule("R-204", "the status decides what an entry inherits", "Manifest Entry Fields", "info",
          OURS, not_enforced="a choice between sources; R-042 enforces it"),
-    Rule("R-205", "existing entries carry both sequence numbers", "Manifest Entry Fields",
-         "info", OURS, not_enforced="a choice between sources; R-043 enforces it"),
+    rule("R-205", "existing entries carry both sequence numbers", "Manifest Entry Fields", "info",
+         OURS, not_enforced="a choice between sources; R-043 enforces it"),
 )
 # fmt: on

@@ -1,7 +1,6 @@
 """Rules of the table metadata itself, of what a version has, and of the files of a table."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
@@ -13,10 +12,10 @@ from icectl.checks.objects import (
     MetadataFile,
     StoredManifest,
     in_entries,
+    in_snapshots,
 )
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.rule import Breach, Check, at_most_once, of_object, rule
 from icectl.entries.columns import Mask, mask_of
-from icectl.format.manifest import ManifestContent
 from icectl.format.rule import (
     NEXT_COMMIT,
     OLDER_METADATA,
@@ -59,16 +58,12 @@ def absent_members(file: MetadataFile) -> Iterator[Breach]:
             yield Breach(f"`{name}` is required in version {file.version}, and absent")
 
 
-def current_snapshot_as_minus_1(file: MetadataFile) -> Iterator[Breach]:
-    """Find -1 where version 3 writes null."""
-    if file.version >= 3 and file.members.get("current-snapshot-id") == -1:
-        yield Breach("`current-snapshot-id` is -1, not null")
-
-
-def _last_updated(file: MetadataFile) -> Iterator[Breach]:
-    newest = max((snapshot.timestamp_ms for snapshot in file.metadata.snapshots), default=0)
-    if newest > file.metadata.last_updated_ms + CLOCK_SKEW_MS:
-        yield Breach("`last-updated-ms` is before the newest snapshot")
+MINUS_1 = of_object(
+    MetadataFile,
+    "`current-snapshot-id` is -1, not null",
+    lambda file: file.version >= 3 and file.members.get("current-snapshot-id") == -1,
+)
+"""Version 3 writes null for no current snapshot."""
 
 
 def _is_disordered(log: Sequence[MetadataLogEntry | SnapshotLogEntry]) -> bool:
@@ -77,20 +72,26 @@ def _is_disordered(log: Sequence[MetadataLogEntry | SnapshotLogEntry]) -> bool:
     )
 
 
-def faults_of_metadata_log(file: MetadataFile) -> Iterator[Breach]:
-    """Find entries out of order, and files that are named again."""
-    log = file.metadata.metadata_log
-    if _is_disordered(log):
-        yield Breach("its entries are not in the order of time", "metadata log")
-    for location, times in Counter(entry.metadata_file for entry in log).items():
-        if times > 1:
-            yield Breach(f"it names `{location}` {times} times", "metadata log")
-
-
-def disordered_snapshot_log(file: MetadataFile) -> Iterator[Breach]:
-    """Find entries out of order."""
-    if _is_disordered(file.metadata.snapshot_log):
-        yield Breach("its entries are not in the order of time", "snapshot log")
+METADATA_LOG = (
+    of_object(
+        MetadataFile,
+        "its entries are not in the order of time",
+        lambda file: _is_disordered(file.metadata.metadata_log),
+        subject="metadata log",
+    ),
+    at_most_once(
+        MetadataFile,
+        "it names `{value}` {times} times",
+        lambda file: [("metadata log", (one.metadata_file for one in file.metadata.metadata_log))],
+    ),
+)
+DISORDERED_SNAPSHOT_LOG = of_object(
+    MetadataFile,
+    "its entries are not in the order of time",
+    lambda file: _is_disordered(file.metadata.snapshot_log),
+    "warning",
+    subject="snapshot log",
+)
 
 
 def gaps_in_snapshot_log(file: MetadataFile) -> Iterator[Breach]:
@@ -128,12 +129,13 @@ def statistics_of_lost_snapshots(file: MetadataFile) -> Iterator[Breach]:
             yield Breach(message, one.statistics_path)
 
 
-def repeated_partition_statistics(file: MetadataFile) -> Iterator[Breach]:
-    """Find snapshots with several partition statistics files."""
-    ids = Counter(one.snapshot_id for one in file.metadata.partition_statistics)
-    for snapshot_id, times in ids.items():
-        if times > 1:
-            yield Breach(f"it has {times} partition statistics files", f"snapshot {snapshot_id}")
+REPEATED_PARTITION_STATISTICS = at_most_once(
+    MetadataFile,
+    "it has {times} partition statistics files",
+    lambda file: [
+        ("snapshot {value}", (one.snapshot_id for one in file.metadata.partition_statistics))
+    ],
+)
 
 
 # -- locations ------------------------------------------------------------------------------------
@@ -144,11 +146,12 @@ def is_absolute(location: str) -> bool:
     return re.match(_ABSOLUTE, location) is not None
 
 
-def relative_table_location(file: MetadataFile) -> Iterator[Breach]:
-    """Find a table location that depends on a working directory."""
-    location = file.metadata.location
-    if not is_absolute(location):
-        yield Breach(f"the location `{location}` is neither a URI nor an absolute path")
+RELATIVE_LOCATION = of_object(
+    MetadataFile,
+    "the location `{one.metadata.location}` is neither a URI nor an absolute path",
+    lambda file: not is_absolute(file.metadata.location),
+)
+"""Such a location depends on a working directory."""
 
 
 def _relative_files(entries: ManifestEntries) -> Mask | None:
@@ -187,125 +190,100 @@ def _early_types(file: MetadataFile) -> Iterator[Breach]:
                 yield Breach(message, f"schema {schema.schema_id}")
 
 
-def _early_row_ids(file: MetadataFile) -> Iterator[Breach]:
-    for snapshot in file.metadata.snapshots if file.version < 3 else ():
-        if snapshot.first_row_id is not None:
-            message = f"has a first row id in version {file.version}"
-            yield Breach(message, f"snapshot {snapshot.snapshot_id}", "warning")
-
-
-def _early_manifest(stored: StoredManifest) -> Iterator[Breach]:
-    version, of_table = stored.header.format_version, stored.metadata.format_version
-    if version > of_table:
-        yield Breach(f"it has version {version}, the table {of_table}")
-
-
-def _early_vectors(entries: ManifestEntries) -> Mask | None:
-    holds_deletes = entries.manifest.content is ManifestContent.DELETES
-    return entries.vectors() if holds_deletes and entries.metadata.format_version < 3 else None
-
-
 # fmt: off
 METADATA_RULES = (
-    Rule("R-001", "the format version is one that icectl reads", "Table Metadata Fields", "error",
+    rule("R-001", "the format version is one that icectl reads", "Table Metadata Fields", "error",
          "use a newer icectl, or the engine that wrote the table"),
-    Rule("R-002", "the table keeps its uuid", "Table Metadata Fields", "error",
+    rule("R-002", "the table keeps its uuid", "Table Metadata Fields", "error",
          "find out whether another table has been put in its place"),
-    Rule("R-003", "files of older format versions stay valid", "Format Versioning", "info", OURS),
-    Rule("R-004", "fields that an older version did not have are optional",
-         "Writer requirements", "error", WRITER),
-    Rule("R-005", "the metadata file is a JSON object", "Writer requirements", "error",
+    rule("R-003", "files of older format versions stay valid", "Format Versioning", "info", OURS),
+    rule("R-004", "fields that an older version did not have are optional", "Writer requirements",
+         "error", WRITER),
+    rule("R-005", "the metadata file is a JSON object", "Writer requirements", "error",
          OLDER_METADATA),
-    Rule("R-006", "a compressed metadata file is whole", "Appendix C", "error", OLDER_METADATA),
-    Rule("R-008", "columns of manifests are found by field id", "Appendix A", "error",
+    rule("R-006", "a compressed metadata file is whole", "Appendix C", "error", OLDER_METADATA),
+    rule("R-008", "columns of manifests are found by field id", "Appendix A", "error",
          "restore the file from a copy, or roll back to an older snapshot with the engine"),
-    Rule("R-010", "members that version 1 lacks have defaults", "Appendix E", "info",
+    rule("R-010", "members that version 1 lacks have defaults", "Appendix E", "info",
          "`icectl migrate-v1-v2 TABLE` writes them out"),
-    Rule("R-011", "the metadata has every required member", "Table Metadata Fields", "error",
-         OLDER_METADATA, (
-        Check(MetadataFile, lambda one: absent_members(one) if one.version > 1 else ()),
-    )),
-    Rule("R-012", "version 1 writes `schema` and `partition-spec`", "Table Metadata Fields",
-         "warning", "`icectl migrate-v1-v2 TABLE` makes them unnecessary", (
-        Check(MetadataFile, lambda one: absent_members(one) if one.version == 1 else ()),
-    )),
-    Rule("R-013", "version 3 has `next-row-id`", "Table Metadata Fields", "error",
-         OLDER_METADATA),
-    Rule("R-016", "version 3 does not write -1 for no current snapshot", "Appendix F", "warning",
-         NEXT_COMMIT, (
-        Check(MetadataFile, current_snapshot_as_minus_1),
-    )),
-    Rule("R-017", "the time of the last update is not before its newest snapshot",
-         "Table Metadata Fields", "warning", "check the clocks of the writers", (
-        Check(MetadataFile, _last_updated),
-    )),
-    Rule("R-018", "members and properties that icectl does not know survive",
+    rule("R-011", "the metadata has every required member", "Table Metadata Fields", "error",
+         OLDER_METADATA,
+         Check(MetadataFile, lambda one: absent_members(one) if one.version > 1 else ())),
+    rule("R-012", "version 1 writes `schema` and `partition-spec`", "Table Metadata Fields",
+         "warning", "`icectl migrate-v1-v2 TABLE` makes them unnecessary",
+         Check(MetadataFile, lambda one: absent_members(one) if one.version == 1 else ())),
+    rule("R-013", "version 3 has `next-row-id`", "Table Metadata Fields", "error", OLDER_METADATA),
+    rule("R-016", "version 3 does not write -1 for no current snapshot", "Appendix F", "warning",
+         NEXT_COMMIT, MINUS_1),
+    rule("R-017", "the time of the last update is not before its newest snapshot",
+         "Table Metadata Fields", "warning", "check the clocks of the writers",
+         of_object(MetadataFile, "`last-updated-ms` is before the newest snapshot",
+                   lambda one: one.metadata.last_updated_ms + CLOCK_SKEW_MS < max(
+                       (snapshot.timestamp_ms for snapshot in one.metadata.snapshots),
+                       default=0))),
+    rule("R-018", "members and properties that icectl does not know survive",
          "Table Metadata Fields", "error", OURS),
-    Rule("R-024", "the metadata log is in order and bounded", "Table Metadata Fields", "warning",
-         "lower `write.metadata.previous-versions-max`; the next commit trims the log", (
-        Check(MetadataFile, faults_of_metadata_log),
-    )),
-    Rule("R-025", "the snapshot log is in order of time", "Table Metadata Fields", "warning",
-         "check the clocks of the writers; time travel by instant may answer wrongly", (
-        Check(MetadataFile, disordered_snapshot_log),
-    )),
-    Rule("R-026", "the snapshot log has no gap and ends with the current snapshot",
+    rule("R-024", "the metadata log is in order and bounded", "Table Metadata Fields", "warning",
+         "lower `write.metadata.previous-versions-max`; the next commit trims the log",
+         *METADATA_LOG),
+    rule("R-025", "the snapshot log is in order of time", "Table Metadata Fields", "warning",
+         "check the clocks of the writers; time travel by instant may answer wrongly",
+         DISORDERED_SNAPSHOT_LOG),
+    rule("R-026", "the snapshot log has no gap and ends with the current snapshot",
          "Table Metadata Fields", "warning",
-         "`icectl expire-snapshots TABLE` cuts the log behind the gap", (
-        Check(MetadataFile, gaps_in_snapshot_log),
-    )),
-    Rule("R-034", "every file that a snapshot reads exists", "Table Metadata Fields", "error",
+         "`icectl expire-snapshots TABLE` cuts the log behind the gap",
+         Check(MetadataFile, gaps_in_snapshot_log)),
+    rule("R-034", "every file that a snapshot reads exists", "Table Metadata Fields", "error",
          ROLL_BACK),
-    Rule("R-140", "entries of statistics files are complete", "Table Statistics", "warning",
-         "let the engine compute the statistics again", (
-        Check(MetadataFile, _large_footers),
-    )),
-    Rule("R-141", "statistics belong to a snapshot that exists", "Table Statistics", "warning",
-         "`icectl expire-snapshots TABLE` drops them with the next snapshot", (
-        Check(MetadataFile, statistics_of_lost_snapshots),
-    )),
-    Rule("R-142", "a snapshot has at most one partition statistics file",
-         "Partition Statistics", "warning", "let the engine compute the statistics again", (
-        Check(MetadataFile, repeated_partition_statistics),
-    )),
-    Rule("R-143", "partition statistics count deletes by the rules of version 3",
+    rule("R-140", "entries of statistics files are complete", "Table Statistics", "warning",
+         "let the engine compute the statistics again", Check(MetadataFile, _large_footers)),
+    rule("R-141", "statistics belong to a snapshot that exists", "Table Statistics", "warning",
+         "`icectl expire-snapshots TABLE` drops them with the next snapshot",
+         Check(MetadataFile, statistics_of_lost_snapshots)),
+    rule("R-142", "a snapshot has at most one partition statistics file", "Partition Statistics",
+         "warning", "let the engine compute the statistics again", REPEATED_PARTITION_STATISTICS),
+    rule("R-143", "partition statistics count deletes by the rules of version 3",
          "Partition Statistics File", "warning", "let the engine compute the statistics again",
          not_enforced="icectl neither writes nor reads the contents of partition statistics"),
-    Rule("R-160", "metadata files of catalog tables are named `<V>-<uuid>.metadata.json`",
+    rule("R-160", "metadata files of catalog tables are named `<V>-<uuid>.metadata.json`",
          "Metastore Tables", "info", OURS),
-    Rule("R-161", "`write.metadata.path` and `write.data.path` say where new files go",
-         "Appendix F", "info", "icectl reads them there, and deletes none without being asked", (
-        Check(LiveSnapshot, _outside),
-    )),
-    Rule("R-162", "a version of a file-system table is written once", "File System Tables",
-         "error", "keep one writer, or move the table into a catalog"),
-    Rule("R-163", "the version hint may be stale", "File System Tables", "info", NEXT_COMMIT),
-    Rule("R-164", "locations are URIs or absolute paths", "File Locations", "warning",
-         "read a moved copy with `--path-map FROM=TO`", (
-        Check(MetadataFile, relative_table_location),
-        in_entries("a location that is neither a URI nor an absolute path", _relative_files),
-    )),
-    Rule("R-170", "version 2 metadata is complete after an upgrade", "Appendix E", "error",
+    rule("R-161", "`write.metadata.path` and `write.data.path` say where new files go",
+         "Appendix F", "info", "icectl reads them there, and deletes none without being asked",
+         Check(LiveSnapshot, _outside)),
+    rule("R-162", "a version of a file-system table is written once", "File System Tables", "error",
+         "keep one writer, or move the table into a catalog"),
+    rule("R-163", "the version hint may be stale", "File System Tables", "info", NEXT_COMMIT),
+    rule("R-164", "locations are URIs or absolute paths", "File Locations", "warning",
+         "read a moved copy with `--path-map FROM=TO`",
+         RELATIVE_LOCATION,
+         in_entries("a location that is neither a URI nor an absolute path", _relative_files)),
+    rule("R-170", "version 2 metadata is complete after an upgrade", "Appendix E", "error",
          "`icectl migrate-v1-v2 TABLE` writes it"),
-    Rule("R-173", "partition fields have ids from version 2 on", "Partition Evolution", "error",
+    rule("R-173", "partition fields have ids from version 2 on", "Partition Evolution", "error",
          "`icectl migrate-v1-v2 TABLE` writes them out"),
-    Rule("R-176", "a table never goes back to an older format version", "Format Versioning",
+    rule("R-176", "a table never goes back to an older format version", "Format Versioning",
          "error", OURS),
-    Rule("R-177", "nothing is used that the format version does not have", "Format Versioning",
-         "error", "upgrade the table, or undo the change with the engine", (
-        Check(MetadataFile, _early_types),
-        Check(MetadataFile, _early_row_ids),
-        Check(StoredManifest, _early_manifest),
-        in_entries("a first row id before version 3",
-                   lambda one: one.present("first_row_id")
-                   if one.metadata.format_version < 3 else None, "warning"),
-        in_entries("deletion vectors before version 3", _early_vectors),
-    )),
-    Rule("R-203", "version 2 metadata has `schemas`, not `schema`", "Table Metadata Fields",
-         "info", OURS, not_enforced="a choice between sources; R-011 enforces it"),
-    Rule("R-206", "the snapshot id of a statistics file may be a string", "Table Statistics",
+    rule("R-177", "nothing is used that the format version does not have", "Format Versioning",
+         "error", "upgrade the table, or undo the change with the engine",
+         Check(MetadataFile, _early_types),
+         in_snapshots("has a first row id in version {metadata.format_version}",
+                      lambda one, metadata: metadata.format_version < 3
+                      and one.first_row_id is not None, "warning"),
+         of_object(StoredManifest,
+                   "it has version {one.header.format_version}, the table "
+                   "{one.metadata.format_version}",
+                   lambda one: one.header.format_version > one.metadata.format_version),
+         in_entries("a first row id before version 3",
+                    lambda one: one.present("first_row_id") if one.metadata.format_version < 3
+                    else None, "warning"),
+         in_entries("deletion vectors before version 3",
+                    lambda one: one.vectors() if one.holds_deletes
+                    and one.metadata.format_version < 3 else None)),
+    rule("R-203", "version 2 metadata has `schemas`, not `schema`", "Table Metadata Fields", "info",
+         OURS, not_enforced="a choice between sources; R-011 enforces it"),
+    rule("R-206", "the snapshot id of a statistics file may be a string", "Table Statistics",
          "info", NEXT_COMMIT),
-    Rule("R-209", "a rename is not a safe commit", "File System Tables", "info", OURS,
+    rule("R-209", "a rename is not a safe commit", "File System Tables", "info", OURS,
          not_enforced="a choice between sources; R-162 enforces it"),
 )
 # fmt: on

@@ -1,11 +1,11 @@
 """Rules of sequence numbers and row ids: where they come from, and what they may not exceed."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from icectl.checks.identity import put_back_id
+from icectl.checks.live_entries import LiveRows, late, with_row_ids_above_next
 from icectl.checks.objects import (
     CommitBase,
     LiveSnapshot,
@@ -14,10 +14,11 @@ from icectl.checks.objects import (
     MetadataFile,
     StoredManifest,
     in_entries,
+    in_lists,
     in_live,
+    in_snapshots,
 )
-from icectl.checks.row_risks import LiveRows, late, with_row_ids_above_next
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.rule import Breach, Check, at_most_once, rule
 from icectl.checks.snapshots import own_ancestors
 from icectl.entries.columns import Integers, Mask
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
@@ -27,6 +28,7 @@ from icectl.format.rule import (
     ROLL_BACK,
     WRITER,
 )
+from icectl.format.snapshot import Snapshot
 
 # -- counters of the metadata ---------------------------------------------------------------------
 
@@ -75,14 +77,17 @@ def row_ids_above_counter(base: CommitBase) -> Iterator[Breach]:
 # -- sequence numbers -----------------------------------------------------------------------------
 
 
-def falling_sequence_numbers(file: MetadataFile) -> Iterator[Breach]:
-    """Sequence numbers of snapshots are above that of the parent, and used once."""
+def _numbered(file: MetadataFile) -> Sequence[Snapshot]:
+    """Return the snapshots with sequence numbers, of which version 1 has none."""
+    snapshots = file.metadata.snapshots if file.version > 1 else ()
+    return [one for one in snapshots if one.sequence_number > 0]
+
+
+def _falling(file: MetadataFile) -> Iterator[Breach]:
+    """Sequence numbers of snapshots are above that of the parent."""
     metadata = file.metadata
-    numbered = [one for one in metadata.snapshots if one.sequence_number > 0]
-    if metadata.format_version == 1:
-        return
     circular = own_ancestors(metadata)
-    for snapshot in numbered:
+    for snapshot in _numbered(file):
         parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
         if (
             parent is not None
@@ -94,9 +99,16 @@ def falling_sequence_numbers(file: MetadataFile) -> Iterator[Breach]:
                 f"{parent.sequence_number}"
             )
             yield Breach(message, f"snapshot {snapshot.snapshot_id}")
-    for number, times in Counter(one.sequence_number for one in numbered).items():
-        if times > 1:
-            yield Breach(f"{times} of them have the sequence number {number}", "snapshots")
+
+
+SNAPSHOT_NUMBERS = (
+    Check(MetadataFile, _falling),
+    at_most_once(
+        MetadataFile,
+        "{times} of them have the sequence number {value}",
+        lambda file: [("snapshots", (one.sequence_number for one in _numbered(file)))],
+    ),
+)
 
 
 def _of_snapshot(listed: ManifestList) -> Iterator[Breach]:
@@ -119,13 +131,6 @@ def _of_snapshot(listed: ManifestList) -> Iterator[Breach]:
             yield Breach(message, one.manifest_path, "info" if is_put_back else None)
 
 
-def _numbers_in_version_1(listed: ManifestList) -> Iterator[Breach]:
-    for one in listed.manifests if listed.metadata.format_version == 1 else ():
-        if one.sequence_number or one.min_sequence_number:
-            message = f"it has the sequence number {one.sequence_number} in a table of version 1"
-            yield Breach(message, one.manifest_path, "warning")
-
-
 def _without_number(entries: ManifestEntries, status: Status) -> Mask | None:
     if not entries.has_sequence_numbers:
         return None
@@ -138,16 +143,6 @@ def _without_file_number(entries: ManifestEntries) -> Mask | None:
         return None
     old = entries.of("status", Status.EXISTING, Status.DELETED)
     return entries.absent("file_sequence_number") & old
-
-
-def _least_above_own(listed: ManifestList) -> Iterator[Breach]:
-    for one in listed.manifests if listed.metadata.format_version > 1 else ():
-        if one.min_sequence_number > one.sequence_number:
-            message = (
-                f"its least sequence number {one.min_sequence_number} is above its own, "
-                f"{one.sequence_number}"
-            )
-            yield Breach(message, one.manifest_path)
 
 
 def _live_numbers(stored: StoredManifest, row: ManifestFile) -> Integers:
@@ -202,34 +197,30 @@ def _number_of_the_future(snapshot: LiveSnapshot) -> Iterator[Breach]:
 def _snapshot_row_ids(file: MetadataFile) -> Iterator[Breach]:
     """Row ids of a snapshot begin where those of its parent end, or later."""
     for snapshot in file.metadata.snapshots:
-        if snapshot.first_row_id is None:
-            continue
-        subject = f"snapshot {snapshot.snapshot_id}"
-        if snapshot.added_rows is not None and min(snapshot.added_rows, snapshot.first_row_id) < 0:
-            yield Breach("its row ids are negative", subject)
         parent = file.metadata.snapshot(snapshot.parent_snapshot_id or -1)
-        if parent is None or parent.first_row_id is None:
+        if snapshot.first_row_id is None or parent is None or parent.first_row_id is None:
             continue
         end = parent.first_row_id + (parent.added_rows or 0)
         if snapshot.first_row_id < end:
             message = (
                 f"its row ids begin at {snapshot.first_row_id}, those of its parent end at {end}"
             )
-            yield Breach(message, subject)
-
-
-def absent_added_rows(file: MetadataFile) -> Iterator[Breach]:
-    """Find snapshots with row ids that do not say how many."""
-    for snapshot in file.metadata.snapshots:
-        if snapshot.first_row_id is not None and snapshot.added_rows is None:
-            message = "has a first row id, but does not say how many it takes"
             yield Breach(message, f"snapshot {snapshot.snapshot_id}")
 
 
-def _first_row_ids(listed: ManifestList) -> Iterator[Breach]:
+ABSENT_ADDED_ROWS = in_snapshots(
+    "has a first row id, but does not say how many it takes",
+    lambda one, _: one.first_row_id is not None and one.added_rows is None,
+)
+
+
+def _assigns_row_ids(listed: ManifestList) -> bool:
     """From version 3 on data manifests of a new snapshot have a first row id."""
-    metadata = listed.metadata
-    if metadata.format_version < 3 or listed.snapshot.first_row_id is None:
+    return listed.metadata.format_version >= 3 and listed.snapshot.first_row_id is not None
+
+
+def _without_row_ids(listed: ManifestList) -> Iterator[Breach]:
+    if not _assigns_row_ids(listed):
         return
     lacking = [
         one.manifest_path
@@ -240,18 +231,12 @@ def _first_row_ids(listed: ManifestList) -> Iterator[Breach]:
         yield Breach(
             f"{len(lacking)} data manifests have no first row id; the first is `{lacking[0]}`"
         )
-    for one in listed.manifests:
-        if one.first_row_id is None:
-            continue
-        if one.content is ManifestContent.DELETES:
-            message = "it holds deletes, but has a first row id"
-            yield Breach(message, one.manifest_path, "warning")
-        elif metadata.next_row_id is not None and one.first_row_id > metadata.next_row_id:
-            message = (
-                f"its first row id {one.first_row_id} is above `next-row-id`, "
-                f"{metadata.next_row_id}"
-            )
-            yield Breach(message, one.manifest_path)
+
+
+def _is_above_next(row: ManifestFile, listed: ManifestList) -> bool:
+    next_row_id = listed.metadata.next_row_id
+    is_numbered = row.content is ManifestContent.DATA and row.first_row_id is not None
+    return is_numbered and next_row_id is not None and (row.first_row_id or 0) > next_row_id
 
 
 def _row_ids_above_next(snapshot: LiveSnapshot) -> Iterator[Breach]:
@@ -264,81 +249,78 @@ def _row_ids_above_next(snapshot: LiveSnapshot) -> Iterator[Breach]:
 
 # fmt: off
 NUMBER_RULES = (
-    Rule("R-014", "counters of ids lie at or above every id in use", "Table Metadata Fields",
-         "error", "do not write to the table before the counter is corrected", (
-        Check(CommitBase, sequence_numbers_above_counter),
-        Check(MetadataFile, column_ids_above_counter),
-        Check(MetadataFile, partition_ids_above_counter),
-    )),
-    Rule("R-040", "sequence numbers grow with every commit", "Sequence Numbers", "error", WRITER, (
-        Check(MetadataFile, falling_sequence_numbers),
-    )),
-    Rule("R-041", "new manifests take the sequence number of their snapshot",
-         "Sequence Number Inheritance", "error", WRITER, (
-        Check(ManifestList, _of_snapshot),
-    )),
-    Rule("R-042", "only added entries inherit sequence numbers", "Manifest Entry Fields",
-         "error", WRITER, (
-        in_entries("no snapshot id, and none to inherit,",
-                   lambda one: one.absent("snapshot_id")
-                   if one.manifest.added_snapshot_id is None else None),
-    )),
-    Rule("R-043", "existing and deleted entries carry their sequence numbers",
-         "Sequence Number Inheritance", "error", ROLL_BACK, (
-        in_entries("status EXISTING without a data sequence number",
-                   lambda one: _without_number(one, Status.EXISTING)),
-        in_entries("status DELETED without a data sequence number",
-                   lambda one: _without_number(one, Status.DELETED), "warning"),
-        in_entries("no file sequence number", _without_file_number, "warning"),
-    )),
-    Rule("R-044", "the data sequence number of a file never changes", "Manifest Entry Fields",
-         "error", ROLL_BACK, (
-        Check(StoredManifest, _changed_number),
-        Check(LiveSnapshot, _number_of_the_future),
-        Check(LiveRows, late),
-    )),
-    Rule("R-045", "a compacted file keeps the data sequence number it started from",
+    rule("R-014", "counters of ids lie at or above every id in use", "Table Metadata Fields",
+         "error", "do not write to the table before the counter is corrected",
+         Check(CommitBase, sequence_numbers_above_counter),
+         Check(MetadataFile, column_ids_above_counter),
+         Check(MetadataFile, partition_ids_above_counter)),
+    rule("R-040", "sequence numbers grow with every commit", "Sequence Numbers", "error", WRITER,
+         *SNAPSHOT_NUMBERS),
+    rule("R-041", "new manifests take the sequence number of their snapshot",
+         "Sequence Number Inheritance", "error", WRITER, Check(ManifestList, _of_snapshot)),
+    rule("R-042", "only added entries inherit sequence numbers", "Manifest Entry Fields", "error",
+         WRITER,
+         in_entries("no snapshot id, and none to inherit,",
+                    lambda one: one.absent("snapshot_id") if one.manifest.added_snapshot_id is None
+                    else None)),
+    rule("R-043", "existing and deleted entries carry their sequence numbers",
+         "Sequence Number Inheritance", "error", ROLL_BACK,
+         in_entries("status EXISTING without a data sequence number",
+                    lambda one: _without_number(one, Status.EXISTING)),
+         in_entries("status DELETED without a data sequence number",
+                    lambda one: _without_number(one, Status.DELETED), "warning"),
+         in_entries("no file sequence number", _without_file_number, "warning")),
+    rule("R-044", "the data sequence number of a file never changes", "Manifest Entry Fields",
+         "error", ROLL_BACK,
+         Check(StoredManifest, _changed_number), Check(LiveSnapshot, _number_of_the_future),
+         Check(LiveRows, late)),
+    rule("R-045", "a compacted file keeps the data sequence number it started from",
          "Sequence Number Inheritance", "error", OURS),
-    Rule("R-046", "manifests of version 1 have sequence number 0 and hold data", "Appendix E",
+    rule("R-046", "manifests of version 1 have sequence number 0 and hold data", "Appendix E",
          "info", OURS),
-    Rule("R-047", "the minimum sequence number of a manifest is that of its live entries",
-         "Manifest Lists", "error", REPAIR_LIST, (
-        Check(ManifestList, _least_above_own),
-        Check(StoredManifest, _least_of_entries),
-    )),
-    Rule("R-048", "version 1 has no sequence numbers and no deletes in manifests", "Appendix E",
-         "error", "`icectl migrate-v1-v2 TABLE` makes them valid", (
-        Check(ManifestList, _numbers_in_version_1),
-        in_entries("a sequence number of version 2",
-                   lambda one: one.present("sequence_number")
-                   if one.header.format_version == 1 else None, "warning"),
-    )),
-    Rule("R-100", "row ids are the stored ones, else counted from the file's first",
-         "Row Lineage", "error", OURS),
-    Rule("R-101", "the row ids of a snapshot start at the table's next row id",
-         "Snapshot Row IDs", "error", WRITER, (
-        Check(MetadataFile, _snapshot_row_ids),
-    )),
-    Rule("R-102", "data manifests get first row ids one after another",
-         "First Row ID Assignment", "error", WRITER, (
-        Check(ManifestList, _first_row_ids),
-    )),
-    Rule("R-103", "data files inherit first row ids from their manifest",
-         "First Row ID Inheritance", "error", WRITER, (
-        in_live("has row ids that another file has too",
-                lambda one: one.faults.row_ids.overlapping(one.chosen)),
-    )),
-    Rule("R-104", "the next row id grows by the rows that a snapshot adds", "Snapshot Row IDs",
-         "error", WRITER, (
-        Check(CommitBase, row_ids_above_counter),
-        Check(MetadataFile, absent_added_rows),
-        Check(LiveSnapshot, _row_ids_above_next),
-        Check(LiveRows, with_row_ids_above_next),
-    )),
-    Rule("R-105", "rewritten rows keep their row ids", "Row Lineage", "error", OURS),
-    Rule("R-106", "snapshots from before version 3 have no row ids",
+    rule("R-047", "the minimum sequence number of a manifest is that of its live entries",
+         "Manifest Lists", "error", REPAIR_LIST,
+         in_lists("its least sequence number {one.min_sequence_number} is above its own, "
+                  "{one.sequence_number}",
+                  lambda one, _: one.min_sequence_number > one.sequence_number,
+                  versions=range(2, 5)),
+         Check(StoredManifest, _least_of_entries)),
+    rule("R-048", "version 1 has no sequence numbers and no deletes in manifests", "Appendix E",
+         "error", "`icectl migrate-v1-v2 TABLE` makes them valid",
+         in_lists("it has the sequence number {one.sequence_number} in a table of version 1",
+                  lambda one, _: bool(one.sequence_number or one.min_sequence_number), "warning",
+                  versions=(1,)),
+         in_entries("a sequence number of version 2",
+                    lambda one: one.present("sequence_number") if one.header.format_version == 1
+                    else None, "warning")),
+    rule("R-100", "row ids are the stored ones, else counted from the file's first", "Row Lineage",
+         "error", OURS),
+    rule("R-101", "the row ids of a snapshot start at the table's next row id", "Snapshot Row IDs",
+         "error", WRITER,
+         in_snapshots("its row ids are negative",
+                      lambda one, _: one.first_row_id is not None and one.added_rows is not None
+                      and min(one.added_rows, one.first_row_id) < 0),
+         Check(MetadataFile, _snapshot_row_ids)),
+    rule("R-102", "data manifests get first row ids one after another", "First Row ID Assignment",
+         "error", WRITER,
+         Check(ManifestList, _without_row_ids),
+         in_lists("it holds deletes, but has a first row id",
+                  lambda one, listed: one.content is ManifestContent.DELETES
+                  and one.first_row_id is not None and _assigns_row_ids(listed), "warning"),
+         in_lists("its first row id {one.first_row_id} is above `next-row-id`, "
+                  "{listed.metadata.next_row_id}",
+                  lambda one, listed: _is_above_next(one, listed) and _assigns_row_ids(listed))),
+    rule("R-103", "data files inherit first row ids from their manifest",
+         "First Row ID Inheritance", "error", WRITER,
+         in_live("has row ids that another file has too",
+                 lambda one: one.faults.row_ids.overlapping(one.chosen))),
+    rule("R-104", "the next row id grows by the rows that a snapshot adds", "Snapshot Row IDs",
+         "error", WRITER,
+         Check(CommitBase, row_ids_above_counter), ABSENT_ADDED_ROWS,
+         Check(LiveSnapshot, _row_ids_above_next), Check(LiveRows, with_row_ids_above_next)),
+    rule("R-105", "rewritten rows keep their row ids", "Row Lineage", "error", OURS),
+    rule("R-106", "snapshots from before version 3 have no row ids",
          "Row Lineage for Upgraded Tables", "info", OURS),
-    Rule("R-174", "row ids start at 0 when a table becomes version 3", "Appendix E", "error",
-         OURS),
+    rule("R-174", "row ids start at 0 when a table becomes version 3", "Appendix E", "error", OURS),
 )
 # fmt: on

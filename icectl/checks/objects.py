@@ -1,29 +1,47 @@
-"""The objects of a table that rules are checked on."""
+"""The objects of a table that rules are checked on, columns of manifests as arrays among them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.checks.bound_types import BoundTypes
-from icectl.checks.columns import Columns
 from icectl.checks.live_entries import LiveFaults
 from icectl.checks.rule import Breach, Check, located
-from icectl.entries.columns import Mask
+from icectl.entries.columns import Mask, mask_of
 from icectl.entries.rows import ALL_COLUMNS, RawEntries
-from icectl.format.manifest import ManifestFile, ManifestHeader
+from icectl.format.manifest import (
+    Content,
+    FileFormat,
+    ManifestContent,
+    ManifestFile,
+    ManifestHeader,
+)
 from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.rule import Fault, Severity
-from icectl.format.snapshot import Snapshot
-
-T = TypeVar("T")
+from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.format.types import NestedField, type_text
 
 METADATA = "metadata"
 """The subject of findings on the table metadata."""
 
+ALL_VERSIONS = range(1, 5)
+"""The format versions of tables."""
+
 CHECKED_COLUMNS: frozenset[str] = ALL_COLUMNS - {"key_metadata"}
 """The columns of a manifest that rules are checked on."""
+
+Numbers = npt.NDArray[Any]
+
+T = TypeVar("T")
+
+_MAPS = ("value_counts", "lower_bounds")
+"""The largest columns, which come in several pieces where they are too large for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +81,170 @@ class ManifestList:
         return self.snapshot.manifest_list or f"snapshot {self.snapshot.snapshot_id}"
 
 
+def in_snapshots(
+    what: str,
+    wrong: Callable[[Snapshot, TableMetadata], bool],
+    severity: Severity | None = None,
+    hint: str | None = None,
+) -> Check[MetadataFile]:
+    """Check each snapshot; `what` is formatted with it as `one`, and with the `metadata`."""
+
+    def search(file: MetadataFile) -> Iterator[Breach]:
+        metadata = file.metadata
+        for one in metadata.snapshots:
+            if wrong(one, metadata):
+                message = what.format(one=one, metadata=metadata)
+                yield Breach(message, f"snapshot {one.snapshot_id}", severity, hint)
+
+    return Check(MetadataFile, search)
+
+
+def in_refs(
+    what: str, wrong: Callable[[str, SnapshotRef, TableMetadata], bool]
+) -> Check[MetadataFile]:
+    """Check each ref of the metadata by its name; `what` is formatted with it as `one`."""
+
+    def search(file: MetadataFile) -> Iterator[Breach]:
+        for name, one in file.metadata.refs.items():
+            if wrong(name, one, file.metadata):
+                yield Breach(what.format(one=one), f"{one.type} {name}")
+
+    return Check(MetadataFile, search)
+
+
+def in_columns(what: str, wrong: Callable[[NestedField], bool]) -> Check[MetadataFile]:
+    """Check each column of each schema; `what` is formatted with `one`, its `name` and `type`."""
+
+    def search(file: MetadataFile) -> Iterator[Breach]:
+        for schema in file.metadata.schemas:
+            for id_, one in schema.all_fields.items():
+                if wrong(one):
+                    type_ = type_text(one.type)
+                    message = what.format(one=one, name=schema.name_of(id_), type=type_)
+                    yield Breach(message, f"schema {schema.schema_id}")
+
+    return Check(MetadataFile, search)
+
+
+def in_partition_fields(
+    what: str,
+    wrong: Callable[[PartitionField, PartitionSpec, TableMetadata], bool],
+    severity: Severity | None = None,
+) -> Check[MetadataFile]:
+    """Check each field of each partition spec; `what` is formatted with it as `one`."""
+
+    def search(file: MetadataFile) -> Iterator[Breach]:
+        for spec in file.metadata.partition_specs:
+            for one in spec.fields:
+                if wrong(one, spec, file.metadata):
+                    yield Breach(what.format(one=one), f"partition spec {spec.spec_id}", severity)
+
+    return Check(MetadataFile, search)
+
+
+def in_lists(
+    what: str,
+    wrong: Callable[[ManifestFile, ManifestList], bool],
+    severity: Severity | None = None,
+    *,
+    versions: Collection[int] = ALL_VERSIONS,
+) -> Check[ManifestList]:
+    """Check each manifest that a snapshot lists, in tables of some format versions.
+
+    `what` is formatted with its row as `one`, and with the list as `listed`.
+    """
+
+    def search(listed: ManifestList) -> Iterator[Breach]:
+        if listed.metadata.format_version in versions:
+            for one in listed.manifests:
+                if wrong(one, listed):
+                    message = what.format(one=one, listed=listed)
+                    yield Breach(message, one.manifest_path, severity)
+
+    return Check(ManifestList, search)
+
+
+# -- entries of manifests -------------------------------------------------------------------------
+
+
+class Columns:
+    """The columns of a manifest's entries as arrays, each made once for all checks."""
+
+    def __init__(self, rows: RawEntries) -> None:
+        self.table = rows.table
+        self._numbers: dict[str, Numbers] = {}
+        self._absent: dict[str, Mask] = {}
+        self._computed: dict[Callable[..., Any], Any] = {}
+
+    def once(self, compute: Callable[[Any], T]) -> T:
+        """Return what several checks need, computed once."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        result: T = self._computed[compute]
+        return result
+
+    def parts(self) -> Iterator["Columns"]:
+        """Yield the same entries in parts whose columns are in one piece each. Order: kept."""
+        maps = [name for name in _MAPS if name in self.table.column_names]
+        if all(self.table[name].num_chunks <= 1 for name in maps):
+            yield self
+            return
+        for batch in self.table.to_batches():
+            yield Columns(RawEntries(pa.Table.from_batches([batch])))
+
+    def numbers(self, name: str) -> Numbers:
+        """Return a number column; null is 0."""
+        if name not in self._numbers:
+            column = self.table[name]
+            filled = pc.fill_null(column, 0) if column.null_count else column
+            self._numbers[name] = filled.to_numpy()
+        return self._numbers[name]
+
+    def absent(self, name: str) -> Mask:
+        """Find where a column is null."""
+        if name not in self._absent:
+            column = self.table[name]
+            if column.null_count in (0, len(column)):
+                flags = np.full(len(column), column.null_count > 0)
+            else:
+                flags = mask_of(pc.is_null(column))
+            self._absent[name] = flags
+        return self._absent[name]
+
+    def present(self, name: str) -> Mask:
+        """Find where a column is not null."""
+        return ~self.absent(name)
+
+    def of(self, name: str, *values: int) -> Mask:
+        """Find where a number column has one of the values."""
+        column = self.numbers(name)
+        flags = column == values[0]
+        for value in values[1:]:
+            flags = flags | (column == value)
+        return np.asarray(flags, np.bool_)
+
+    def vectors(self) -> Mask:
+        """Find where an entry is a deletion vector (R-118)."""
+        content = self.of("content", Content.POSITION_DELETES)
+        return content & self.of("file_format", FileFormat.PUFFIN)
+
+    def fault(self, mask: Mask) -> Fault | None:
+        """Return the entries that a mask chooses."""
+        return self.fault_at(np.flatnonzero(mask))
+
+    def fault_at(self, places: Numbers) -> Fault | None:
+        """Return the entries at these places, which ascend."""
+        if not len(places):
+            return None
+        return Fault(len(places), self.table["location"][int(places[0])].as_py())
+
+
+def merge_faults(faults: Iterable[Fault | None]) -> Fault | None:
+    """Return the same fault of several parts of a manifest as one."""
+    present = [fault for fault in faults if fault is not None]
+    return Fault(sum(fault.count for fault in present), present[0].location) if present else None
+
+
 class ManifestEntries(Columns):
     """The entries of one manifest as they are stored, with what they are checked against."""
 
@@ -84,6 +266,11 @@ class ManifestEntries(Columns):
     def subject(self) -> str:
         """The manifest."""
         return self.manifest.manifest_path
+
+    @property
+    def holds_deletes(self) -> bool:
+        """Whether it is a manifest of deletes."""
+        return self.manifest.content is ManifestContent.DELETES
 
     @property
     def has_sequence_numbers(self) -> bool:
@@ -133,6 +320,9 @@ class StoredManifest:
             self.computed[compute] = compute(self)
         result: T = self.computed[compute]
         return result
+
+
+# -- snapshots ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.columns import Columns
-from icectl.checks.objects import ManifestList, StoredManifest
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.objects import Columns, ManifestList, StoredManifest
+from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, PackedValues, Places, not_text
 from icectl.entries.partition_key import PartitionValue, decode_key, join_values, sort_key
 from icectl.errors import CorruptTable
@@ -341,38 +340,28 @@ def _where(entries: Fault | None) -> str:
 
 # fmt: off
 PARTITION_RULES = (
-    Rule("R-053", "partition summaries match the spec and cover the entries", "Manifest Lists",
-         "error", REPAIR_LIST, (
-        Check(ManifestList, _summaries),
-        Check(StoredManifest, _excluding_summaries),
-    )),
-    Rule("R-068", "partition values carry the field ids of their spec", "Manifests", "error",
-         RESTORE, (
-        Check(StoredManifest, _other_fields),
-    )),
-    Rule("R-070", "transforms take null to null", "Partition Transforms", "error", COMPACT_OWN),
-    Rule("R-071", "partition values have the result type of their transform",
-         "Partition Transforms", "error", COMPACT_OWN, (
-        Check(StoredManifest, _other_types),
-    )),
-    Rule("R-072", "date parts count from 1970-01-01, rounded down", "Partition Transforms",
-         "error", COMPACT_OWN),
-    Rule("R-073", "bucket is the hash modulo the number of buckets", "Bucket Transform Details",
-         "error", COMPACT_OWN, (
-        Check(StoredManifest, _other_buckets),
-    )),
-    Rule("R-074", "truncate rounds numbers down and cuts strings by code points",
-         "Truncate Transform Details", "error", COMPACT_OWN),
-    Rule("R-075", "values are hashed in the form of the format", "Appendix B", "error",
+    rule("R-053", "partition summaries match the spec and cover the entries", "Manifest Lists",
+         "error", REPAIR_LIST,
+         Check(ManifestList, _summaries), Check(StoredManifest, _excluding_summaries)),
+    rule("R-068", "partition values carry the field ids of their spec", "Manifests", "error",
+         RESTORE, Check(StoredManifest, _other_fields)),
+    rule("R-070", "transforms take null to null", "Partition Transforms", "error", COMPACT_OWN),
+    rule("R-071", "partition values have the result type of their transform",
+         "Partition Transforms", "error", COMPACT_OWN, Check(StoredManifest, _other_types)),
+    rule("R-072", "date parts count from 1970-01-01, rounded down", "Partition Transforms", "error",
          COMPACT_OWN),
-    Rule("R-076", "hashes match the values that the format prints", "Appendix B", "error", OURS),
-    Rule("R-200", "day gives a date, and an int is accepted", "Partition Transforms", "info",
-         OURS),
-    Rule("R-201", "the hash of the bytes 00 01 02 03 is -188683207", "Appendix B", "info", OURS),
-    Rule("R-202", "-0.0 is hashed as 0.0", "Appendix B", "info", OURS),
-    Rule("R-212", "fixed partition values are stored as the Avro schema of the manifest says",
-         "Appendix A", "warning", REWRITE_MANIFESTS, (
-        Check(StoredManifest, _other_lengths_of_fixed),
-    )),
+    rule("R-073", "bucket is the hash modulo the number of buckets", "Bucket Transform Details",
+         "error", COMPACT_OWN, Check(StoredManifest, _other_buckets)),
+    rule("R-074", "truncate rounds numbers down and cuts strings by code points",
+         "Truncate Transform Details", "error", COMPACT_OWN),
+    rule("R-075", "values are hashed in the form of the format", "Appendix B", "error",
+         COMPACT_OWN),
+    rule("R-076", "hashes match the values that the format prints", "Appendix B", "error", OURS),
+    rule("R-200", "day gives a date, and an int is accepted", "Partition Transforms", "info", OURS),
+    rule("R-201", "the hash of the bytes 00 01 02 03 is -188683207", "Appendix B", "info", OURS),
+    rule("R-202", "-0.0 is hashed as 0.0", "Appendix B", "info", OURS),
+    rule("R-212", "fixed partition values are stored as the Avro schema of the manifest says",
+         "Appendix A", "warning", REWRITE_MANIFESTS,
+         Check(StoredManifest, _other_lengths_of_fixed)),
 )
 # fmt: on

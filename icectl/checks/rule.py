@@ -1,6 +1,7 @@
 """A rule of the format as one entry: what holds, how bad a breach is, the next step, the search."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -76,6 +77,78 @@ class Rule:
             breach.message,
             breach.hint or self.fix,
         )
+
+
+def rule(
+    id_: str,
+    title: str,
+    section: str,
+    severity: Severity,
+    fix: str,
+    *checks: Check[Any],
+    not_enforced: str | None = None,
+) -> Rule:
+    """Return a rule as an entry of a table: its checks stand at the end."""
+    return Rule(id_, title, section, severity, fix, checks, not_enforced)
+
+
+# -- shapes of rules ------------------------------------------------------------------------------
+
+
+def of_object(
+    kind: type[S],
+    what: str,
+    wrong: Callable[[S], bool],
+    severity: Severity | None = None,
+    *,
+    subject: str | None = None,
+) -> Check[S]:
+    """Check an object as a whole; `what` is formatted with it as `one`."""
+
+    def search(of: S) -> Iterator[Breach]:
+        if wrong(of):
+            yield Breach(what.format(one=of), subject, severity)
+
+    return Check(kind, search)
+
+
+def at_most_once(
+    kind: type[S], what: str, groups: Callable[[S], Iterable[tuple[str | None, Iterable[object]]]]
+) -> Check[S]:
+    """Check that no value comes again in a group, which stands behind its subject.
+
+    `what` is formatted with `value` and `times`, the subject with `value`; None is the object.
+    """
+
+    def search(of: S) -> Iterator[Breach]:
+        for subject, values in groups(of):
+            for value, times in Counter(values).items():
+                if times > 1:
+                    message = what.format(value=value, times=times)
+                    yield Breach(message, subject and subject.format(value=value))
+
+    return Check(kind, search)
+
+
+def other_names(
+    place: str, stored: Mapping[str, str], expected: Mapping[str, object]
+) -> Iterator[Breach]:
+    """Yield what the header or footer of a file says otherwise than its snapshot does."""
+    for name, value in expected.items():
+        said = stored.get(name)
+        if said is not None and said != str(value):
+            yield Breach(f"its {place} says `{name}` {said}, the snapshot {value}")
+
+
+def other_counters(stated: Mapping[str, str], counters: Mapping[str, int]) -> Iterator[Breach]:
+    """Yield which counters of a summary are not what was counted, where it states them."""
+    differing = [
+        f"{name} is {stated[name]}, not {count}"
+        for name, count in counters.items()
+        if name in stated and stated[name] != str(count)
+    ]
+    if differing:
+        yield Breach(f"in its summary {'; '.join(differing)}")
 
 
 def located(

@@ -1,22 +1,27 @@
-"""The rules of versions 1 to 3, and of the metadata of sfc-1."""
+"""The rules of versions 1 to 3 and of the metadata of sfc-1, and findings by their ids."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
-from icectl.checks.bounds import BOUND_RULES
 from icectl.checks.deletes import DELETE_RULES
 from icectl.checks.manifests import MANIFEST_RULES
 from icectl.checks.metadata import METADATA_RULES
-from icectl.checks.metrics import METRIC_RULES
+from icectl.checks.metrics import BOUND_RULES, METRIC_RULES
 from icectl.checks.numbering import NUMBER_RULES
-from icectl.checks.objects import MetadataFile
+from icectl.checks.objects import Columns, MetadataFile, StoredManifest
 from icectl.checks.partitions import PARTITION_RULES
-from icectl.checks.rule import Check, Rule, RuleSet
+from icectl.checks.rule import Breach, Check, Finding, Rule, RuleSet
 from icectl.checks.schemas import SCHEMA_RULES, shared_partition_fields
 from icectl.checks.sfc1_metadata import SFC1_METADATA_RULES
 from icectl.checks.snapshots import SNAPSHOT_RULES
+from icectl.entries.rows import RawEntries
+from icectl.errors import OtherFile
 from icectl.format.layout import Layout, layout_of_table
+from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.format.metadata import TableMetadata
+from icectl.format.rule import Severity
 
 _KEPT = (
     "R-007", "R-017", "R-030", "R-033", "R-080", "R-097", "R-101", "R-140", "R-177", "R-181",
@@ -53,3 +58,100 @@ ALL_RULES: Mapping[str, Rule] = {**SFC1_METADATA.by_id, **RULES.by_id}
 def rules_of_metadata(metadata: TableMetadata) -> RuleSet:
     """Return the rules that the metadata of a table is checked against."""
     return SFC1_METADATA if layout_of_table(metadata) is Layout.SFC_1 else RULES
+
+
+def finding(
+    rule: str,
+    subject: str,
+    message: str,
+    *,
+    severity: Severity | None = None,
+    hint: str | None = None,
+) -> Finding:
+    """Return a finding with the severity and the hint of its rule, unless the case has its own."""
+    return ALL_RULES[rule].finding(subject, Breach(message, None, severity, hint))
+
+
+READ_AGAIN = "check again once the storage lets the file be read"
+"""The next step where a file may well be there and whole."""
+
+
+# -- findings that are reported -------------------------------------------------------------------
+
+Level = Literal["metadata", "files", "footers", "data"]
+"""How deep to look; each level includes the ones before it."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""Worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChoice:
+    """The rules whose findings are reported: all, or `only` those, and never `skipped` ones."""
+
+    only: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+
+    def keeps(self, finding: Finding) -> bool:
+        """Return whether a finding is reported."""
+        return (not self.only or finding.rule in self.only) and finding.rule not in self.skipped
+
+
+def counts(findings: Iterable[Finding]) -> Mapping[Severity, int]:
+    """Count the findings of each severity, none of them left out."""
+    by_severity = Counter(finding.severity for finding in findings)
+    return {severity: by_severity[severity] for severity in SEVERITIES}
+
+
+def fails(findings: Iterable[Finding], fail_on: Severity) -> bool:
+    """Return whether a finding is as bad as `fail_on`, or worse."""
+    failing = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+    return any(finding.severity in failing for finding in findings)
+
+
+# -- a manifest in doubt --------------------------------------------------------------------------
+
+_EVIDENCE = ("R-061", "R-051", "R-053", "R-044", "R-047", "R-050")
+"""Rules whose breach may tell of another manifest, the most telling first."""
+
+
+def check_own_manifest(
+    metadata: TableMetadata,
+    row: ManifestFile,
+    header: ManifestHeader,
+    size_bytes: int,
+    rows: RawEntries,
+) -> None:
+    """Do nothing where a manifest may be the one that a row of a manifest list describes.
+
+    One breach may be a mistake of a writer, and two tell of another file. The name of another
+    snapshot proves that alone. `rows` have the planning columns.
+    Raises: OtherFile, by the rule that tells most.
+    """
+    if metadata.spec(row.partition_spec_id) is None:
+        return  # R-052: what it should be is not known
+    columns = Columns(rows)
+    stored = StoredManifest(metadata, [row], header, size_bytes, columns)
+    breaches = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
+    if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
+        breaches.append(("R-061", "its entries have another content than the list says"))
+    of_other = _of_another_snapshot(columns, row)
+    # A header and the entries tell of the content each for itself; several ranges tell the same.
+    by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in breaches}
+    if of_other is not None or len(by_rule) > 1:
+        ordered = sorted(by_rule.values(), key=lambda one: _EVIDENCE.index(one[0]))
+        reasons = [] if of_other is None else [of_other]
+        reasons += [message for _, message in ordered]
+        message = f"it is not the manifest that the list describes: {'; '.join(reasons)}"
+        raise OtherFile(message, rule="R-064" if of_other is not None else ordered[0][0])
+
+
+def _of_another_snapshot(columns: Columns, row: ManifestFile) -> str | None:
+    """Tell that all which a manifest says to be added or removed was so by another snapshot."""
+    if row.added_snapshot_id is None:
+        return None
+    changed = columns.of("status", Status.ADDED, Status.DELETED) & columns.present("snapshot_id")
+    ids = columns.numbers("snapshot_id")[changed]
+    if not len(ids) or (ids == row.added_snapshot_id).any():
+        return None
+    return f"its entries were added or removed by snapshot {ids[0]}, not {row.added_snapshot_id}"

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from icectl.checks.objects import METADATA, MetadataFile
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.objects import METADATA, MetadataFile, in_columns, in_partition_fields
+from icectl.checks.rule import Breach, Check, at_most_once, rule
 from icectl.format.json_members import parse_json
 from icectl.format.partition import PartitionField
 from icectl.format.properties import NAME_MAPPING
@@ -26,23 +26,13 @@ FIRST_RESERVED_ID = 2_147_483_447
 """Ids above it are kept for metadata columns (R-019)."""
 
 
-def _used_again(ids: Sequence[int]) -> Iterator[str]:
-    """Yield which ids are used more than once."""
-    for id_, times in Counter(ids).items():
-        if times > 1:
-            yield f"id {id_} is used {times} times"
-
-
 # -- schemas --------------------------------------------------------------------------------------
 
 
-def reserved_field_ids(file: MetadataFile) -> Iterator[Breach]:
-    """Find columns with ids of metadata columns."""
-    for schema in file.metadata.schemas:
-        for id_ in schema.all_fields:
-            if id_ > FIRST_RESERVED_ID:
-                message = f"column `{schema.name_of(id_)}` has the reserved id {id_}"
-                yield Breach(message, f"schema {schema.schema_id}")
+RESERVED_IDS = in_columns(
+    "column `{name}` has the reserved id {one.id}", lambda one: one.id > FIRST_RESERVED_ID
+)
+"""Ids of metadata columns."""
 
 
 def _early_defaults(file: MetadataFile) -> Iterator[Breach]:
@@ -57,29 +47,38 @@ def _early_defaults(file: MetadataFile) -> Iterator[Breach]:
             yield Breach(message, f"schema {schema.schema_id}")
 
 
-def _defaults_of_incomparable(file: MetadataFile) -> Iterator[Breach]:
+def _has_default_but_null(field: NestedField) -> bool:
     """Columns of unknown, of variants and of shapes have no default but null."""
-    for schema in file.metadata.schemas:
-        for id_, field in schema.all_fields.items():
-            has_none = field.initial_default is None and field.write_default is None
-            is_null = field.type == PrimitiveType("unknown") or not is_comparable(field.type)
-            if not has_none and is_null and not is_nested(field.type):
-                message = f"column `{schema.name_of(id_)}`, {type_text(field.type)}, has a default"
-                yield Breach(message, f"schema {schema.schema_id}")
+    has_none = field.initial_default is None and field.write_default is None
+    is_null = field.type == PrimitiveType("unknown") or not is_comparable(field.type)
+    return not has_none and is_null and not is_nested(field.type)
 
 
-def faults_of_schema_ids(file: MetadataFile) -> Iterator[Breach]:
-    """Find ids that are used again, and identifier fields that cannot identify rows."""
+def _unfit_identifier_fields(file: MetadataFile) -> Iterator[Breach]:
     for schema in file.metadata.schemas:
-        subject = f"schema {schema.schema_id}"
-        for message in _used_again([field.id for field in _fields(schema.fields)]):
-            yield Breach(f"field {message}", subject)
         for id_ in schema.identifier_field_ids:
             problem = _unfit(schema, id_)
             if problem is not None:
-                yield Breach(f"identifier field {id_} {problem}", subject)
-    for message in _used_again([schema.schema_id for schema in file.metadata.schemas]):
-        yield Breach(message, "schemas")
+                message = f"identifier field {id_} {problem}"
+                yield Breach(message, f"schema {schema.schema_id}")
+
+
+SCHEMA_IDS = (
+    at_most_once(
+        MetadataFile,
+        "field id {value} is used {times} times",
+        lambda file: (
+            (f"schema {schema.schema_id}", (field.id for field in _fields(schema.fields)))
+            for schema in file.metadata.schemas
+        ),
+    ),
+    Check(MetadataFile, _unfit_identifier_fields),
+    at_most_once(
+        MetadataFile,
+        "id {value} is used {times} times",
+        lambda file: [("schemas", (schema.schema_id for schema in file.metadata.schemas))],
+    ),
+)
 
 
 def _fields(fields: Sequence[NestedField]) -> Iterator[NestedField]:
@@ -128,30 +127,30 @@ def _promotions(file: MetadataFile) -> Iterator[Breach]:
 # -- partition specs and sort orders --------------------------------------------------------------
 
 
-def _unknown_transforms(file: MetadataFile) -> Iterator[Breach]:
-    for spec in file.metadata.partition_specs:
-        for field in spec.fields:
-            if field.transform.name == "unknown":
-                message = f"the transform `{field.transform.text}` of `{field.name}` is not known"
-                yield Breach(message, f"partition spec {spec.spec_id}")
-
-
-def repeated_spec_ids(file: MetadataFile) -> Iterator[Breach]:
-    """Find partition specs with the id of another (R-077, V4-007)."""
-    for message in _used_again([spec.spec_id for spec in file.metadata.partition_specs]):
-        yield Breach(message, "partition specs")
-
-
-def repeated_partition_fields(file: MetadataFile) -> Iterator[Breach]:
-    """Find fields with the name or id of another in their spec (R-077, V4-013)."""
-    for spec in file.metadata.partition_specs:
-        subject = f"partition spec {spec.spec_id}"
-        for name, times in Counter(field.name for field in spec.fields).items():
-            if times > 1:
-                yield Breach(f"{times} fields are named `{name}`", subject)
-        for id_, times in Counter(field.field_id for field in spec.fields).items():
-            if times > 1:
-                yield Breach(f"{times} fields have the id {id_}", subject)
+UNKNOWN_TRANSFORM = "the transform `{one.transform.text}` of `{one.name}` is not known"
+REPEATED_SPEC_IDS = at_most_once(
+    MetadataFile,
+    "id {value} is used {times} times",
+    lambda file: [("partition specs", (spec.spec_id for spec in file.metadata.partition_specs))],
+)
+REPEATED_PARTITION_FIELDS = (
+    at_most_once(
+        MetadataFile,
+        "{times} fields are named `{value}`",
+        lambda file: (
+            (f"partition spec {spec.spec_id}", (field.name for field in spec.fields))
+            for spec in file.metadata.partition_specs
+        ),
+    ),
+    at_most_once(
+        MetadataFile,
+        "{times} fields have the id {value}",
+        lambda file: (
+            (f"partition spec {spec.spec_id}", (field.field_id for field in spec.fields))
+            for spec in file.metadata.partition_specs
+        ),
+    ),
+)
 
 
 def shared_partition_fields(file: MetadataFile) -> Iterator[Breach]:
@@ -259,69 +258,53 @@ def mapping_problem(mapping: Any) -> str | None:
 
 # fmt: off
 SCHEMA_RULES = (
-    Rule("R-007", "every transform is known", "Partitioning", "warning",
-         "maintain partitions of this spec with an engine that knows the transform", (
-        Check(MetadataFile, _unknown_transforms),
-    )),
-    Rule("R-019", "columns do not use reserved field ids", "Reserved Field IDs", "error", ENGINE, (
-        Check(MetadataFile, reserved_field_ids),
-    )),
-    Rule("R-077", "a partition field id means one thing", "Partition Evolution", "error", ENGINE, (
-        Check(MetadataFile, repeated_partition_fields),
-        Check(MetadataFile, repeated_spec_ids),
-        Check(MetadataFile, shared_partition_fields),
-    )),
-    Rule("R-078", "partition fields of version 1 are numbered by position",
-         "Partition Evolution", "info", OURS),
-    Rule("R-079", "specs stay while a live file uses them", "Partition Evolution", "error",
+    rule("R-007", "every transform is known", "Partitioning", "warning",
+         "maintain partitions of this spec with an engine that knows the transform",
+         in_partition_fields(UNKNOWN_TRANSFORM,
+                             lambda one, _, __: one.transform.name == "unknown")),
+    rule("R-019", "columns do not use reserved field ids", "Reserved Field IDs", "error", ENGINE,
+         RESERVED_IDS),
+    rule("R-077", "a partition field id means one thing", "Partition Evolution", "error", ENGINE,
+         *REPEATED_PARTITION_FIELDS,
+         REPEATED_SPEC_IDS,
+         Check(MetadataFile, shared_partition_fields)),
+    rule("R-078", "partition fields of version 1 are numbered by position", "Partition Evolution",
+         "info", OURS),
+    rule("R-079", "specs stay while a live file uses them", "Partition Evolution", "error",
          "go back to a metadata file that still has the spec"),
-    Rule("R-080", "source columns of partition fields exist and are primitive", "Partitioning",
-         "error", ENGINE, (
-        Check(MetadataFile, _sources),
-    )),
-    Rule("R-081", "a field has either `source-id` or `source-ids`", "Appendix C", "error",
-         ENGINE),
-    Rule("R-082", "a partition source is not promoted where its values would change",
+    rule("R-080", "source columns of partition fields exist and are primitive", "Partitioning",
+         "error", ENGINE, Check(MetadataFile, _sources)),
+    rule("R-081", "a field has either `source-id` or `source-ids`", "Appendix C", "error", ENGINE),
+    rule("R-082", "a partition source is not promoted where its values would change",
          "Schema Evolution", "error", ENGINE, not_enforced="icectl does not change schemas"),
-    Rule("R-083", "floating-point partition values are equal by their bits", "Scan Planning",
+    rule("R-083", "floating-point partition values are equal by their bits", "Scan Planning",
          "info", OURS),
-    Rule("R-084", "sort orders are complete and their columns exist", "Sorting", "warning",
-         ENGINE, (
-        Check(MetadataFile, faults_of_sort_orders),
-    )),
-    Rule("R-085", "a spec with nothing but void fields is unpartitioned", "Partitioning",
-         "info", OURS),
-    Rule("R-090", "types of version 3 are written as the format spells them", "Primitive Types",
+    rule("R-084", "sort orders are complete and their columns exist", "Sorting", "warning", ENGINE,
+         Check(MetadataFile, faults_of_sort_orders)),
+    rule("R-085", "a spec with nothing but void fields is unpartitioned", "Partitioning", "info",
+         OURS),
+    rule("R-090", "types of version 3 are written as the format spells them", "Primitive Types",
          "error", ENGINE),
-    Rule("R-094", "default values have the JSON form of their type", "Appendix D", "error",
-         ENGINE),
-    Rule("R-095", "types of data files fit the types of their columns", "Appendix A", "error",
+    rule("R-094", "default values have the JSON form of their type", "Appendix D", "error", ENGINE),
+    rule("R-095", "types of data files fit the types of their columns", "Appendix A", "error",
          COMPACT),
-    Rule("R-097", "columns were promoted only as the format allows", "Schema Evolution",
-         "error", ENGINE, (
-        Check(MetadataFile, _promotions),
-    )),
-    Rule("R-099", "a file of rows can be read in whole and holds what its footer says",
+    rule("R-097", "columns were promoted only as the format allows", "Schema Evolution", "error",
+         ENGINE, Check(MetadataFile, _promotions)),
+    rule("R-099", "a file of rows can be read in whole and holds what its footer says",
          "Appendix A", "error", RESTORE),
-    Rule("R-180", "columns are matched by field id, then by the fallbacks of the format",
+    rule("R-180", "columns are matched by field id, then by the fallbacks of the format",
          "Column Projection", "error", COMPACT),
-    Rule("R-181", "the name mapping is valid", "Column Projection", "error",
-         "correct the table property `schema.name-mapping.default`", (
-        Check(MetadataFile, _name_mapping),
-    )),
-    Rule("R-182", "defaults are used as the format allows", "Default values", "error", ENGINE, (
-        Check(MetadataFile, _early_defaults),
-        Check(MetadataFile, _defaults_of_incomparable),
-    )),
-    Rule("R-208", "truncate takes binary, and no transform but void a variant or a shape",
-         "Partition Transforms", "error", ENGINE, (
-        Check(MetadataFile, _incomparable_sources),
-    )),
-    Rule("R-183", "rewritten files hold every column, defaults filled in", "Default values",
+    rule("R-181", "the name mapping is valid", "Column Projection", "error",
+         "correct the table property `schema.name-mapping.default`",
+         Check(MetadataFile, _name_mapping)),
+    rule("R-182", "defaults are used as the format allows", "Default values", "error", ENGINE,
+         Check(MetadataFile, _early_defaults),
+         in_columns("column `{name}`, {type}, has a default", _has_default_but_null)),
+    rule("R-208", "truncate takes binary, and no transform but void a variant or a shape",
+         "Partition Transforms", "error", ENGINE, Check(MetadataFile, _incomparable_sources)),
+    rule("R-183", "rewritten files hold every column, defaults filled in", "Default values",
          "error", OURS),
-    Rule("R-184", "field ids are unique and identifier fields are fit to identify",
-         "Schema Evolution", "error", ENGINE, (
-        Check(MetadataFile, faults_of_schema_ids),
-    )),
+    rule("R-184", "field ids are unique and identifier fields are fit to identify",
+         "Schema Evolution", "error", ENGINE, *SCHEMA_IDS),
 )
 # fmt: on

@@ -1,44 +1,40 @@
 """Rules of the metadata of layout sfc-1; searches that older versions share are theirs."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 from icectl.checks.metadata import (
+    DISORDERED_SNAPSHOT_LOG,
+    METADATA_LOG,
+    MINUS_1,
+    RELATIVE_LOCATION,
+    REPEATED_PARTITION_STATISTICS,
     absent_members,
-    current_snapshot_as_minus_1,
-    disordered_snapshot_log,
-    faults_of_metadata_log,
     gaps_in_snapshot_log,
-    relative_table_location,
-    repeated_partition_statistics,
     statistics_of_lost_snapshots,
 )
 from icectl.checks.numbering import (
-    absent_added_rows,
+    ABSENT_ADDED_ROWS,
+    SNAPSHOT_NUMBERS,
     column_ids_above_counter,
-    falling_sequence_numbers,
     partition_ids_above_counter,
     row_ids_above_counter,
     sequence_numbers_above_counter,
 )
-from icectl.checks.objects import CommitBase, MetadataFile
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.objects import CommitBase, MetadataFile, in_partition_fields, in_snapshots
+from icectl.checks.rule import Breach, Check, at_most_once, of_object, rule
 from icectl.checks.schemas import (
-    faults_of_schema_ids,
+    REPEATED_PARTITION_FIELDS,
+    REPEATED_SPEC_IDS,
+    RESERVED_IDS,
+    SCHEMA_IDS,
+    UNKNOWN_TRANSFORM,
     faults_of_sort_orders,
-    repeated_partition_fields,
-    repeated_spec_ids,
-    reserved_field_ids,
 )
-from icectl.checks.snapshots import (
-    faults_of_retention,
-    lost_refs,
-    main_elsewhere,
-    unknown_operations,
-)
-from icectl.format.expressions import HIGHEST_STATS_ID
+from icectl.checks.snapshots import LOST_REFS, RETENTION, UNKNOWN_OPERATIONS, main_elsewhere
+from icectl.format.expressions import HIGHEST_STATS_ID, Expression
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.properties import PREVIOUS_VERSIONS_MAX
 from icectl.format.rule import ENGINE, NEXT_COMMIT, OLDER_METADATA, ROLL_BACK, WRITER
 from icectl.format.snapshot import ancestors
@@ -60,17 +56,6 @@ def _roots_before_version_4(base: CommitBase) -> Iterator[Breach]:
         yield Breach(message)
 
 
-def _no_uuid(file: MetadataFile) -> Iterator[Breach]:
-    if not _UUID.fullmatch(file.metadata.table_uuid or ""):
-        yield Breach(f"`table-uuid` is `{file.metadata.table_uuid}`")
-
-
-def _dropped_members(file: MetadataFile) -> Iterator[Breach]:
-    for name in ("schema", "partition-spec"):
-        if name in file.members:
-            yield Breach(f"`{name}` is present, which version 4 has dropped")
-
-
 def _long_metadata_log(file: MetadataFile) -> Iterator[Breach]:
     metadata = file.metadata
     stated = read_count(metadata.properties.get(PREVIOUS_VERSIONS_MAX.name))
@@ -80,15 +65,9 @@ def _long_metadata_log(file: MetadataFile) -> Iterator[Breach]:
         yield Breach(message, "metadata log")
 
 
-def _disordered_snapshot_log(file: MetadataFile) -> Iterator[Breach]:
-    return (replace(one, severity="warning") for one in disordered_snapshot_log(file))
-
-
-def _expression_ids(file: MetadataFile) -> Iterator[Breach]:
+def _ids_of_columns(file: MetadataFile) -> Iterator[Breach]:
     columns = {id_ for schema in file.metadata.schemas for id_ in schema.all_fields}
-    for id_, times in Counter(one.expr_id for one in file.metadata.expressions).items():
-        if times > 1:
-            yield Breach(f"id {id_} is used {times} times", "expressions")
+    for id_ in dict.fromkeys(one.expr_id for one in file.metadata.expressions):
         if id_ in columns:
             yield Breach(f"id {id_} is that of a column too", "expressions")
 
@@ -123,34 +102,25 @@ def _expressions(file: MetadataFile) -> Iterator[Breach]:
             yield Breach(message, subject)
 
 
-def _links_to_columns(file: MetadataFile) -> Iterator[Breach]:
-    ids = {one.expr_id for one in file.metadata.expressions}
-    for spec in file.metadata.partition_specs:
-        for field in spec.fields:
-            if (field.expr_id or 0) not in ids:
-                message = (
-                    f"`{field.name}` links to the column {field.expr_id}, not to an expression"
-                )
-                yield Breach(message, f"partition spec {spec.spec_id}", "warning")
+def _expression_of(field: PartitionField, metadata: TableMetadata) -> Expression | None:
+    return next((one for one in metadata.expressions if one.expr_id == field.expr_id), None)
 
 
 def _without_room_for_statistics(file: MetadataFile) -> Iterator[Breach]:
-    expressions = {one.expr_id: one for one in file.metadata.expressions}
     for spec in file.metadata.partition_specs:
         for field in spec.fields:
-            expression = expressions.get(field.expr_id or 0)
+            expression = _expression_of(field, file.metadata)
             stats_id = field.source_ids[0] if expression is None else expression.stats_id
             if stats_id is not None and not 1 <= stats_id <= HIGHEST_STATS_ID:
                 message = f"there are no statistics of `{field.name}`, whose id is {stats_id}"
                 yield Breach(message, f"partition spec {spec.spec_id}")
 
 
-def _opaque_transforms(file: MetadataFile) -> Iterator[Breach]:
-    opaque = {one.expr_id for one in file.metadata.expressions if one.is_opaque}
-    for field in file.metadata.default_spec.fields:
-        if field.expr_id in opaque:
-            message = f"the transform `{field.transform.text}` of `{field.name}` is not known"
-            yield Breach(message, f"partition spec {file.metadata.default_spec_id}")
+def _is_opaque(field: PartitionField, spec: PartitionSpec, metadata: TableMetadata) -> bool:
+    """Return whether a field of the default spec has a transform that cannot be computed."""
+    expression = _expression_of(field, metadata)
+    is_default = spec.spec_id == metadata.default_spec_id
+    return is_default and expression is not None and expression.is_opaque
 
 
 def _contents(base: CommitBase) -> Iterator[Breach]:
@@ -191,131 +161,85 @@ def _lists_after_roots(file: MetadataFile) -> Iterator[Breach]:
                 yield Breach(message, f"snapshot {snapshot.snapshot_id}")
 
 
-def _absent_operations(file: MetadataFile) -> Iterator[Breach]:
-    for snapshot in file.metadata.snapshots:
-        summary = snapshot.summary
-        if snapshot.root_manifest and summary is not None and summary.get("operation") is None:
-            yield Breach("its summary names no operation", f"snapshot {snapshot.snapshot_id}")
-
-
 # fmt: off
 SFC1_METADATA_RULES = (
-    Rule("V4-001", "the format version is 4", "Table metadata", "error", OLDER_METADATA, (
-        Check(CommitBase, _roots_before_version_4),
-    )),
-    Rule("V4-002", "the table has a uuid", "Table metadata", "error", OLDER_METADATA, (
-        Check(MetadataFile, _no_uuid),
-    )),
-    Rule("V4-003", "the metadata has every member that version 4 requires", "Table metadata",
-         "error", OLDER_METADATA, (
-        Check(MetadataFile, absent_members),
-    )),
-    Rule("V4-004", "the location of the table is absolute", "Table metadata", "error",
-         OLDER_METADATA, (
-        Check(MetadataFile, relative_table_location),
-    )),
-    Rule("V4-005", "`schema` and `partition-spec` are absent", "Table metadata", "warning",
-         NEXT_COMMIT, (
-        Check(MetadataFile, _dropped_members),
-    )),
-    Rule("V4-006", "schema ids are unique, as are field ids in each schema", "Table metadata",
-         "error", OLDER_METADATA, (
-        Check(MetadataFile, reserved_field_ids),
-        Check(MetadataFile, faults_of_schema_ids),
-    )),
-    Rule("V4-007", "spec ids are unique, and the default spec exists", "Table metadata", "error",
-         OLDER_METADATA, (
-        Check(MetadataFile, repeated_spec_ids),
-    )),
-    Rule("V4-008", "ids of expressions are unique, and no column has one", "Table metadata",
-         "error", OLDER_METADATA, (
-        Check(MetadataFile, _expression_ids),
-    )),
-    Rule("V4-009", "`last-column-id` is at or above every column and expression", "Table metadata",
-         "error", "do not write to the table before the counter is corrected", (
-        Check(MetadataFile, column_ids_above_counter),
-    )),
-    Rule("V4-010", "every field of a spec names an expression", "Table metadata", "error",
-         OLDER_METADATA, (
-        Check(MetadataFile, _links_to_columns),
-    )),
-    Rule("V4-011", "what a field of a spec says itself is what its expression says",
+    rule("V4-001", "the format version is 4", "Table metadata", "error", OLDER_METADATA,
+         Check(CommitBase, _roots_before_version_4)),
+    rule("V4-002", "the table has a uuid", "Table metadata", "error", OLDER_METADATA,
+         of_object(MetadataFile, "`table-uuid` is `{one.metadata.table_uuid}`",
+                   lambda one: not _UUID.fullmatch(one.metadata.table_uuid or ""))),
+    rule("V4-003", "the metadata has every member that version 4 requires", "Table metadata",
+         "error", OLDER_METADATA, Check(MetadataFile, absent_members)),
+    rule("V4-004", "the location of the table is absolute", "Table metadata", "error",
+         OLDER_METADATA, RELATIVE_LOCATION),
+    rule("V4-005", "`schema` and `partition-spec` are absent", "Table metadata", "warning",
+         NEXT_COMMIT,
+         of_object(MetadataFile, "`schema` is present, which version 4 has dropped",
+                   lambda one: "schema" in one.members),
+         of_object(MetadataFile, "`partition-spec` is present, which version 4 has dropped",
+                   lambda one: "partition-spec" in one.members)),
+    rule("V4-006", "schema ids are unique, as are field ids in each schema", "Table metadata",
+         "error", OLDER_METADATA, RESERVED_IDS, *SCHEMA_IDS),
+    rule("V4-007", "spec ids are unique, and the default spec exists", "Table metadata", "error",
+         OLDER_METADATA, REPEATED_SPEC_IDS),
+    rule("V4-008", "ids of expressions are unique, and no column has one", "Table metadata",
+         "error", OLDER_METADATA,
+         at_most_once(MetadataFile, "id {value} is used {times} times",
+                      lambda file: [("expressions",
+                                     (one.expr_id for one in file.metadata.expressions))]),
+         Check(MetadataFile, _ids_of_columns)),
+    rule("V4-009", "`last-column-id` is at or above every column and expression", "Table metadata",
+         "error", "do not write to the table before the counter is corrected",
+         Check(MetadataFile, column_ids_above_counter)),
+    rule("V4-010", "every field of a spec names an expression", "Table metadata", "error",
+         OLDER_METADATA,
+         in_partition_fields("`{one.name}` links to the column {one.expr_id}, not to an expression",
+                             lambda one, _, metadata: _expression_of(one, metadata) is None,
+                             "warning")),
+    rule("V4-011", "what a field of a spec says itself is what its expression says",
          "Table metadata", "error", OLDER_METADATA),
-    Rule("V4-012", "an expression has its sources, and the type that follows from them",
-         "Table metadata", "error", OLDER_METADATA, (
-        Check(MetadataFile, _expressions),
-    )),
-    Rule("V4-013", "expressions of specs have partition field ids of their own", "Table metadata",
-         "error", OLDER_METADATA, (
-        Check(MetadataFile, repeated_partition_fields),
-        Check(MetadataFile, partition_ids_above_counter),
-    )),
-    Rule("V4-014", "statistics of partition fields have room for their ids", "Table metadata",
-         "error", ENGINE, (
-        Check(MetadataFile, _without_room_for_statistics),
-    )),
-    Rule("V4-015", "the default spec has no transform that cannot be computed", "Table metadata",
-         "warning", ENGINE, (
-        Check(MetadataFile, _opaque_transforms),
-    )),
-    Rule("V4-016", "sort order ids are unique, and the default order exists", "Table metadata",
-         "error", OLDER_METADATA, (
-        Check(MetadataFile, faults_of_sort_orders),
-    )),
-    Rule("V4-017", "`last-sequence-number` is at or above that of every snapshot", "Table metadata",
-         "error", "do not write to the table before the counter is corrected", (
-        Check(CommitBase, sequence_numbers_above_counter),
-    )),
-    Rule("V4-018", "`next-row-id` is above the row ids of every snapshot", "Table metadata",
-         "error", "do not write to the table before the counter is corrected", (
-        Check(CommitBase, row_ids_above_counter),
-    )),
-    Rule("V4-019", "refs name snapshots that exist, with settings of their kind", "Table metadata",
-         "error", OLDER_METADATA, (
-        Check(CommitBase, main_elsewhere),
-        Check(MetadataFile, lost_refs),
-        Check(MetadataFile, faults_of_retention),
-    )),
-    Rule("V4-020", "the snapshot log ends with the current snapshot, in order", "Table metadata",
-         "error", NEXT_COMMIT, (
-        Check(MetadataFile, _disordered_snapshot_log),
-        Check(MetadataFile, gaps_in_snapshot_log),
-    )),
-    Rule("V4-021", "no current snapshot is written as absence, not as -1", "Table metadata",
-         "warning", NEXT_COMMIT, (
-        Check(MetadataFile, current_snapshot_as_minus_1),
-    )),
-    Rule("V4-022", "the metadata log is bounded and in order", "Table metadata", "warning",
-         NEXT_COMMIT, (
-        Check(MetadataFile, faults_of_metadata_log),
-        Check(MetadataFile, _long_metadata_log),
-    )),
-    Rule("V4-023", "statistics files belong to snapshots that exist", "Table metadata", "warning",
-         "remove the entry with the engine, or expire the snapshot", (
-        Check(MetadataFile, statistics_of_lost_snapshots),
-        Check(MetadataFile, repeated_partition_statistics),
-    )),
-    Rule("V4-030", "a snapshot has one of root manifest, manifest list and manifests", "Snapshots",
-         "error", OLDER_METADATA, (
-        Check(CommitBase, _contents),
-    )),
-    Rule("V4-031", "snapshots with a root have every member that version 4 requires", "Snapshots",
-         "error", OLDER_METADATA, (
-        Check(MetadataFile, absent_added_rows),
-        Check(MetadataFile, _absent_members),
-    )),
-    Rule("V4-032", "sequence numbers of snapshots are unique and rise from the parent", "Snapshots",
-         "error", ROLL_BACK, (
-        Check(MetadataFile, falling_sequence_numbers),
-    )),
-    Rule("V4-033", "snapshots after one with a root have a root too", "Snapshots", "error",
-         ROLL_BACK, (
-        Check(MetadataFile, _lists_after_roots),
-    )),
-    Rule("V4-034", "the operation is one of the four", "Snapshots", "error", WRITER, (
-        Check(MetadataFile, unknown_operations),
-        Check(MetadataFile, _absent_operations),
-    )),
-    Rule("V4-035", "`manifest-list` does not name a root", "Snapshots", "warning", WRITER),
+    rule("V4-012", "an expression has its sources, and the type that follows from them",
+         "Table metadata", "error", OLDER_METADATA, Check(MetadataFile, _expressions)),
+    rule("V4-013", "expressions of specs have partition field ids of their own", "Table metadata",
+         "error", OLDER_METADATA,
+         *REPEATED_PARTITION_FIELDS,
+         Check(MetadataFile, partition_ids_above_counter)),
+    rule("V4-014", "statistics of partition fields have room for their ids", "Table metadata",
+         "error", ENGINE, Check(MetadataFile, _without_room_for_statistics)),
+    rule("V4-015", "the default spec has no transform that cannot be computed", "Table metadata",
+         "warning", ENGINE, in_partition_fields(UNKNOWN_TRANSFORM, _is_opaque)),
+    rule("V4-016", "sort order ids are unique, and the default order exists", "Table metadata",
+         "error", OLDER_METADATA, Check(MetadataFile, faults_of_sort_orders)),
+    rule("V4-017", "`last-sequence-number` is at or above that of every snapshot", "Table metadata",
+         "error", "do not write to the table before the counter is corrected",
+         Check(CommitBase, sequence_numbers_above_counter)),
+    rule("V4-018", "`next-row-id` is above the row ids of every snapshot", "Table metadata",
+         "error", "do not write to the table before the counter is corrected",
+         Check(CommitBase, row_ids_above_counter)),
+    rule("V4-019", "refs name snapshots that exist, with settings of their kind", "Table metadata",
+         "error", OLDER_METADATA, Check(CommitBase, main_elsewhere), LOST_REFS, *RETENTION),
+    rule("V4-020", "the snapshot log ends with the current snapshot, in order", "Table metadata",
+         "error", NEXT_COMMIT, DISORDERED_SNAPSHOT_LOG, Check(MetadataFile, gaps_in_snapshot_log)),
+    rule("V4-021", "no current snapshot is written as absence, not as -1", "Table metadata",
+         "warning", NEXT_COMMIT, MINUS_1),
+    rule("V4-022", "the metadata log is bounded and in order", "Table metadata", "warning",
+         NEXT_COMMIT, *METADATA_LOG, Check(MetadataFile, _long_metadata_log)),
+    rule("V4-023", "statistics files belong to snapshots that exist", "Table metadata", "warning",
+         "remove the entry with the engine, or expire the snapshot",
+         Check(MetadataFile, statistics_of_lost_snapshots), REPEATED_PARTITION_STATISTICS),
+    rule("V4-030", "a snapshot has one of root manifest, manifest list and manifests", "Snapshots",
+         "error", OLDER_METADATA, Check(CommitBase, _contents)),
+    rule("V4-031", "snapshots with a root have every member that version 4 requires", "Snapshots",
+         "error", OLDER_METADATA, ABSENT_ADDED_ROWS, Check(MetadataFile, _absent_members)),
+    rule("V4-032", "sequence numbers of snapshots are unique and rise from the parent", "Snapshots",
+         "error", ROLL_BACK, *SNAPSHOT_NUMBERS),
+    rule("V4-033", "snapshots after one with a root have a root too", "Snapshots", "error",
+         ROLL_BACK, Check(MetadataFile, _lists_after_roots)),
+    rule("V4-034", "the operation is one of the four", "Snapshots", "error", WRITER,
+         UNKNOWN_OPERATIONS,
+         in_snapshots("its summary names no operation",
+                      lambda one, _: bool(one.root_manifest) and one.summary is not None
+                      and one.summary.get("operation") is None)),
+    rule("V4-035", "`manifest-list` does not name a root", "Snapshots", "warning", WRITER),
 )
 # fmt: on

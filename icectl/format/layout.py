@@ -1,7 +1,7 @@
 """Layouts: how a snapshot says which manifests it lists, and in which form those are.
 
 This is the one place that recognises them. Each has a reader (table/manifest_lists.py), a writer
-(commit/snapshot_writer.py), checks (commands/validate/found.py) and a plan of which manifests are
+(commit/snapshot_writer.py), checks (commands/validate/lists.py) and a plan of which manifests are
 rewritten (commands/rewrite_manifests/run.py). What only sfc-1 knows lies in the folder sfc1.
 """
 

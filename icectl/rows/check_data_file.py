@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
-from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
+from icectl.checks.rules import finding
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.parquet.metrics import FileMetrics

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
+from icectl.checks.rules import finding
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import open_data_file
 from icectl.files.deletion_vectors import (

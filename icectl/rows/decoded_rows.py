@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
+from icectl.checks.rules import finding
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.data_file import DataFile
 from icectl.files.data_rows import FileRows, check_values, child_columns, ids_of

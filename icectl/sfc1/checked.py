@@ -28,10 +28,8 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.stats_columns import StatsColumn
 from icectl.sfc1.checks.rows import TreeColumns
 from icectl.sfc1.checks.vectors import RootVectors
-from icectl.sfc1.content_stats import conform, stats_type
-from icectl.sfc1.listed import raw_entries
-from icectl.sfc1.live import of_contents, vector_positions
-from icectl.sfc1.manifest_file import TreeFile, read_tree
+from icectl.sfc1.content_stats import conform, stats_type, with_tuples
+from icectl.sfc1.manifest_file import STATS, ListedRow, TreeFile, read_tree
 from icectl.sfc1.manifests import (
     FILES,
     LEAVES,
@@ -39,11 +37,12 @@ from icectl.sfc1.manifests import (
     leaf_inherited,
     located,
     manifest_file,
+    of_contents,
     root_inherited,
+    vector_positions,
     with_stats,
 )
-from icectl.sfc1.partition_stats import with_tuples
-from icectl.sfc1.rows import STATS, ListedRow
+from icectl.sfc1.reader import raw_entries
 from icectl.storage.store import Store
 from icectl.table.reading import (
     FileRead,

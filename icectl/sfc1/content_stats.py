@@ -1,34 +1,51 @@
 """Statistics of version 4 entries: a struct for each stats id, with bounds of the column's type.
 
-From the maps of older versions and back, from one set of columns to another, and summed up for the
-entry of a leaf (sfc-1 5).
+From the maps of older versions and back, from one set of columns to another, summed up for the
+entry of a leaf, and with partition tuples (sfc-1 5).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.rows import E
+from icectl.entries.columns import byte_strings, decimal_bytes, integers, packed, plain
+from icectl.entries.partition_key import decode_key, encode_keys
+from icectl.entries.rows import CARRIED, E
 from icectl.entries.stats import flat, of_field
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import FIELD_ID, arrow_type, arrow_values, field_id
 from icectl.format import single_value
+from icectl.format.expressions import Expression
+from icectl.format.partition import PartitionSpec
 from icectl.format.stats_columns import StatsColumn, group_id
-from icectl.format.types import PrimitiveType, Type, is_comparable
+from icectl.format.types import DecimalType, PrimitiveType, Type, is_comparable
 
 _COUNTS = {"value_count": 4, "null_count": 5, "nan_count": 6}
+
 _LENGTHS = {"average_uncompressed_length": 7, "max_uncompressed_length": 8}
+
 _REAL = ("float", "double")
+
 _FIXED_WIDTH = {
     "int": "<i4", "date": "<i4", "long": "<i8", "time": "<i8", "float": "<f4", "double": "<f8",
     "timestamp": "<i8", "timestamptz": "<i8", "timestamp_ns": "<i8", "timestamptz_ns": "<i8",
 }  # fmt: skip
 """Types whose bounds are numbers of one width, little-endian."""
+
+_MEMBERS = {
+    "value_counts": "value_count",
+    "null_value_counts": "null_count",
+    "nan_value_counts": "nan_count",
+    "lower_bounds": "lower_bound",
+    "upper_bounds": "upper_bound",
+}
 
 
 def stats_type(columns: Sequence[StatsColumn]) -> pa.StructType:
@@ -81,110 +98,6 @@ def _id(number: int) -> dict[bytes, str]:
     return {FIELD_ID: str(number)}
 
 
-# -- from maps ----------------------------------------------------------------------------------
-
-
-def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
-    """Return the statistics that the maps of older manifests hold, of these columns (sfc-1 5.7).
-
-    Shape: one struct per entry; bounds that do not decode are null, as are `tight_bounds`.
-    Order: kept.
-    """
-    count = len(entries)
-    flattened = {
-        name: flat(entries, name)
-        for name in (
-            "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
-        )
-    }  # fmt: skip
-    kind = stats_type(columns)
-    groups = []
-    for column, field in zip(columns, kind, strict=True):
-        members = {
-            name: of_field(flattened[source], column.id, count)
-            for name, source in (
-                ("value_count", "value_counts"),
-                ("null_count", "null_value_counts"),
-                ("nan_count", "nan_value_counts"),
-            )
-        }
-        for name, source in (("lower_bound", "lower_bounds"), ("upper_bound", "upper_bounds")):
-            if field.type.get_field_index(name) >= 0:
-                stored = of_field(flattened[source], column.id, count)
-                members[name] = typed_bounds(column.type, stored)
-        groups.append(_group(field.type, members, count))
-    return pa.StructArray.from_arrays(groups, fields=list(kind))
-
-
-def _group(kind: pa.StructType, members: Mapping[str, pa.Array], count: int) -> pa.StructArray:
-    """Return the struct of one stats id: null where nothing is known."""
-    columns = [
-        members[member.name].cast(member.type)
-        if member.name in members
-        else pa.nulls(count, member.type)
-        for member in kind
-    ]
-    known = np.zeros(count, bool)
-    for column in columns:
-        if column.null_count < count:
-            known |= column.is_valid().to_numpy(zero_copy_only=False)
-    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(~known))
-
-
-def typed_bounds(type_: Type, stored: pa.Array) -> pa.Array:
-    """Bounds of a type out of their single-value bytes; null where they do not decode (R-096)."""
-    wanted = bound_type(type_)
-    if isinstance(type_, PrimitiveType) and type_.name in _FIXED_WIDTH:
-        fast = _numbers(type_.name, stored)
-        if fast is not None:
-            return _viewed(fast, stored, wanted)
-    if isinstance(type_, PrimitiveType) and type_.name == "binary":
-        return stored.cast(wanted)
-    return _decoded_bounds(type_, stored)
-
-
-def _numbers(name: str, stored: pa.Array) -> npt.NDArray[np.int64] | None:
-    """Bounds as numbers, where all that are there have the type's own width."""
-    dtype = np.dtype(_FIXED_WIDTH[name])
-    lengths = pc.fill_null(pc.binary_length(stored), dtype.itemsize)
-    if len(stored) and not (pc.min(lengths).as_py() == pc.max(lengths).as_py() == dtype.itemsize):
-        return None
-    filled = pc.fill_null(stored, bytes(dtype.itemsize)).cast(pa.binary(dtype.itemsize))
-    content = filled.buffers()[1]
-    return np.frombuffer(content or b"", dtype, count=len(stored), offset=0)
-
-
-def _viewed(numbers: npt.NDArray[np.int64], stored: pa.Array, wanted: pa.DataType) -> pa.Array:
-    missing = stored.is_null().to_numpy(zero_copy_only=False)
-    if np.issubdtype(numbers.dtype, np.floating):
-        missing = missing | np.isnan(numbers)
-    plain = pa.array(numbers, mask=missing)
-    return plain if plain.type == wanted else plain.view(wanted)
-
-
-def _decoded_bounds(type_: Type, stored: pa.Array) -> pa.Array:
-    """Return each distinct bound decoded once."""
-    encoded = stored.dictionary_encode()
-    values = []
-    for content in encoded.dictionary.to_pylist():
-        try:
-            value = single_value.decode(type_, content)
-        except ValueError:
-            value = None
-        values.append(None if isinstance(value, float) and isnan(value) else value)
-    return typed_values(type_, values).take(encoded.indices)
-
-
-def typed_values(type_: Type, values: Sequence[single_value.Value]) -> pa.Array:
-    """Python values of a type, as single_value has them, as a column of bounds.
-
-    Raises: Unsupported for a type without bounds.
-    """
-    if bound_type(type_) is None:
-        raise Unsupported("values of this type have no bounds")
-    return arrow_values(type_, values)
-
-
 # -- from one set of columns to another -----------------------------------------------------------
 
 
@@ -231,6 +144,21 @@ def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.nulls(len(values), kind)
+
+
+def _group(kind: pa.StructType, members: Mapping[str, pa.Array], count: int) -> pa.StructArray:
+    """Return the struct of one stats id: null where nothing is known."""
+    columns = [
+        members[member.name].cast(member.type)
+        if member.name in members
+        else pa.nulls(count, member.type)
+        for member in kind
+    ]
+    known = np.zeros(count, bool)
+    for column in columns:
+        if column.null_count < count:
+            known |= column.is_valid().to_numpy(zero_copy_only=False)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(~known))
 
 
 # -- summed up for the entry of a leaf ------------------------------------------------------------
@@ -306,3 +234,341 @@ def _lengths(
     if len(longest) and not longest.null_count:
         lengths["max_uncompressed_length"] = pc.max(longest).as_py()
     return {name: pa.array([value], pa.int32()) for name, value in lengths.items()}
+
+
+# -- from the maps of older versions --------------------------------------------------------------
+
+
+def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
+    """Return the statistics that the maps of older manifests hold, of these columns (sfc-1 5.7).
+
+    Shape: one struct per entry; bounds that do not decode are null, as are `tight_bounds`.
+    Order: kept.
+    """
+    count = len(entries)
+    flattened = {
+        name: flat(entries, name)
+        for name in (
+            "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
+        )
+    }  # fmt: skip
+    kind = stats_type(columns)
+    groups = []
+    for column, field in zip(columns, kind, strict=True):
+        members = {
+            name: of_field(flattened[source], column.id, count)
+            for name, source in (
+                ("value_count", "value_counts"),
+                ("null_count", "null_value_counts"),
+                ("nan_count", "nan_value_counts"),
+            )
+        }
+        for name, source in (("lower_bound", "lower_bounds"), ("upper_bound", "upper_bounds")):
+            if field.type.get_field_index(name) >= 0:
+                stored = of_field(flattened[source], column.id, count)
+                members[name] = typed_bounds(column.type, stored)
+        groups.append(_group(field.type, members, count))
+    return pa.StructArray.from_arrays(groups, fields=list(kind))
+
+
+def typed_bounds(type_: Type, stored: pa.Array) -> pa.Array:
+    """Bounds of a type out of their single-value bytes; null where they do not decode (R-096)."""
+    wanted = bound_type(type_)
+    if isinstance(type_, PrimitiveType) and type_.name in _FIXED_WIDTH:
+        fast = _numbers(type_.name, stored)
+        if fast is not None:
+            return _viewed(fast, stored, wanted)
+    if isinstance(type_, PrimitiveType) and type_.name == "binary":
+        return stored.cast(wanted)
+    return _decoded_bounds(type_, stored)
+
+
+def _numbers(name: str, stored: pa.Array) -> npt.NDArray[np.int64] | None:
+    """Bounds as numbers, where all that are there have the type's own width."""
+    dtype = np.dtype(_FIXED_WIDTH[name])
+    lengths = pc.fill_null(pc.binary_length(stored), dtype.itemsize)
+    if len(stored) and not (pc.min(lengths).as_py() == pc.max(lengths).as_py() == dtype.itemsize):
+        return None
+    filled = pc.fill_null(stored, bytes(dtype.itemsize)).cast(pa.binary(dtype.itemsize))
+    content = filled.buffers()[1]
+    return np.frombuffer(content or b"", dtype, count=len(stored), offset=0)
+
+
+def _viewed(numbers: npt.NDArray[np.int64], stored: pa.Array, wanted: pa.DataType) -> pa.Array:
+    missing = stored.is_null().to_numpy(zero_copy_only=False)
+    if np.issubdtype(numbers.dtype, np.floating):
+        missing = missing | np.isnan(numbers)
+    plain = pa.array(numbers, mask=missing)
+    return plain if plain.type == wanted else plain.view(wanted)
+
+
+def _decoded_bounds(type_: Type, stored: pa.Array) -> pa.Array:
+    """Return each distinct bound decoded once."""
+    encoded = stored.dictionary_encode()
+    values = []
+    for content in encoded.dictionary.to_pylist():
+        try:
+            value = single_value.decode(type_, content)
+        except ValueError:
+            value = None
+        values.append(None if isinstance(value, float) and isnan(value) else value)
+    return typed_values(type_, values).take(encoded.indices)
+
+
+def typed_values(type_: Type, values: Sequence[single_value.Value]) -> pa.Array:
+    """Python values of a type, as single_value has them, as a column of bounds.
+
+    Raises: Unsupported for a type without bounds.
+    """
+    if bound_type(type_) is None:
+        raise Unsupported("values of this type have no bounds")
+    return arrow_values(type_, values)
+
+
+# -- as the maps of older versions ----------------------------------------------------------------
+
+
+def to_maps(
+    stats: pa.StructArray, columns: Sequence[StatsColumn], wanted: Collection[str]
+) -> dict[str, pa.Array]:
+    """Return the metrics maps that statistics hold, under the names of entries/schema.py.
+
+    Shape: one map per row, null where nothing is known; of `wanted` only those there are.
+    Order: keys ascend.
+    """
+    groups = stats.flatten()
+    made = {}
+    for name, member in _MEMBERS.items():
+        if name not in wanted:
+            continue
+        parts = []
+        for column, group in zip(columns, groups, strict=True):
+            at = group.type.get_field_index(member)
+            if at >= 0 and not column.is_expression:
+                values = group.flatten()[at]
+                if member.endswith("bound"):
+                    values = single_values(column.type, values)
+                parts.append((column.id, values))
+        made[name] = _map(parts, len(stats), CARRIED.field(name).type)
+    return made
+
+
+def _map(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.MapType) -> pa.Array:
+    """Return one map per row of the values that each column has there."""
+    rows: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+    keys: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
+    items: list[pa.Array] = [pa.nulls(0, kind.item_type)]
+    for number, values in parts:
+        there = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        rows.append(there)
+        keys.append(np.full(len(there), number, np.int32))
+        items.append(values.take(pa.array(there)).cast(kind.item_type))
+    all_rows, all_keys = np.concatenate(rows), np.concatenate(keys)
+    order = np.lexsort((all_keys, all_rows))
+    lengths = np.bincount(all_rows, minlength=count)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
+    entries = pa.StructArray.from_arrays(
+        [pa.array(all_keys[order]), pa.concat_arrays(items).take(pa.array(order))],
+        fields=[kind.key_field, kind.item_field],
+    )
+    missing = pa.array(lengths == 0)
+    made = pa.MapArray.from_arrays(pa.array(offsets), entries.field(0), entries.field(1))
+    return pc.if_else(missing, pa.scalar(None, made.type), made).cast(kind)
+
+
+def single_values(type_: Type, values: pa.Array) -> pa.Array:
+    """Return values of a type as their single-value bytes (R-091); null stays null."""
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    if isinstance(type_, DecimalType):
+        encoded = packed(decimal_bytes(type_, values))
+    elif name == "boolean" or name in _FIXED_WIDTH:
+        octets = np.ascontiguousarray(_numbers_of(name, values)).view(np.uint8)
+        width = len(octets) // len(values) if len(values) else 1
+        encoded = pa.Array.from_buffers(pa.binary(width), len(values), [None, pa.py_buffer(octets)])
+    else:
+        encoded = packed(byte_strings(values))
+    encoded = encoded.cast(pa.binary())
+    if not values.null_count:
+        return encoded
+    return pc.if_else(values.is_valid(), encoded, pa.scalar(None, encoded.type))
+
+
+def _numbers_of(name: str, values: pa.Array) -> npt.NDArray[Any]:
+    """Return values of one width as little-endian numbers; null is 0."""
+    if name == "boolean":
+        flags = pc.fill_null(values, fill_value=False)
+        return np.asarray(flags.to_numpy(zero_copy_only=False), np.uint8)
+    if name in _REAL:
+        numbers = pc.fill_null(plain(values), 0.0)
+        return np.asarray(numbers.to_numpy(zero_copy_only=False), _FIXED_WIDTH[name])
+    return integers(name, values).astype(_FIXED_WIDTH[name])
+
+
+# -- partition tuples -----------------------------------------------------------------------------
+
+UNKNOWN_KEY = b"\xff"
+"""Stands where a tuple can't be recovered: no tuple has this key, so that it equals none."""
+
+TUPLE_UNKNOWN, TUPLE_RANGE = "E_TUPLE_UNKNOWN", "E_TUPLE_RANGE"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleField:
+    """A field of a spec that is not void: its place in the tuple, and where its values are."""
+
+    place: int
+    stats_id: int
+    type: Type
+
+
+def tuple_fields(
+    spec: PartitionSpec, expressions: Mapping[int, Expression], types: Mapping[int, Type]
+) -> tuple[TupleField, ...]:
+    """Return the fields whose values statistics hold; `types` are those of stats ids.
+
+    Order: of the spec.
+    """
+    fields = []
+    for place, item in enumerate(spec.fields):
+        expression = None if item.expr_id is None else expressions.get(item.expr_id)
+        number = item.source_ids[0] if expression is None else expression.stats_id
+        if number is not None:
+            fields.append(TupleField(place, number, types[number]))
+    return tuple(fields)
+
+
+def with_tuples(
+    stats: pa.StructArray,
+    keys: pa.Array,
+    record_counts: pa.Array,
+    fields: Sequence[TupleField],
+    types: Sequence[Type | None],
+) -> pa.StructArray:
+    """Statistics that hold the partition tuples of entries, all of one spec (V4-141, V4-142).
+
+    `types` are the result types of the spec's fields, which the keys are decoded with.
+    Order: kept.
+    """
+    if not fields or not len(keys):
+        return stats
+    encoded = keys.dictionary_encode()
+    tuples = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]
+    stored = {field_id(one): at for at, one in enumerate(stats.type)}
+    groups = stats.flatten()
+    for item in fields:
+        values = [values[item.place] for values in tuples]
+        at = stored[group_id(item.stats_id)]
+        groups[at] = _with_values(groups[at], values, encoded.indices, record_counts, item.type)
+    return pa.StructArray.from_arrays(groups, fields=list(stats.type))
+
+
+def _with_values(
+    group: pa.StructArray,
+    values: Sequence[object],
+    indices: pa.Array,
+    record_counts: pa.Array,
+    type_: Type,
+) -> pa.StructArray:
+    is_nan = [isinstance(value, float) and isnan(value) for value in values]
+    bounds = typed_values(
+        type_, [None if nan else value for value, nan in zip(values, is_nan, strict=True)]
+    ).take(indices)
+    nulls = pa.array([value is None for value in values]).take(indices)
+    nans = pa.array(is_nan).take(indices)
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), len(indices))
+    counted = {
+        "lower_bound": bounds,
+        "upper_bound": bounds,
+        "tight_bounds": pc.if_else(bounds.is_valid(), True, pa.scalar(None, pa.bool_())),  # noqa: FBT003
+        "value_count": record_counts,
+        "null_count": pc.if_else(nulls, record_counts, zeros),
+        "nan_count": pc.if_else(nans, record_counts, zeros),
+    }
+    columns = [
+        counted.get(member.name, part)
+        for member, part in zip(group.type, group.flatten(), strict=True)
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(group.type))
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredTuples:
+    """Keys of tuples, UNKNOWN_KEY where `problems` names what is wrong (sfc-1 5.4)."""
+
+    keys: pa.Array
+    problems: pa.Array
+
+
+def recover(
+    stats: pa.StructArray | None, count: int, fields: Sequence[TupleField], width: int
+) -> RecoveredTuples:
+    """Return the partition tuples of entries, all of one spec with `width` fields.
+
+    Shape: one key per entry, in the encoding of entries/partition_key.py.
+    Order: kept.
+    """
+    problems = pa.nulls(count, pa.string())
+    if not width:
+        return RecoveredTuples(pa.repeat(pa.scalar(b"", pa.binary()), count), problems)
+    absent: list[tuple[Type, pa.Array]] = [
+        (PrimitiveType("int"), pa.nulls(count, pa.int32()))
+    ] * width
+    stored = {} if stats is None else {field_id(one): at for at, one in enumerate(stats.type)}
+    groups = [] if stats is None else stats.flatten()
+    for item in fields:
+        at = stored.get(group_id(item.stats_id))
+        if at is None:
+            problems = pc.coalesce(problems, pa.repeat(pa.scalar(TUPLE_UNKNOWN), count))
+            continue
+        values, found = _values(groups[at], item)
+        problems = pc.coalesce(problems, found)
+        absent[item.place] = (item.type, values)
+    keys = encode_keys([type_ for type_, _ in absent], [column for _, column in absent])
+    known = problems.is_null()
+    keys = pc.if_else(known, keys, pa.scalar(UNKNOWN_KEY, pa.binary()))
+    return RecoveredTuples(keys, problems)
+
+
+def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array]:
+    """Return the values of one field, and what is wrong with them, by sfc-1 5.4."""
+    base = group_id(item.stats_id)
+    parts = dict(zip(map(field_id, group.type), group.flatten(), strict=True))
+    kind = bound_type(item.type)
+    count = len(group)
+
+    def member(offset: int, missing: pa.DataType) -> pa.Array:
+        return parts.get(base + offset, pa.nulls(count, missing))
+
+    lower, upper = member(1, kind), member(2, kind)
+    values, nulls, nans = (member(offset, pa.int64()) for offset in (4, 5, 6))
+    unbounded = pc.and_(lower.is_null(), upper.is_null())
+    is_nan = pc.and_(unbounded, _true(pc.and_(pc.greater(nans, 0), pc.equal(nans, values))))
+    not_all_null = pc.and_(unbounded, _true(pc.less(nulls, values)))
+    unknown = pc.or_(group.is_null(), pc.and_not(not_all_null, is_nan))
+    differ = pc.and_(pc.and_(lower.is_valid(), upper.is_valid()), _differ(lower, upper))
+    loose = _true(pc.invert(member(3, pa.bool_())))
+    ranged = pc.or_(
+        pc.and_(lower.is_null(), upper.is_valid()), pc.or_(differ, pc.and_(lower.is_valid(), loose))
+    )
+    problems = pc.if_else(
+        unknown,
+        pa.scalar(TUPLE_UNKNOWN),
+        pc.if_else(ranged, pa.scalar(TUPLE_RANGE), pa.scalar(None, pa.string())),
+    )
+    if pc.any(is_nan, min_count=0).as_py():
+        lower = pc.if_else(is_nan, pa.scalar(float("nan"), lower.type), lower)
+    return lower, problems
+
+
+def _true(flags: pa.Array) -> pa.Array:
+    return pc.fill_null(flags, fill_value=False)
+
+
+def _differ(lower: pa.Array, upper: pa.Array) -> pa.Array:
+    """Find where both bounds are there and differ; -0.0 and 0.0 do (R-083)."""
+    if isinstance(lower, pa.ExtensionArray):
+        lower, upper = lower.storage, upper.storage
+    if pa.types.is_floating(lower.type):
+        bits = pa.int32() if lower.type.bit_width == 32 else pa.int64()
+        lower, upper = lower.view(bits), upper.view(bits)
+    return _true(pc.not_equal(lower, upper))

@@ -1,25 +1,85 @@
-"""The reader of snapshots of layout sfc-1."""
+"""The reader of snapshots of layout sfc-1: roots and leaves as manifests of any version.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+A root is a list of manifests: its leaves, each with its dead positions, and itself, for the files
+that it lists directly. What a snapshot changed is marked in its root (sfc-1 9).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from icectl.checks.rule import Finding
+from icectl.entries.columns import NONE, Positions, whole
 from icectl.entries.conditions import Predicate
-from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.inherit import inherit
+from icectl.entries.locations import with_schemes
+from icectl.entries.may_match import METRICS, may_match
+from icectl.entries.rows import CARRIED, PLANNING, Entries, RawEntries, where, with_manifest_number
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.format.manifest import ManifestFile, ManifestHeader, RootManifest
+from icectl.files.deletion_vectors import read_bitmap, write_bitmap
+from icectl.files.manifest.manifest import read_manifest
+from icectl.files.parquet.schema import field_id
+from icectl.format.manifest import (
+    Content,
+    FieldSummary,
+    FileFormat,
+    ManifestContent,
+    ManifestFile,
+    ManifestHeader,
+    ManifestVector,
+    RootManifest,
+    Status,
+)
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.format.stats_columns import group_id
 from icectl.sfc1.checks.live import PlannedTree
-from icectl.sfc1.listed import decode_tree_manifest, tree_manifests, tree_manifests_of
-from icectl.sfc1.manifests import TreeFacts
-from icectl.sfc1.rules import SFC1_RULES
-from icectl.sfc1.views import deleted_only, manifests_for_views, marked_manifests, root_manifest
+from icectl.sfc1.content_stats import recover, single_values, to_maps
+from icectl.sfc1.manifest_file import STATS, ListedRow, number_of
+from icectl.sfc1.manifests import (
+    FOR_STATS,
+    LEAVES,
+    OWN_CONTENTS,
+    LeafPart,
+    TreeFacts,
+    is_dead,
+    leaf_rows,
+    live_rows,
+    manifest_file,
+    of_contents,
+    read_root,
+    root_rows,
+    rows_of_leaf,
+    vector_positions,
+    vector_rows,
+    vectors,
+    with_column,
+)
+from icectl.sfc1.rules import SFC1_RULES, sound_root
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader
-from icectl.table.reading import of_one_file
+from icectl.table.reading import decode_file, of_one_file, read_file
+
+_KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
+"""Columns that always come."""
+
+_TREE_NAMES = {"referenced_data_file": "referenced_file"}
+"""Columns that have another name in trees."""
+
+_JUDGED = METRICS | {"spec_id", "record_count"}
+"""What leaves are judged by."""
+
+_FROM_MAPS = FOR_STATS - {"partition_key"}
+"""Columns that statistics of all columns are needed for."""
+
+
+_LIVE = frozenset({Status.ADDED, Status.EXISTING})
 
 
 def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:
@@ -41,14 +101,35 @@ class RootReader:
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:
-        """Read the leaves of a root, and the root itself for the files that it lists."""
-        return tree_manifests(store, self._facts, snapshot, sound=sound)
+        """Read the leaves of a root, and the root itself for the files that it lists.
+
+        A state that is only shown need not be `sound`: vectors of no leaf are left out then.
+        Order: the root first, then of the root.
+        """
+        if sound:
+            return _listed(snapshot, *sound_root(store, self._facts, snapshot))
+        root = read_root(store, self._facts, snapshot)
+        return _listed(snapshot, root, vectors(store, root))
 
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: Predicate
     ) -> tuple[tuple[ManifestFile, ...], bool]:
-        """Read the same, but for leaves whose statistics exclude the condition (sfc-1 8.2)."""
-        return tree_manifests_of(store, self._facts, snapshot, within)
+        """Read the same, but for leaves that a scan need not open (sfc-1 8.2).
+
+        These are data leaves whose statistics exclude the condition, and delete leaves that belong
+        to one of them.
+        """
+        root, dead = sound_root(store, self._facts, snapshot)
+        excluded = _excluded(self._facts, root, within)
+        listed = _listed(snapshot, root, dead)
+        kept = tuple(
+            one
+            for one in listed
+            if excluded.isdisjoint(
+                map(comparison_key, (one.manifest_path, one.affiliated_to or ""))
+            )
+        )
+        return kept, len(kept) < len(listed)
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         """Read the same, damaged and missing roots included."""
@@ -61,20 +142,57 @@ class RootReader:
     def described(
         self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
     ) -> tuple[ManifestFile, ...]:
-        """Fill in summaries of partition fields, and the size of the root."""
-        return manifests_for_views(store, self._facts, snapshot, manifests)
+        """Fill in summaries of partition fields, as statistics tell, and the size of the root."""
+        root, size_bytes = self._root(store, snapshot)
+        rows = of_contents(root, *LEAVES)
+        specs, places = rows["spec_id"].to_pylist(), rows["location"].to_pylist()
+        by_place = {
+            place: _summaries(self._facts, number, rows.slice(at, 1)[STATS].combine_chunks())
+            for at, (place, number) in enumerate(zip(places, specs, strict=True))
+        }
+        return tuple(
+            replace(manifest, manifest_length=size_bytes)
+            if manifest.in_root
+            else replace(manifest, partitions=by_place[manifest.manifest_path])
+            for manifest in manifests
+        )
 
     def root(self, store: Store, snapshot: Snapshot) -> RootManifest:
-        """Read what a root says beside what it lists."""
-        return root_manifest(store, self._facts, snapshot)
+        """Read what a root says beside what it lists. Order: vectors as in the root."""
+        root, size_bytes = self._root(store, snapshot)
+        location = snapshot.root_manifest or ""
+        return RootManifest(location, size_bytes, len(root), tuple(_vectors(store, root)))
+
+    def _root(self, store: Store, snapshot: Snapshot) -> tuple[pa.Table, int]:
+        """Read the rows of a root, and its size in bytes."""
+        location = snapshot.root_manifest or ""
+        content = read_file(store, location)
+        root = decode_file(location, lambda: root_rows(self._facts, content, snapshot))
+        return root, len(content)
 
     def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
-        """Find the manifests with what a snapshot changed (sfc-1 9.2)."""
-        return marked_manifests(store, self._facts, snapshot)
+        """Find the manifests with what a snapshot changed (sfc-1 9.2); others have no part in it.
+
+        Order: the root first, then of the root.
+        """
+        root = read_root(store, self._facts, snapshot)
+        manifests = [
+            MarkedManifest(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
+            for manifest in own_manifests(root, snapshot)
+            if manifest.added_files_count or manifest.deleted_files_count
+        ]
+        marks = _marks(store, root)
+        for leaf in leaf_rows(root):
+            mark = marks.get(comparison_key(leaf.name), _Marks())
+            is_dead(leaf, mark.of(*Status))  # V4-083
+            manifests += _in_leaf(leaf, mark)
+        return manifests
 
     def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
         """Return the same leaf with what is dead in it alive, and the other way round."""
-        return deleted_only(manifest)
+        places = np.arange(_row_count(manifest), dtype=np.uint64)
+        alive = np.setdiff1d(places, read_bitmap(manifest.dead))
+        return replace(manifest, dead=write_bitmap(alive) if len(alive) else b"")
 
     def decode(
         self,
@@ -85,13 +203,24 @@ class RootReader:
         indices: Sequence[int],
         threads: int = 1,
     ) -> tuple[Sequence[ManifestHeader], RawEntries]:
-        """Decode one leaf, or the root as the manifest of its own files, without dead rows."""
+        """Decode one leaf, or the root as the manifest of its own files, without dead rows.
+
+        Order: of the file; `manifest_pos` is the position there.
+        """
         del threads  # pyarrow has its own
-        (content,), (index,) = contents, indices
-        header, rows = decode_tree_manifest(
-            content, self._facts, manifest, columns=columns, index=index
-        )
-        return [header], rows
+        (content,), (index,), facts = contents, indices, self._facts
+        deleted = read_bitmap(manifest.dead) if manifest.dead else NONE
+        wanted = columns | _KEYS
+        if manifest.file_format is FileFormat.AVRO:
+            header, entries = _legacy(content, facts, manifest, wanted, index)
+            return [header], entries
+        if manifest.in_root:
+            needed = LeafPart(stats=_part(facts, wanted).stats)
+            root = root_rows(facts, content, _snapshot_of(facts, manifest), part=needed)
+            rows = of_contents(root, *OWN_CONTENTS[manifest.content])
+        else:
+            rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))
+        return [_header(manifest)], raw_entries(facts, rows, deleted, wanted, index)
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
@@ -99,9 +228,324 @@ class RootReader:
         """Find vectors and files that do not fit each other, and partitions that nobody knows."""
         places = {comparison_key(one.manifest_path): at for at, one in enumerate(manifests)}
         affiliated = {
-            at: places[home]
+            at: places[data_leaf]
             for at, one in enumerate(manifests)
-            if (home := comparison_key(one.affiliated_to or "")) in places
+            if (data_leaf := comparison_key(one.affiliated_to or "")) in places
         }
         tree = PlannedTree(entries, self._facts.metadata, snapshot, affiliated=affiliated)
         return SFC1_RULES.findings(tree)
+
+
+# -- manifests of a root --------------------------------------------------------------------------
+
+
+def _listed(
+    snapshot: Snapshot, root: pa.Table, vectors: Mapping[str, Positions]
+) -> tuple[ManifestFile, ...]:
+    places: dict[str, tuple[str, ...]] = {}
+    for of_leaf, row in vector_rows(root):
+        if row.location is not None:
+            key = comparison_key(of_leaf)
+            places[key] = (*places.get(key, ()), row.location)
+    leaves = []
+    for leaf in leaf_rows(root):
+        key = comparison_key(leaf.name)
+        positions = vectors.get(key, NONE)
+        if leaf.status == Status.DELETED:  # by foreign writers: nothing of it lives
+            positions = np.arange(leaf.record_count, dtype=np.uint64)
+        leaves.append(replace(leaf_manifest(leaf, positions), dead_locations=places.get(key, ())))
+    return (*own_manifests(root, snapshot), *leaves)
+
+
+def leaf_manifest(leaf: ListedRow, deleted: Positions) -> ManifestFile:
+    """Return a leaf's row in a root as a manifest with dead positions."""
+    return replace(
+        manifest_file(leaf),
+        file_format=FileFormat(leaf.file_format),
+        dead=write_bitmap(deleted) if len(deleted) else b"",
+        dead_count=len(deleted),
+        status=Status(leaf.status),
+        affiliated_to=leaf.referenced_file,
+    )
+
+
+def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
+    """Yield the root as the manifest of its own files, one of data and one of deletes."""
+    for content, kinds in OWN_CONTENTS.items():
+        rows = of_contents(root, *kinds)
+        if not len(rows):
+            continue
+        counts = {status: rows.filter(pc.equal(rows["status"], int(status))) for status in Status}
+
+        def records(status: Status, counts: Mapping[Status, pa.Table] = counts) -> int:
+            return int(pc.sum(counts[status]["record_count"], min_count=0).as_py())
+
+        yield ManifestFile(
+            manifest_path=snapshot.root_manifest or "",
+            manifest_length=0,
+            partition_spec_id=int(rows["spec_id"][0].as_py()),
+            content=content,
+            sequence_number=snapshot.sequence_number,
+            min_sequence_number=int(pc.min(rows["sequence_number"]).as_py()),
+            added_snapshot_id=snapshot.snapshot_id,
+            added_files_count=len(counts[Status.ADDED]),
+            existing_files_count=len(counts[Status.EXISTING]),
+            deleted_files_count=len(counts[Status.DELETED]),
+            added_rows_count=records(Status.ADDED),
+            existing_rows_count=records(Status.EXISTING),
+            deleted_rows_count=records(Status.DELETED),
+            file_format=FileFormat.PARQUET,
+            in_root=True,
+        )
+
+
+def _excluded(facts: TreeFacts, root: pa.Table, within: Predicate) -> set[str]:
+    """Find the data leaves that hold no row of which a condition may be true, by their keys.
+
+    Their statistics are those of all their files; how many rows these have is not looked at.
+    """
+    leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
+    rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
+    entries = Entries(raw_entries(facts, rows, NONE, _JUDGED, 0).table)
+    may = may_match(entries, within, (), facts.metadata.schemas)
+    names = rows["location"].filter(pa.array(~may)).to_pylist()
+    return {comparison_key(str(name)) for name in names}
+
+
+# -- entries of roots and leaves ------------------------------------------------------------------
+
+
+def _part(facts: TreeFacts, wanted: frozenset[str]) -> LeafPart:
+    """Choose what the wanted columns are made of: partitions of the statistics of expressions."""
+    columns = {_TREE_NAMES.get(name, name) for name in wanted}
+    if "first_row_id" in wanted:
+        columns.add("record_count")
+    if wanted & _FROM_MAPS:
+        return LeafPart(frozenset({*columns, STATS}))
+    if "partition_key" not in wanted:
+        return LeafPart(frozenset(columns), frozenset())
+    specs = facts.metadata.partition_specs
+    fields = (item for spec in specs for item in facts.tuple_fields(spec.spec_id))
+    return LeafPart(frozenset({*columns, STATS}), frozenset(item.stats_id for item in fields))
+
+
+def _legacy(
+    content: bytes, facts: TreeFacts, manifest: ManifestFile, wanted: frozenset[str], index: int
+) -> tuple[ManifestHeader, RawEntries]:
+    """The rows of an Avro leaf as any snapshot of an older version reads them, less the dead."""
+    spec = facts.metadata.spec(manifest.partition_spec_id)
+    header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
+    entries = inherit(stored, [manifest])  # row ids count dead rows too (sfc-1 4.6)
+    alive = _alive(len(entries), read_bitmap(manifest.dead))
+    live = RawEntries(with_manifest_number(where(entries, alive), index).table)
+    return header, with_schemes(facts.metadata, live)
+
+
+def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:
+    snapshot = next(
+        (one for one in facts.metadata.snapshots if one.root_manifest == manifest.manifest_path),
+        None,
+    )
+    if snapshot is None:
+        raise ValueError(manifest.manifest_path)
+    return snapshot
+
+
+def _row(manifest: ManifestFile) -> ListedRow:
+    """Return a leaf's row in the root, as far as reading the leaf needs it."""
+    is_data = manifest.content is ManifestContent.DATA
+    return ListedRow(
+        content=Content.DATA_MANIFEST if is_data else Content.DELETE_MANIFEST,
+        file_format=manifest.file_format,
+        status=Status.EXISTING,
+        spec_id=manifest.partition_spec_id,
+        record_count=_row_count(manifest),
+        file_size_in_bytes=manifest.manifest_length,
+        location=manifest.manifest_path,
+        snapshot_id=manifest.added_snapshot_id,
+        sequence_number=manifest.sequence_number,
+        file_sequence_number=manifest.sequence_number,
+        first_row_id=manifest.first_row_id,
+    )
+
+
+def _row_count(manifest: ManifestFile) -> int:
+    """Count the rows of a leaf, DELETED ones included."""
+    counts = (
+        manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
+    )  # fmt: skip
+    return sum(count or 0 for count in counts)
+
+
+def _header(manifest: ManifestFile) -> ManifestHeader:
+    return ManifestHeader(
+        format_version=4,
+        content=manifest.content,
+        spec_id=manifest.partition_spec_id,
+        schema_id=None,
+        partition_fields=None,
+        schema=None,
+        metadata={},
+        codec="zstd",
+        partition_record=(),
+        unknown_field_ids=(),
+        has_lengths_of_fixed=False,
+    )
+
+
+def raw_entries(
+    facts: TreeFacts, rows: pa.Table, deleted: Positions, wanted: frozenset[str], index: int
+) -> RawEntries:
+    """Return rows of a root or leaf in the form of manifests' entries, without dead ones.
+
+    Order: kept.
+    """
+    positions = np.flatnonzero(_alive(len(rows), deleted)).astype(np.int32)
+    if len(positions) < len(rows):
+        rows = rows.take(pa.array(positions))
+    made: dict[str, pa.Array | pa.ChunkedArray] = {
+        "manifest": pa.array(np.full(len(rows), index, np.int32)),
+        "manifest_pos": pa.array(positions),
+    }
+    if wanted & FOR_STATS:
+        stats = whole(rows[STATS])
+        made |= to_maps(stats, facts.columns, wanted)
+        if "partition_key" in wanted:
+            made["partition_key"] = _keys(facts, rows, stats)
+    names = [name for name in (*PLANNING.names, *CARRIED.names) if name in wanted]
+    schema = pa.schema([{**_fields(PLANNING), **_fields(CARRIED)}[name] for name in names])
+    columns = []
+    for member in schema:
+        column, stored = made.get(member.name), _TREE_NAMES.get(member.name, member.name)
+        if column is None and stored in rows.column_names:
+            column = rows[stored]
+        columns.append(
+            pa.nulls(len(rows), member.type) if column is None else column.cast(member.type)
+        )
+    return RawEntries(pa.table(columns, schema=schema))
+
+
+def _alive(count: int, deleted: Positions) -> npt.NDArray[np.bool_]:
+    """Find which of so many rows no delete vector names.
+
+    Raises: CorruptTable V4-083.
+    """
+    if len(deleted) and int(deleted[-1]) >= count:  # V4-083
+        message = f"it has {count} rows, and a delete vector names position {int(deleted[-1])}"
+        raise CorruptTable(message, rule="V4-083")
+    alive = np.ones(count, bool)
+    alive[deleted.astype(np.int64)] = False
+    return alive
+
+
+def _fields(schema: pa.Schema) -> dict[str, pa.Field]:
+    return {field.name: field for field in schema}
+
+
+def _keys(facts: TreeFacts, rows: pa.Table, stats: pa.StructArray) -> pa.Array:
+    """Return the partition keys of rows of any specs; UNKNOWN_KEY where statistics do not tell."""
+    specs = rows["spec_id"].to_numpy()
+    parts, places = [pa.nulls(0, pa.binary())], [np.empty(0, np.int64)]
+    for number in np.unique(specs):
+        chosen = np.flatnonzero(specs == number)
+        spec = facts.metadata.spec(int(number))
+        width = 0 if spec is None else len(spec.fields)
+        fields = facts.tuple_fields(int(number))
+        part = stats.take(pa.array(chosen))
+        parts.append(recover(part, len(chosen), fields, width).keys)
+        places.append(chosen)
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return pa.concat_arrays(parts).take(pa.array(order))
+
+
+# -- what a snapshot changed ----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Marks:
+    """Dead positions of a leaf by the status of the vector that names them."""
+
+    by_status: dict[int, Positions] = field(default_factory=dict)
+
+    def of(self, *statuses: Status) -> Positions:
+        """Return the positions that vectors of some statuses name."""
+        positions = NONE
+        for status in statuses:
+            positions = np.union1d(positions, self.by_status.get(status, NONE))
+        return positions
+
+
+def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
+    marks: dict[str, _Marks] = {}
+    for leaf, row in vector_rows(root):
+        mark = marks.setdefault(comparison_key(leaf), _Marks())
+        mark.by_status[row.status] = vector_positions(store.read_range, row)
+    return marks
+
+
+def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[MarkedManifest]:
+    """Find how to read what changed in a leaf, nothing if nothing did (sfc-1 9.2 steps 3 to 5)."""
+    fresh = np.setdiff1d(mark.of(Status.ADDED), mark.of(Status.DELETED))
+    if leaf.status == Status.EXISTING:
+        if len(fresh):
+            yield MarkedManifest(_only(leaf, fresh), removed=_LIVE)
+    elif leaf.status == Status.ADDED:
+        manifest = leaf_manifest(leaf, mark.of(Status.ADDED, Status.EXISTING))
+        yield MarkedManifest(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
+        if len(fresh):
+            yield MarkedManifest(_only(leaf, fresh), removed=frozenset({Status.EXISTING}))
+    else:
+        manifest = leaf_manifest(leaf, mark.of(Status.DELETED, Status.EXISTING))
+        yield MarkedManifest(manifest, removed=_LIVE, unless_live=True)
+
+
+def _only(leaf: ListedRow, positions: Positions) -> ManifestFile:
+    """Return a leaf in which everything but some positions is dead."""
+    others = np.setdiff1d(np.arange(leaf.record_count, dtype=np.uint64), positions)
+    return leaf_manifest(leaf, others)
+
+
+# -- what views show ------------------------------------------------------------------------------
+
+
+def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
+    leaves = [leaf.name for leaf in leaf_rows(root)]
+    listed = {comparison_key(location): location for location in leaves}
+    rows = [(leaf, row, vector_positions(store.read_range, row)) for leaf, row in vector_rows(root)]
+    gone = {
+        comparison_key(leaf): positions
+        for leaf, row, positions in rows
+        if row.status == Status.DELETED
+    }
+    for leaf, row, positions in rows:
+        key, inline = comparison_key(leaf), row.inline_content
+        fresh = np.setdiff1d(positions, gone.get(key, NONE))
+        yield ManifestVector(
+            manifest_path=listed.get(key, leaf),
+            status=Status(row.status),
+            position_count=len(positions),
+            fresh_count=len(fresh) if row.status == Status.ADDED else 0,
+            size_bytes=number_of(row.content_size_in_bytes) if inline is None else len(inline),
+            location=row.location,
+        )
+
+
+def _summaries(facts: TreeFacts, spec_id: int, stats: pa.StructArray) -> tuple[FieldSummary, ...]:
+    spec = facts.metadata.spec(spec_id)
+    summaries = [FieldSummary(contains_null=True)] * (0 if spec is None else len(spec.fields))
+    groups = {field_id(one): at for at, one in enumerate(stats.type)}
+    for item in facts.tuple_fields(spec_id):
+        group = stats.flatten()[groups[group_id(item.stats_id)]]
+        members = dict(zip((one.name for one in group.type), group.flatten(), strict=True))
+        lower, upper = (
+            single_values(item.type, members[name])[0].as_py()
+            for name in ("lower_bound", "upper_bound")
+        )
+        nans = members["nan_count"][0].as_py() if "nan_count" in members else 0
+        summaries[item.place] = FieldSummary(
+            contains_null=members["null_count"][0].as_py() != 0,
+            contains_nan=None if nans is None else nans > 0,
+            lower_bound=lower,
+            upper_bound=upper,
+        )
+    return tuple(summaries)

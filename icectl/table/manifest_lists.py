@@ -345,7 +345,7 @@ class ListReader:
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator["Finding"]:
         """Find what would change the meaning of rows."""
-        from icectl.checks.row_risks import LiveRows
+        from icectl.checks.live_entries import LiveRows
         from icectl.checks.rules import RULES
 
         del manifests

@@ -358,7 +358,7 @@ class _Decoder(Generic[_Done]):
         for place in doubtful_manifests(
             part.manifests, part.headers, part.sizes, part.rows, part.first
         ):
-            from icectl.checks.own_manifest import check_own_manifest
+            from icectl.checks.rules import check_own_manifest
 
             whole = self._decoded([part.first + place], [contents[place]], PLANNING_COLUMNS)
             check_own_manifest(

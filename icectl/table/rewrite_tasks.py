@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from icectl.checks.file_identity import StatedFile
-from icectl.checks.row_risks import live_twice
+from icectl.checks.live_entries import live_twice
 from icectl.checks.rules import ALL_RULES
 from icectl.entries.deletes import Applied, DeleteIndex
 from icectl.entries.rows import Entries, by_row, take

@@ -23,8 +23,7 @@ from icectl.entries.rows import Entries
 from icectl.files.deletion_vectors import write_bitmap
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.snapshot import Snapshot, SnapshotRef
-from icectl.sfc1.manifest_file import TreeContent, read_tree, write_tree
-from icectl.sfc1.rows import STATS
+from icectl.sfc1.manifest_file import STATS, TreeContent, read_tree, write_tree
 from tests.benchmarks.measure import verdict
 from tests.benchmarks.trees import ENTRIES, LOCATION, TreeTable, new_files
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from icectl.checks.bound_types import types_of_bounds
-from icectl.checks.columns import Columns
-from icectl.checks.objects import ManifestEntries, StoredManifest
+from icectl.checks.objects import Columns, ManifestEntries, StoredManifest
 from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
 from icectl.entries.rows import RawEntries

@@ -20,10 +20,8 @@ from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.live import vector_positions
-from icectl.sfc1.manifest_file import TreeContent, write_tree
-from icectl.sfc1.manifests import TreeFacts
-from icectl.sfc1.rows import COUNTS, STATS
+from icectl.sfc1.manifest_file import COUNTS, STATS, TreeContent, write_tree
+from icectl.sfc1.manifests import TreeFacts, vector_positions
 from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
 from tests.builders.expiry import context_of

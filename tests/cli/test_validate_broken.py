@@ -74,7 +74,7 @@ def test_a_damage_is_found_by_its_rule_and_no_other(
 def test_no_rule_is_reported_without_a_damage() -> None:
     checks = [file for pattern in CHECKS for file in (ROOT / "icectl").glob(pattern)]
     assert len(checks) > 15
-    named = re.compile(r'(?<!Rule\()"((?:R|V4)-\d{3})"')
+    named = re.compile(r'(?<!rule\()"((?:R|V4)-\d{3})"')
     reported = {rule for file in checks for rule in named.findall(file.read_text())}
     reported |= {rule.id for rule in EVERY_RULE.values() if rule.checks}
     assert reported - {damage.rule for damage in EVERY_DAMAGE} - UNIT_TESTED == set()

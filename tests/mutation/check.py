@@ -64,11 +64,15 @@ MODULES: Mapping[str, Sequence[str]] = {
         "unit/commands/repair/test_lost.py",
         "unit/commands/repair/test_footers.py",
     ],
-    "commands/repair/head.py": ["unit/commands/repair/test_head.py"],
-    "commands/repair/repairs.py": ["unit/commands/repair/test_mends.py"],
+    "commands/repair/head.py": [
+        "unit/commands/repair/test_head.py",
+        "unit/commands/repair/test_write.py",
+    ],
+    "commands/repair/repairs.py": [
+        "unit/commands/repair/test_mends.py",
+        "unit/commands/repair/test_metrics.py",
+    ],
     "commands/repair/metadata.py": ["unit/commands/repair/test_metadata.py"],
-    "commands/repair/metrics.py": ["unit/commands/repair/test_metrics.py"],
-    "commands/repair/write.py": ["unit/commands/repair/test_write.py"],
 }
 """Modules of icectl that decide or delete, and the test files that hold them."""
 

@@ -21,8 +21,16 @@ from icectl.sfc1.commit.draft import (
     TreeOptions,
     identities,
 )
-from icectl.sfc1.live import leaf_rows, live_in_tree, live_rows, vectors
-from icectl.sfc1.manifests import LEAVES, NAMES, PLAIN, read_leaf
+from icectl.sfc1.manifests import (
+    LEAVES,
+    NAMES,
+    PLAIN,
+    leaf_rows,
+    live_in_tree,
+    live_rows,
+    read_leaf,
+    vectors,
+)
 from icectl.storage.location import comparison_key
 from tests.builders.scenarios import FACTS, Files, reader_of, table
 

@@ -25,7 +25,7 @@ ALLOWED = {
     ("cli/app.py", "import_module"): COMPUTED_IMPORT,
     ("commands/launch.py", "import_module"): COMPUTED_IMPORT,
     ("commit/snapshot_writer.py", "import_module"): COMPUTED_IMPORT,
-    ("commands/validate/found.py", "import_module"): COMPUTED_IMPORT,
+    ("commands/validate/lists.py", "import_module"): COMPUTED_IMPORT,
     ("table/manifest_lists.py", "import_module"): COMPUTED_IMPORT,
     ("cli/documentation.py", "subprocess"): "the system's `man`, by its absolute path",
     ("cli/pager.py", "subprocess"): "the user's pager, which the environment alone names",

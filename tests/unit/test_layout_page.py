@@ -16,8 +16,7 @@ from icectl.format.manifest import Content
 from icectl.format.stats_columns import StatsColumn
 from icectl.format.types import PrimitiveType
 from icectl.sfc1.content_stats import stats_type
-from icectl.sfc1.manifest_file import TreeContent, write_tree
-from icectl.sfc1.rows import STATS, TREE_ROWS
+from icectl.sfc1.manifest_file import STATS, TREE_ROWS, TreeContent, write_tree
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sfc-1.md").read_text("utf-8")
 PROPERTIES = {

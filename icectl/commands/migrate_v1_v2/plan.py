@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
+from icectl.checks.rules import finding
+from icectl.commands.upgrade_to_v4.plan import UpgradePlan
 from icectl.entries.rows import Entries, live, location_keys, repeats, where
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -26,37 +27,13 @@ class RefHead:
     entries: Entries
 
 
-@dataclass(frozen=True, slots=True)
-class MigratePlan:
-    """One migration; nothing is done where it has no steps, or an error among its findings.
-
-    `legacy_manifests` counts manifests of version 1 that stay in the current snapshot.
-    """
-
-    from_version: int
-    steps: tuple[UpgradeStep, ...]
-    findings: tuple[Finding, ...]
-    legacy_manifests: int
-    rewrites_manifests: bool
-
-    @property
-    def has_work(self) -> bool:
-        """Whether there is anything to change."""
-        return bool(self.steps)
-
-    @property
-    def forbidding(self) -> tuple[Finding, ...]:
-        """The findings that forbid the migration."""
-        return tuple(item for item in self.findings if item.severity == "error")
-
-
 def plan(
     metadata: TableMetadata,
     heads: Sequence[RefHead],
     unreadable: Sequence[Finding],
     *,
     rewrite_manifests: bool,
-) -> MigratePlan:
+) -> UpgradePlan:
     """Decide what a migration changes; `heads` are those of all refs that can be read, main first.
 
     Spec: R-010, R-170 to R-173.
@@ -65,7 +42,7 @@ def plan(
     main = next((head for head in heads if head.ref == "main"), None)
     manifests = () if main is None else main.manifests
     rewrites = rewrite_manifests and bool(manifests)
-    return MigratePlan(
+    return UpgradePlan(
         from_version=metadata.format_version,
         steps=tuple(_steps(metadata, embedding, len(manifests), rewrites=rewrites)),
         findings=(*unreadable, *_findings(metadata, heads)),
@@ -74,17 +51,15 @@ def plan(
     )
 
 
-def plan_rest(metadata: TableMetadata, legacy_manifests: int) -> MigratePlan:
+def plan_rest(metadata: TableMetadata, legacy_manifests: int) -> UpgradePlan:
     """Plan what is left to change of a table from version 2 on: manifests of version 1 (R-176)."""
     step = UpgradeStep(
         "rewrite-manifests",
         f"the manifests of the current snapshot are rewritten; version 1 have {legacy_manifests}",
     )
-    return MigratePlan(
+    return UpgradePlan(
         from_version=metadata.format_version,
         steps=(step,) if legacy_manifests else (),
-        findings=(),
-        legacy_manifests=0,
         rewrites_manifests=legacy_manifests > 0,
     )
 

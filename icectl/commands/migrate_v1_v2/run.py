@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.finding import finding
 from icectl.checks.rule import Finding
+from icectl.checks.rules import finding
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session
@@ -14,7 +14,6 @@ from icectl.commands.change import carry_out
 from icectl.commands.migrate_v1_v2.options import MigrateRequest
 from icectl.commands.migrate_v1_v2.plan import (
     TO_VERSION,
-    MigratePlan,
     RefHead,
     listed_manifests,
     plan,
@@ -22,8 +21,14 @@ from icectl.commands.migrate_v1_v2.plan import (
     updates,
 )
 from icectl.commands.rewrite_manifests import run as rewriting
-from icectl.commands.upgrade_to_v4.change import Upgraded, planned_upgrade, refused
-from icectl.commands.upgrade_to_v4.report import MIGRATION_NOTES, Upgrade
+from icectl.commands.upgrade_to_v4.plan import UpgradePlan
+from icectl.commands.upgrade_to_v4.report import (
+    MIGRATION_NOTES,
+    Upgrade,
+    Upgraded,
+    planned_upgrade,
+    refused,
+)
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Outputs, Proposal, transaction
@@ -54,7 +59,7 @@ class PreparedMigration:
     """
 
     loaded: LoadedTable
-    plan: MigratePlan
+    plan: UpgradePlan
     described: Mapping[int, Sequence[ManifestFile]]
 
 

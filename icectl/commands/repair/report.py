@@ -1,7 +1,7 @@
 """The plan and the outcome of a repair, as result members and text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from icectl.checks.rule import Finding
@@ -40,14 +40,14 @@ def repair_result(repair: Repair) -> dict[str, Any]:
         "branch": plan.branch,
         "repairs": [_remedy(one) for one in plan.remedies],
         "skipped": [_remedy(one) for one in plan.skipped],
-        "left": [{**_finding(one.finding), "reason": one.reason} for one in plan.left],
+        "left": [{**asdict(one.finding), "reason": one.reason} for one in plan.left],
         "to_snapshot": None if repair.target is None else id_text(repair.target.snapshot_id),
         "way_back": next((one.options[1] for one in repair.ways_out if _goes_back(one)), None),
         "ways_out": [_way_out(one) for one in repair.ways_out],
         "snapshot_id": id_text(repair.snapshot_id),
         "remaining": None
         if repair.remaining is None
-        else [_finding(one) for one in repair.remaining],
+        else [asdict(one) for one in repair.remaining],
     }
 
 
@@ -77,16 +77,6 @@ def _loss(loss: Loss) -> dict[str, Any]:
 
 def _goes_back(way: WayOut) -> bool:
     return way.options[0] == "--to-snapshot"
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "subject": finding.subject,
-        "message": finding.message,
-        "hint": finding.hint,
-    }
 
 
 def question(repair: Repair) -> str:

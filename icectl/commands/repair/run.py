@@ -6,14 +6,21 @@ from shlex import quote
 from typing import cast
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.finding import RuleChoice
 from icectl.checks.rule import Finding
+from icectl.checks.rules import RuleChoice
 from icectl.cli.document import Outcome
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.commands.change import Finished, PlannedChange, carry_out
-from icectl.commands.repair.head import Mend, ReadHead, read_head
+from icectl.commands.repair.head import (
+    Mend,
+    Mending,
+    ReadHead,
+    proposal,
+    read_head,
+    write_manifests,
+)
 from icectl.commands.repair.lost_list import with_proven_list
 from icectl.commands.repair.metadata import WholeTable, find, restore
 from icectl.commands.repair.options import RepairRequest
@@ -27,7 +34,6 @@ from icectl.commands.repair.plan import (
 )
 from icectl.commands.repair.repairs import Accepted, find_mends
 from icectl.commands.repair.report import Repair, print_repair, question, repair_result
-from icectl.commands.repair.write import Mending, proposal, write_manifests
 from icectl.commands.validate.run import ValidateOptions, validate
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head

@@ -91,20 +91,21 @@ class BranchHead:
 class UpgradePlan:
     """One upgrade; nothing is done where it has no steps, or an error among its findings.
 
-    `branches` get a snapshot with a root, in this order; then the position delete files of
-    `converted` branches become deletion vectors. `legacy_manifests` counts manifests of older
-    versions that stay in the current snapshot. With `changes_layout` the table is of version 4
-    already, in another layout.
+    `legacy_manifests` counts manifests of older versions that stay in the current snapshot, unless
+    the upgrade to version 2 `rewrites_manifests`. In version 4 `branches` get a snapshot with a
+    root, in this order; then the position delete files of `converted` branches become deletion
+    vectors. With `changes_layout` the table is of version 4 already, in another layout.
     """
 
     from_version: int
-    mode: Mode
-    layout: Layout
-    steps: tuple[UpgradeStep, ...]
+    steps: tuple[UpgradeStep, ...] = ()
     findings: tuple[Finding, ...] = ()
+    legacy_manifests: int = 0
+    rewrites_manifests: bool = False
+    mode: Mode = "default"
+    layout: Layout = Layout.MANIFEST_LISTS
     branches: tuple[str, ...] = ()
     converted: tuple[str, ...] = ()
-    legacy_manifests: int = 0
     changes_layout: bool = False
 
     @property
@@ -157,14 +158,14 @@ def plan(
         findings = [item for item in findings if item.rule != "U-09"]
     return UpgradePlan(
         metadata.format_version,
-        mode,
-        options.layout,
         tuple(steps),
         tuple(findings),
-        tuple(branches),
-        tuple(converted),
         0 if current is None or mode == "eager" else current.legacy_count,
-        _changes_layout(metadata, options.layout),
+        mode=mode,
+        layout=options.layout,
+        branches=tuple(branches),
+        converted=tuple(converted),
+        changes_layout=_changes_layout(metadata, options.layout),
     )
 
 
@@ -203,14 +204,13 @@ def plan_with_lists(
     current = next((head for head in heads if head.branch == options.branch), None)
     return UpgradePlan(
         metadata.format_version,
-        options.mode,
-        options.layout,
         tuple(steps),
         tuple(findings) if steps else (),
-        tuple(head.branch for head in lacking),
-        (),
         0 if current is None or lacking or current.has_root else len(current.manifests),
-        changes_layout,
+        mode=options.mode,
+        layout=options.layout,
+        branches=tuple(head.branch for head in lacking),
+        changes_layout=changes_layout,
     )
 
 

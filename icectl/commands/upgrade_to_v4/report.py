@@ -1,18 +1,20 @@
-"""The plan and the outcome of an upgrade to a newer format version, as result members and text."""
+"""An upgrade to a newer format version as a planned change, with its report as JSON and text."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from icectl.catalog.protocol import Capabilities
+from icectl.catalog.protocol import Capabilities, LoadedTable
 from icectl.checks.rule import Finding
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.change import Finished, PlannedChange
 from icectl.commands.upgrade_to_v4.options import READERS
-from icectl.commands.upgrade_to_v4.plan import UpgradeOptions
+from icectl.commands.upgrade_to_v4.plan import UpgradeOptions, UpgradePlan
+from icectl.errors import IcectlError, Refused
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout
-from icectl.table.reviewed import UpgradeStep
 from icectl.units import print_count
 
 MIGRATION_NOTES = (
@@ -70,30 +72,6 @@ def _way_back(catalog: Capabilities, *, is_there: bool) -> tuple[str, ...]:
     return _WAY_BACK_BY_CATALOG if is_pointer else _NO_WAY_BACK
 
 
-class ReportedPlan(Protocol):
-    """What reports need of the plan of an upgrade."""
-
-    @property
-    def from_version(self) -> int:
-        """The version that the table has."""
-
-    @property
-    def steps(self) -> Sequence[UpgradeStep]:
-        """The changes, step by step."""
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """Findings to know before, and those that forbid it."""
-
-    @property
-    def legacy_manifests(self) -> int:
-        """Manifests of older versions that stay in the current snapshot."""
-
-    @property
-    def has_work(self) -> bool:
-        """Whether anything changes."""
-
-
 @dataclass(frozen=True, slots=True)
 class Upgrade:
     """The plan of an upgrade, and its outcome; `to_know` is what to know before it.
@@ -102,7 +80,7 @@ class Upgrade:
     """
 
     table_location: str
-    plan: ReportedPlan
+    plan: UpgradePlan
     to_version: int
     to_know: Sequence[str]
     layout: str | None = None
@@ -121,16 +99,7 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
         "steps": [{"step": item.step, "detail": item.detail} for item in plan.steps],
         "snapshot_id": id_text(upgrade.snapshot_id),
         "legacy_manifests": plan.legacy_manifests,
-        "findings": [
-            {
-                "rule": item.rule,
-                "severity": item.severity,
-                "subject": item.subject,
-                "message": item.message,
-                "hint": item.hint,
-            }
-            for item in plan.findings
-        ],
+        "findings": [asdict(item) for item in plan.findings],
     }
 
 
@@ -145,12 +114,12 @@ def question(upgrade: Upgrade) -> str:
     return f"make {upgrade.table_location} a table of version 4, layout {upgrade.layout}?"
 
 
-def _only_rewrites(plan: ReportedPlan) -> bool:
+def _only_rewrites(plan: UpgradePlan) -> bool:
     """Return whether the table has its version already, but not all of its manifests."""
     return [item.step for item in plan.steps] == ["rewrite-manifests"]
 
 
-def _changes_layout(plan: ReportedPlan) -> bool:
+def _changes_layout(plan: UpgradePlan) -> bool:
     return any(item.step == "change-layout" for item in plan.steps)
 
 
@@ -188,3 +157,63 @@ def _print_plan(console: Console, upgrade: Upgrade) -> None:
         console.print_sentence(line)
     for item in upgrade.plan.findings:
         console.print_sentence(f"{item.severity} {item.rule}: {item.subject}: {item.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """The table after a run, and the snapshot that it made, if any.
+
+    `unfinished` is the error that left something undone after the first commit.
+    """
+
+    landed: LoadedTable
+    snapshot_id: int | None = None
+    unfinished: IcectlError | None = None
+
+
+def refused(forbidding: Sequence[Finding], error_id: str) -> Refused:
+    """Return the error of a table that is not upgraded: the first rule that forbids it."""
+    first = forbidding[0]
+    message = f"{first.subject}: {first.message} ({first.rule})"
+    return Refused(message, hint=first.hint, id=error_id)
+
+
+def planned_upgrade(
+    command: str,
+    loaded: LoadedTable,
+    report: Upgrade,
+    execute: Callable[[], Upgraded],
+    *,
+    refusal: Refused | None,
+    clean_up: Callable[[], None],
+) -> PlannedChange[Upgrade]:
+    """Return the change; `refusal` is the error of a plan that findings forbid."""
+
+    def finish() -> Finished[Upgrade]:
+        upgraded = execute()
+        unfinished = upgraded.unfinished
+        return Finished(
+            replace(
+                report,
+                done=True,
+                snapshot_id=upgraded.snapshot_id,
+                unfinished=None if unfinished is None else unfinished.message,
+                new_metadata_file=unpublished_metadata(upgraded.landed),
+            ),
+            upgraded.landed.metadata_location,
+            is_complete=unfinished is None,
+        )
+
+    return PlannedChange(
+        command=command,
+        loaded=loaded,
+        report=report,
+        result=upgrade_result,
+        show=lambda console, upgrade, _: print_upgrade(console, upgrade),
+        has_work=report.plan.has_work,
+        execute=finish,
+        superseded=lambda: replace(report, plan=UpgradePlan(report.plan.from_version)),
+        clean_up=clean_up,
+        question=question(report),
+        refusal=refusal,
+    )

@@ -7,8 +7,8 @@ from functools import partial
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.bound_types import top_level_ids
-from icectl.checks.columns import Columns, merge_faults
 from icectl.checks.metrics import counts_of_other_rows
+from icectl.checks.objects import Columns, merge_faults
 from icectl.checks.rule import Finding
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
@@ -19,7 +19,6 @@ from icectl.commands.compact.run import execute as execute_compaction
 from icectl.commands.compact.run import prepare as prepare_compaction
 from icectl.commands.compact.run import read_names
 from icectl.commands.rewrite_manifests import run as rewriting
-from icectl.commands.upgrade_to_v4.change import Upgraded, planned_upgrade, refused
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.commands.upgrade_to_v4.options import LAYOUT_READERS, READERS, UpgradeRequest
 from icectl.commands.upgrade_to_v4.plan import (
@@ -30,7 +29,13 @@ from icectl.commands.upgrade_to_v4.plan import (
     plan,
     plan_with_lists,
 )
-from icectl.commands.upgrade_to_v4.report import Upgrade, version_4_notes
+from icectl.commands.upgrade_to_v4.report import (
+    Upgrade,
+    Upgraded,
+    planned_upgrade,
+    refused,
+    version_4_notes,
+)
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal, transaction
@@ -68,11 +73,10 @@ from icectl.format.updates import (
 )
 from icectl.rows.local import LocalEngine
 from icectl.sfc1.commit.draft import ParentState, TreeChange
-from icectl.sfc1.commit.to_lists import ListsOfRoots, check_roots
+from icectl.sfc1.commit.lists import ListsOfRoots, check_roots
 from icectl.sfc1.commit.writer import TreeWriter
-from icectl.sfc1.live import leaf_rows
-from icectl.sfc1.manifests import TreeFacts, can_move, read_leaf
-from icectl.sfc1.safety import sound_root
+from icectl.sfc1.manifests import TreeFacts, can_move, leaf_rows, read_leaf
+from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests

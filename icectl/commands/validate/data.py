@@ -10,8 +10,8 @@ from typing import IO, Any, Literal, cast
 
 import pyarrow.compute as pc
 
-from icectl.checks.finding import READ_AGAIN, finding
 from icectl.checks.rule import Finding
+from icectl.checks.rules import READ_AGAIN, finding
 from icectl.entries.inherit import inherit
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import (

@@ -1,25 +1,45 @@
 """Level `files` of `validate`: what the store holds against what the table names."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.metadata_files import MetadataVersion, list_versions, metadata_version
 from icectl.checks.rule import Breach, Finding
-from icectl.checks.stored_files import (
-    MetadataFile,
-    check_metadata_files,
-    check_stored_file,
-)
-from icectl.entries.files import content_files, distinct, sized_keys, together
+from icectl.checks.rules import ALL_RULES, READ_AGAIN, finding
+from icectl.entries.files import FileKind, content_files, distinct, sized_keys, together
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, StorageError
 from icectl.files.metadata_file import read_metadata_json
+from icectl.format.file_names import VERSION_HINT, lost_versions
+from icectl.format.rule import Severity
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.rules import EVERY_RULE
 from icectl.storage import location as locations
 from icectl.table.reachable import statistics_files
 from icectl.table.reader import Reader
 from icectl.table.stored import compare_with_store
+
+_RULE_OF_SIZE: Mapping[FileKind, str] = {
+    FileKind.DATA_FILES: "R-063",
+    FileKind.POSITION_DELETE_FILES: "R-063",
+    FileKind.EQUALITY_DELETE_FILES: "R-063",
+    FileKind.DELETION_VECTOR_FILES: "R-063",
+    FileKind.STATISTICS_FILES: "R-140",
+    FileKind.PARTITION_STATISTICS_FILES: "R-142",
+}
+
+_INFORMATIONAL = frozenset({FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES})
+"""Kinds that no row depends on."""
+
+_NAMES: Mapping[FileKind, str] = {
+    FileKind.DATA_FILES: "data file",
+    FileKind.POSITION_DELETE_FILES: "position delete file",
+    FileKind.EQUALITY_DELETE_FILES: "equality delete file",
+    FileKind.DELETION_VECTOR_FILES: "file of deletion vectors",
+    FileKind.STATISTICS_FILES: "statistics file",
+    FileKind.PARTITION_STATISTICS_FILES: "partition statistics file",
+}
 
 _MOST_FOREIGN = 100
 """Metadata files that are neither current nor logged and whose table is looked at, newest first."""
@@ -31,6 +51,15 @@ class FilesChecked:
 
     findings: tuple[Finding, ...]
     files: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """A metadata file that lies in or below a table; what could not be told is None."""
+
+    location: str
+    version: int | None
+    table_uuid: str | None
 
 
 def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot]) -> FilesChecked:
@@ -106,3 +135,64 @@ def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
     beside = locations.parent(version.location) == reader.loaded.metadata_folder
     number = version.version if beside and version.kind == "file-system" else None
     return MetadataFile(version.location, number, uuid if isinstance(uuid, str) else None)
+
+
+# -- findings -------------------------------------------------------------------------------------
+
+
+def check_stored_file(
+    location: str, kind: FileKind, expected: int | None, size_bytes: int | None, problem: str | None
+) -> Finding:
+    """Return a file that is missing (`size_bytes` None) or of another size than the table says.
+
+    `problem` says why the store would not tell.
+    Spec: R-034, R-063, R-140, R-142.
+    """
+    name = _NAMES.get(kind, "file")
+    severity: Severity = "warning" if kind in _INFORMATIONAL else "error"
+    if problem is not None:
+        message = f"the {name} cannot be looked up: {problem}"
+        return finding("R-034", location, message, hint=READ_AGAIN)
+    if size_bytes is None:
+        hint = ALL_RULES[_RULE_OF_SIZE[kind]].fix if kind in _INFORMATIONAL else None
+        return finding("R-034", location, f"the {name} is missing", severity=severity, hint=hint)
+    message = f"the {name} has {size_bytes:,} bytes, the table says {expected:,}"
+    return finding(_RULE_OF_SIZE[kind], location, message, severity=severity)
+
+
+def check_metadata_files(
+    table_uuid: str | None, files: Sequence[MetadataFile], lost: Sequence[str], *, numbered: bool
+) -> Iterator[Finding]:
+    """Find the metadata files in and below a table, and those of its log that are gone (`lost`).
+
+    `numbered` says that versions of files in one folder are unique, as in file-system tables.
+    Spec: R-002, R-024, R-162.
+    """
+    for file in files:
+        if table_uuid is not None and file.table_uuid not in (None, table_uuid):  # R-002
+            message = f"a metadata file of another table, {file.table_uuid}, lies in this one"
+            yield finding("R-002", file.location, message)
+    versions = Counter(file.version for file in files if numbered and file.version is not None)
+    for version, times in versions.items():
+        if times > 1:  # R-162
+            message = f"{times} files are version {version}"
+            yield finding("R-162", "metadata folder", message)
+    if lost:  # R-024
+        message = f"{len(lost):,} of its files are gone; one is `{lost[-1]}`"
+        yield finding("R-024", "metadata log", message)
+
+
+def check_version_hint(
+    hint: int | str | None, version: int | None, table: str
+) -> Iterator[Finding]:
+    """Find the version hint of a file-system table, `hint` None where it names nothing (R-163)."""
+    if version is None:
+        return
+    if hint is None:  # R-163
+        yield finding("R-163", VERSION_HINT, "it names no version", severity="info")
+    elif isinstance(hint, int) and hint > version:  # R-163
+        message, advice = lost_versions(hint, version, table)
+        yield finding("R-163", VERSION_HINT, message, severity="warning", hint=advice)
+    elif isinstance(hint, int) and hint != version:  # R-163
+        message = f"it says {hint}, the newest is {version}"
+        yield finding("R-163", VERSION_HINT, message, severity="info")

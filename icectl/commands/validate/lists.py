@@ -1,11 +1,11 @@
-"""Running `validate` on snapshots up to version 3: manifest lists, manifests and what lives."""
+"""The checks of snapshots by their layout, and that of manifest lists, manifests and live files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 
 from icectl.checks.bound_types import types_of_bounds
-from icectl.checks.finding import READ_AGAIN, finding
 from icectl.checks.live_entries import chosen_manifests, live_faults, roots
 from icectl.checks.objects import (
     CHECKED_COLUMNS,
@@ -15,8 +15,7 @@ from icectl.checks.objects import (
     StoredManifest,
 )
 from icectl.checks.rule import Finding
-from icectl.checks.rules import RULES
-from icectl.commands.validate.found import CheckTally, SnapshotsChecked
+from icectl.checks.rules import READ_AGAIN, RULES, RuleChoice, finding
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, concat, live, planning, with_manifest_number
 from icectl.errors import CorruptTable, MissingFile, OtherFile
@@ -28,6 +27,64 @@ from icectl.table.manifest_lists import ManifestListRead, try_manifest_lists
 from icectl.table.manifests import try_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import Problem
+
+_CHECKS: Mapping[Layout, str] = {
+    Layout.MANIFEST_LISTS: "icectl.commands.validate.lists",
+    Layout.SFC_1: "icectl.commands.validate.sfc1",
+}
+"""Modules with a function `check`: loaded where there is such a snapshot."""
+
+
+@dataclass(slots=True)
+class CheckTally:
+    """Findings and counts while a check is under way; a finding that comes again counts once."""
+
+    rules: RuleChoice
+    findings: dict[Finding, None] = field(default_factory=dict)
+    snapshots: int = 0
+    files: int = 0
+    bytes_read: int = 0
+    contents_read: int = 0
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Keep what is to be reported."""
+        self.findings.update(dict.fromkeys(filter(self.rules.keeps, findings)))
+
+    def count_file(self, size_bytes: int | None) -> None:
+        """One more file was looked at."""
+        self.files += 1
+        self.bytes_read += size_bytes or 0
+
+
+def _nothing() -> Iterable[Finding]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsChecked:
+    """What deeper levels look at, once snapshots of one layout are checked at level `metadata`.
+
+    `live` are the planning columns of entries that live; `manifests` tells those of the snapshots.
+    `of_files` and `of_contents` find what the layout has to check further where files are looked
+    for, and where they are read.
+    """
+
+    live: Entries
+    manifests: Callable[[], Sequence[ManifestFile]]
+    of_files: Callable[[], Iterable[Finding]] = _nothing
+    of_contents: Callable[[], Iterable[Finding]] = _nothing
+
+
+CheckSnapshots = Callable[[Reader, Sequence[Snapshot], CheckTally], SnapshotsChecked]
+
+
+def check_snapshots_of(layout: Layout) -> CheckSnapshots:
+    """Return the check of snapshots of one layout at level `metadata`."""
+    check: CheckSnapshots = import_module(_CHECKS[layout]).check
+    return check
+
+
+# -- manifest lists and manifests -----------------------------------------------------------------
 
 
 def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> SnapshotsChecked:

@@ -1,13 +1,13 @@
 """The report of a check of a table, as result members and as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
-from icectl.checks.finding import SEVERITIES, Level, counts
 from icectl.checks.rule import Finding
+from icectl.checks.rules import SEVERITIES, Level, counts
 from icectl.cli.console import Console, Style
 from icectl.format.rule import Severity
 from icectl.units import print_size
@@ -30,7 +30,7 @@ class CheckedTable:
 
     table_location: str
     level: Level
-    findings: Sequence[Finding]
+    findings: tuple[Finding, ...]
     snapshots_checked: int
     files_checked: int
     bytes_read: int
@@ -52,16 +52,7 @@ def checked_result(checked: CheckedTable) -> dict[str, Any]:
         "files_judged_by_footers": checked.files_judged,
         "bytes_read": checked.bytes_read,
         "counts": dict(counts(checked.findings)),
-        "findings": [
-            {
-                "rule": finding.rule,
-                "severity": finding.severity,
-                "subject": finding.subject,
-                "message": finding.message,
-                "hint": finding.hint,
-            }
-            for finding in checked.findings
-        ],
+        "findings": [asdict(finding) for finding in checked.findings],
     }
 
 

@@ -8,16 +8,15 @@ from functools import partial
 from typing import Literal, cast
 
 from icectl.catalog.metadata_files import check_own_version
-from icectl.checks.finding import (
+from icectl.checks.objects import CommitBase, MetadataFile
+from icectl.checks.rule import Breach, Finding
+from icectl.checks.rules import (
     Level,
     RuleChoice,
     fails,
     finding,
+    rules_of_metadata,
 )
-from icectl.checks.objects import CommitBase, MetadataFile
-from icectl.checks.rule import Breach, Finding
-from icectl.checks.rules import rules_of_metadata
-from icectl.checks.stored_files import check_version_hint
 from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
 from icectl.cli.naming import name_in_hints
@@ -31,8 +30,8 @@ from icectl.cli.session import (
 )
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
 from icectl.commands.validate.data import HowToCheck, RemoteReaders, check_data
-from icectl.commands.validate.files import check_files
-from icectl.commands.validate.found import CheckTally, SnapshotsChecked, check_snapshots_of
+from icectl.commands.validate.files import check_files, check_version_hint
+from icectl.commands.validate.lists import CheckTally, SnapshotsChecked, check_snapshots_of
 from icectl.commands.validate.options import ValidateRequest
 from icectl.commands.validate.report import CheckedTable, checked_result, print_checked
 from icectl.entries.rows import concat, sample
@@ -65,22 +64,6 @@ class ValidateOptions:
     elsewhere: RemoteReaders | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """The findings, and how much was looked at; `complete` is false after the time limit.
-
-    `files_decoded` were read row by row, `files_judged` by their footers.
-    """
-
-    findings: tuple[Finding, ...]
-    snapshots_checked: int
-    files_checked: int
-    files_decoded: int
-    files_judged: int
-    bytes_read: int
-    complete: bool
-
-
 def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     """Check a table and say what was found.
 
@@ -95,22 +78,12 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     reader = session.open_for_reading("checked")
     if elsewhere is not None:
         options = replace(options, elsewhere=RemoteReaders(elsewhere, session.storage()))
-    validation = validate(reader, options)
+    checked = validate(reader, options)
     name = name_in_hints(common, table)
     broken = BrokenTable(session.context, name)
-    findings = broken.hinted(validation.findings, "metadata" if level == "metadata" else "files")
-    checked = CheckedTable(
-        table_location=reader.metadata.location,
-        level=level,
-        findings=tuple(replace(one, hint=with_table(one.hint, name)) for one in findings),
-        snapshots_checked=validation.snapshots_checked,
-        files_checked=validation.files_checked,
-        files_decoded=validation.files_decoded,
-        files_judged=validation.files_judged,
-        bytes_read=validation.bytes_read,
-        sample=options.sample,
-        complete=validation.complete,
-    )
+    findings = broken.hinted(checked.findings, "metadata" if level == "metadata" else "files")
+    hinted = (replace(one, hint=with_table(one.hint, name)) for one in findings)
+    checked = replace(checked, findings=tuple(hinted))
     exit_code, status = _end(checked, fail_on)
     return Outcome(
         command="validate",
@@ -189,7 +162,7 @@ def _rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
     return ids
 
 
-def validate(reader: Reader, options: ValidateOptions) -> Validation:
+def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
     """Check a table as deep as asked.
 
     Raises: UsageError for a snapshot that is not there; CorruptTable for metadata that cannot be
@@ -205,13 +178,16 @@ def validate(reader: Reader, options: ValidateOptions) -> Validation:
         complete = False
     else:
         complete = True
-    return Validation(
+    return CheckedTable(
+        table_location=reader.metadata.location,
+        level=options.level,
         findings=tuple(tally.findings),
         snapshots_checked=tally.snapshots,
         files_checked=tally.files,
         files_decoded=tally.contents_read if options.level == "data" else 0,
         files_judged=tally.contents_read if options.level == "footers" else 0,
         bytes_read=tally.bytes_read,
+        sample=options.sample,
         complete=complete,
     )
 

@@ -14,7 +14,7 @@ from icectl.checks.objects import ManifestEntries
 from icectl.checks.rule import Breach, Finding
 from icectl.checks.rules import RULES
 from icectl.commands.validate.files import check_gone
-from icectl.commands.validate.found import CheckTally, SnapshotsChecked
+from icectl.commands.validate.lists import CheckTally, SnapshotsChecked
 from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
 from icectl.errors import CorruptTable, Unsupported
 from icectl.format.locations import named_in_vector
@@ -57,11 +57,9 @@ from icectl.sfc1.checks.steps import (
     replaced_vectors,
 )
 from icectl.sfc1.checks.vectors import VectorStep
-from icectl.sfc1.legacy import legacy_root
-from icectl.sfc1.live import vector_rows
-from icectl.sfc1.manifest_file import TreeContent
-from icectl.sfc1.manifests import TreeFacts, manifest_file
-from icectl.sfc1.rows import ListedRow
+from icectl.sfc1.commit.lists import legacy_root
+from icectl.sfc1.manifest_file import ListedRow, TreeContent
+from icectl.sfc1.manifests import TreeFacts, manifest_file, vector_rows
 from icectl.sfc1.rules import EVERY_RULE, SFC1_RULES, unreadable
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store

@@ -1,1 +1,1 @@
-"""What can be wrong with roots and leaves of layout sfc-1. Start at manifests.py."""
+"""What can be wrong with roots and leaves of layout sfc-1. Start at rows.py."""

@@ -4,17 +4,17 @@ Every root and every leaf is a part; its rows are held once, however many snapsh
 Locations become numbers, so that a snapshot costs a few passes over numbers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.row_risks import LiveRows, repeated_places
-from icectl.checks.rule import Breach, Check, Rule, located
+from icectl.checks.live_entries import LiveRows, repeated_places
+from icectl.checks.rule import Breach, Check, located, rule
 from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.rows import Entries, index_in, location_keys
 from icectl.entries.summary import Totals
@@ -22,7 +22,7 @@ from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import COMPACT, NEXT_COMMIT, REWRITE_MANIFESTS, ROLL_BACK, Fault
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.partition_stats import UNKNOWN_KEY
+from icectl.sfc1.content_stats import UNKNOWN_KEY
 
 
 class LiveTree(Protocol):
@@ -76,6 +76,19 @@ class LiveTree(Protocol):
         """Return the number of the leaf, or of the root, that each row is in."""
 
 
+T = TypeVar("T", bound=LiveTree)
+
+
+def in_tree(
+    kind: type[T], what: str, search: Callable[[T], Integers], column: str = "location"
+) -> Check[T]:
+    """Check the live files of snapshots; `search` returns the rows that break the rule.
+
+    `column` has the location that a finding names.
+    """
+    return Check(kind, lambda tree: tree.breaches(what, search(tree), column))
+
+
 def _pairs(tree: LiveTree) -> tuple[Integers, Integers]:
     """Return delete vectors whose data file is live, with these."""
     vectors, targets = tree.vector_targets
@@ -99,31 +112,22 @@ def row_ids_of_files(tree: LiveTree) -> Iterator[Breach]:
         yield from tree.breaches(what, rows[ends > tree.next_row_id])
 
 
-def _large_vectors(tree: LiveTree) -> Iterator[Breach]:
+def _large_vectors(tree: LiveTree) -> Integers:
     vectors, targets = _pairs(tree)
-    if len(vectors):
-        records = tree.numbers("record_count")
-        wrong = vectors[records[vectors] > records[targets]]
-        yield from tree.breaches("deletes more rows than its data file has", wrong)
+    records = tree.numbers("record_count") if len(vectors) else vectors
+    return vectors[records[vectors] > records[targets]] if len(vectors) else vectors
 
 
-def _old_vectors(tree: LiveTree) -> Iterator[Breach]:
+def _old_vectors(tree: LiveTree) -> Integers:
     vectors, targets = _pairs(tree)
-    if len(vectors):
-        numbers = tree.numbers("sequence_number")
-        wrong = vectors[numbers[vectors] < numbers[targets]]
-        yield from tree.breaches("is older than its data file", wrong)
+    numbers = tree.numbers("sequence_number") if len(vectors) else vectors
+    return vectors[numbers[vectors] < numbers[targets]] if len(vectors) else vectors
 
 
-def _lost_vectors(tree: LiveTree) -> Iterator[Breach]:
-    vectors, targets = tree.vector_targets
-    yield from tree.breaches("is a delete vector of no live data file", vectors[targets < 0])
-
-
-def _unknown_partitions(tree: LiveTree) -> Iterator[Breach]:
+def _unknown_partitions(tree: LiveTree) -> Integers:
     """Which delete applies to which file is not sure where a partition can't be told."""
     if not tree.has("partition_key", "spec_id", "sequence_number") or not tree.is_unknown.any():
-        return
+        return tree.data[:0]
     of_positions = tree.numbers("content")[tree.deletes] == Content.POSITION_DELETES
     scoped = tree.deletes[~(of_positions & tree.is_named[tree.deletes])]
     specs, numbers = tree.numbers("spec_id"), tree.numbers("sequence_number")
@@ -132,14 +136,13 @@ def _unknown_partitions(tree: LiveTree) -> Iterator[Breach]:
     for spec in np.unique(specs[scoped]):
         newest = numbers[scoped[specs[scoped] == spec]].max()
         wrong.append(unknown[(specs[unknown] == spec) & (numbers[unknown] <= newest)])
-    what = "has an unknown partition, on which deletes depend"
-    yield from tree.breaches(what, np.sort(np.concatenate(wrong)))
+    return np.sort(np.concatenate(wrong))
 
 
-def strange_in_leaves(tree: LiveTree) -> Iterator[Breach]:
+def strange_in_leaves(tree: LiveTree) -> Integers:
     """A delete leaf of a data leaf holds vectors for it alone."""
     if not tree.data_leaves:
-        return
+        return tree.data[:0]
     delete_leaves = list(tree.data_leaves)
     vectors, targets = tree.vector_targets
     others = np.concatenate([tree.data, tree.deletes])
@@ -149,8 +152,7 @@ def strange_in_leaves(tree: LiveTree) -> Iterator[Breach]:
     vectors, targets, own = vectors[chosen], targets[chosen], own[chosen]
     wanted = np.array([tree.data_leaves[leaf] for leaf in own.tolist()], np.int64)
     wrong.append(vectors[(targets < 0) | (wanted != tree.leaves(targets))])
-    what = "is in a delete leaf of a data leaf that does not have its data file"
-    yield from tree.breaches(what, np.sort(np.concatenate(wrong)))
+    return np.sort(np.concatenate(wrong))
 
 
 class PlannedTree(LiveRows, LiveTree):
@@ -475,26 +477,25 @@ def _again(codes: Integers, rows: Integers) -> Integers:
     return rows[repeated]
 
 
-def _of_other_spec(live: CheckedTree) -> Iterator[Breach]:
+def _of_other_spec(live: CheckedTree) -> Integers:
     vectors, targets = _pairs(live)
-    wrong = vectors[live.files.specs[vectors] != live.files.specs[targets]]
-    yield from live.breaches("has another spec than its data file", wrong)
+    wrong: Integers = vectors[live.files.specs[vectors] != live.files.specs[targets]]
+    return wrong
 
 
-def _live_and_deleted(live: CheckedTree) -> Iterator[Breach]:
+def _live_and_deleted(live: CheckedTree) -> Integers:
     gone = live.files.dropped(live.tree)
-    if len(gone):
-        identities = live.files.identities
-        wrong = gone[np.isin(identities[gone], identities[live.rows])]
-        yield from live.breaches("is live, and listed as DELETED", wrong)
+    if not len(gone):
+        return gone
+    identities = live.files.identities
+    return gone[np.isin(identities[gone], identities[live.rows])]
 
 
-def _replaced_position_deletes(live: CheckedTree) -> Iterator[Breach]:
+def _replaced_position_deletes(live: CheckedTree) -> Integers:
     files, vectors = live.files, _pairs(live)[0]
     of_positions = files.content[live.deletes] == Content.POSITION_DELETES
-    named = live.deletes[of_positions & (files.named[live.deletes] >= 0)]
-    wrong = named[np.isin(files.named[named], files.named[vectors])]
-    yield from live.breaches("deletes rows of a file that has a delete vector by now", wrong)
+    named: Integers = live.deletes[of_positions & (files.named[live.deletes] >= 0)]
+    return named[np.isin(files.named[named], files.named[vectors])]
 
 
 def _deleted_before(live: CheckedTree) -> Iterator[Breach]:
@@ -507,58 +508,39 @@ def _deleted_before(live: CheckedTree) -> Iterator[Breach]:
             yield from live.breaches(what, wrong)
 
 
-def _files_twice(tree: LiveTree) -> Iterator[Breach]:
-    yield from tree.breaches("is live again", tree.repeated_files)
-
-
-def _vectors_twice(tree: LiveTree) -> Iterator[Breach]:
-    what = "has a second live delete vector"
-    yield from tree.breaches(what, tree.repeated_vectors, "referenced_data_file")
-
-
 ALWAYS = frozenset({"V4-120", "V4-121", "V4-127"})
 """Rules that a snapshot can break of which a part cannot be read; others need all of it."""
 
 # fmt: off
 LIVE_RULES = (
-    Rule("V4-084", "delete vectors name rows that lived", "Manifest delete vectors", "warning",
-         NEXT_COMMIT, (
-        Check(CheckedTree, _deleted_before),
-    )),
-    Rule("V4-120", "every live file is live once", "Across entries", "error", ROLL_BACK, (
-        Check(LiveTree, _files_twice),
-    )),
-    Rule("V4-121", "every data file has one live delete vector at most", "Across entries", "error",
-         ROLL_BACK, (
-        Check(LiveTree, _vectors_twice),
-    )),
-    Rule("V4-122", "live delete vectors belong to live data files", "Across entries", "error",
-         ROLL_BACK, (
-        Check(LiveTree, _lost_vectors),
-    )),
-    Rule("V4-123", "deleted positions lie inside of the data file", "Across entries", "error",
-         ROLL_BACK, (
-        Check(LiveTree, _large_vectors),
-    )),
-    Rule("V4-124", "no delete vector is older than its data file", "Across entries", "error",
-         ROLL_BACK, (
-        Check(LiveTree, _old_vectors),
-    )),
-    Rule("V4-125", "delete vectors have the spec of their data file", "Across entries", "warning",
-         REWRITE_MANIFESTS, (
-        Check(CheckedTree, _of_other_spec),
-    )),
-    Rule("V4-126", "partitions that deletes depend on are known", "Across entries", "error",
-         ROLL_BACK, (
-        Check(LiveTree, _unknown_partitions),
-    )),
-    Rule("V4-127", "a location is not live and DELETED at once", "Across entries", "warning",
-         NEXT_COMMIT, (
-        Check(CheckedTree, _live_and_deleted),
-    )),
-    Rule("V4-128", "no position deletes stay where a vector took their place", "Across entries",
-         "info", COMPACT, (
-        Check(CheckedTree, _replaced_position_deletes),
-    )),
+    rule("V4-084", "delete vectors name rows that lived", "Manifest delete vectors", "warning",
+         NEXT_COMMIT, Check(CheckedTree, _deleted_before)),
+    rule("V4-120", "every live file is live once", "Across entries", "error", ROLL_BACK,
+         in_tree(LiveTree, "is live again", lambda tree: tree.repeated_files)),
+    rule("V4-121", "every data file has one live delete vector at most", "Across entries", "error",
+         ROLL_BACK,
+         in_tree(LiveTree, "has a second live delete vector", lambda tree: tree.repeated_vectors,
+                 "referenced_data_file")),
+    rule("V4-122", "live delete vectors belong to live data files", "Across entries", "error",
+         ROLL_BACK,
+         in_tree(LiveTree, "is a delete vector of no live data file",
+                 lambda tree: tree.vector_targets[0][tree.vector_targets[1] < 0])),
+    rule("V4-123", "deleted positions lie inside of the data file", "Across entries", "error",
+         ROLL_BACK, in_tree(LiveTree, "deletes more rows than its data file has", _large_vectors)),
+    rule("V4-124", "no delete vector is older than its data file", "Across entries", "error",
+         ROLL_BACK, in_tree(LiveTree, "is older than its data file", _old_vectors)),
+    rule("V4-125", "delete vectors have the spec of their data file", "Across entries", "warning",
+         REWRITE_MANIFESTS,
+         in_tree(CheckedTree, "has another spec than its data file", _of_other_spec)),
+    rule("V4-126", "partitions that deletes depend on are known", "Across entries", "error",
+         ROLL_BACK,
+         in_tree(LiveTree, "has an unknown partition, on which deletes depend",
+                 _unknown_partitions)),
+    rule("V4-127", "a location is not live and DELETED at once", "Across entries", "warning",
+         NEXT_COMMIT, in_tree(CheckedTree, "is live, and listed as DELETED", _live_and_deleted)),
+    rule("V4-128", "no position deletes stay where a vector took their place", "Across entries",
+         "info", COMPACT,
+         in_tree(CheckedTree, "deletes rows of a file that has a delete vector by now",
+                 _replaced_position_deletes)),
 )
 # fmt: on

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.row_risks import LiveRows, late
-from icectl.checks.rule import Breach, Check, Rule, located
+from icectl.checks.live_entries import LiveRows, late
+from icectl.checks.rule import Breach, Check, located, of_object, other_names, rule
 from icectl.entries.columns import Integers, Mask, mask_of, whole
 from icectl.entries.rows import location_keys
 from icectl.format.layout import LAYOUT_KEY, Layout
@@ -27,8 +27,15 @@ from icectl.format.rule import (
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import PrimitiveType
 from icectl.sfc1.checks.live import LiveTree, row_ids_of_files
-from icectl.sfc1.manifest_file import TreeContent, TreeFile
-from icectl.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, LISTED, ListedRow, listed_rows
+from icectl.sfc1.manifest_file import (
+    COUNTS,
+    LEAF_MAX_ENTRIES,
+    LISTED,
+    ListedRow,
+    TreeContent,
+    TreeFile,
+    listed_rows,
+)
 
 _DATA, _VECTOR, _EQUALITY = Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES
 _LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
@@ -68,6 +75,10 @@ class TreeColumns:
     def absent(self, name: str) -> Mask:
         """Find where a column is null."""
         return mask_of(self.rows[name].is_null())
+
+    def present(self, name: str) -> Mask:
+        """Find where a column is not null."""
+        return ~self.absent(name)
 
     def numbers(self, name: str) -> Integers:
         """Return a number column, 0 for null."""
@@ -168,10 +179,7 @@ class ListedLeaf:
         self.size_bytes = size_bytes
         self.snapshot = snapshot
         self.subject = listed.name
-
-    def breach(self, what: str) -> Iterator[Breach]:
-        """Yield a breach of the leaf itself."""
-        yield Breach(f"it {what}")
+        self.row_count = len(columns)
 
 
 Search = Callable[[TreeRows], Mask]
@@ -203,11 +211,6 @@ def _unknown_fields(rows: TreeRows) -> Iterator[Breach]:
         yield Breach(f"it has columns with the ids {ids}")
 
 
-def _misplaced_location(rows: TreeRows) -> Mask:
-    inline = rows.of(Content.MANIFEST_DV) & ~rows.absent("inline_content")
-    return (rows.absent("location") ^ inline) | rows.equal_to("location", "")
-
-
 def _of_other_format(rows: TreeRows) -> Mask:
     formats = rows.numbers("file_format")
     wrong = np.zeros(len(rows), bool)
@@ -216,37 +219,20 @@ def _of_other_format(rows: TreeRows) -> Mask:
     return wrong
 
 
+def _without_equality_ids(rows: TreeRows) -> Mask:
+    lengths = pc.fill_null(pc.list_value_length(rows.rows["equality_ids"]), 0).to_numpy()
+    return np.asarray(rows.of(_EQUALITY) != (lengths > 0))
+
+
 def _without_one_place(rows: TreeRows) -> Mask:
-    placed = ~rows.absent("content_offset") & ~rows.absent("content_size_in_bytes")
+    placed = rows.present("content_offset") & rows.present("content_size_in_bytes")
     half = rows.absent("content_offset") ^ rows.absent("content_size_in_bytes")
-    inline = ~rows.absent("inline_content")
+    inline = rows.present("inline_content")
     of_data, of_leaf = rows.of(_VECTOR), rows.of(Content.MANIFEST_DV)
     bad_place = (rows.numbers("content_offset") < 4) | (rows.numbers("content_size_in_bytes") <= 0)
     wrong = of_data & (inline | ~placed | bad_place)
     wrong |= of_leaf & (~(inline ^ placed) | half | (placed & bad_place))
     return wrong | (~(of_data | of_leaf) & (inline | placed | half))
-
-
-def _of_lost_spec(rows: TreeRows) -> Mask:
-    known = [spec.spec_id for spec in rows.metadata.partition_specs]
-    return ~np.isin(rows.numbers("spec_id"), known)
-
-
-def _of_lost_sort_order(rows: TreeRows) -> Mask:
-    known = [order.order_id for order in rows.metadata.sort_orders]
-    has_order = ~rows.absent("sort_order_id") & rows.of(_DATA)
-    return has_order & ~np.isin(rows.numbers("sort_order_id"), known)
-
-
-def _bad_record_count(rows: TreeRows) -> Mask:
-    records = rows.numbers("record_count")
-    return (records < 0) | (rows.of(_VECTOR, Content.MANIFEST_DV) & (records < 1))
-
-
-def _bad_size(rows: TreeRows) -> Mask:
-    has_size = ~rows.absent("file_size_in_bytes")
-    too_small = has_size & (rows.numbers("file_size_in_bytes") <= 0)
-    return ~(has_size ^ rows.absent("location")) | too_small
 
 
 def _bad_counts(rows: TreeRows) -> Mask:
@@ -259,15 +245,10 @@ def _bad_counts(rows: TreeRows) -> Mask:
 
 
 def _bad_reference(rows: TreeRows) -> Mask:
-    refers = ~rows.absent("referenced_file")
+    refers = rows.present("referenced_file")
     must = rows.of(_VECTOR, Content.MANIFEST_DV)
     may = must | rows.of(Content.DELETE_MANIFEST)
     return (must & ~refers) | (refers & ~may)
-
-
-def _without_equality_ids(rows: TreeRows) -> Mask:
-    lengths = pc.fill_null(pc.list_value_length(rows.rows["equality_ids"]), 0).to_numpy()
-    return np.asarray(rows.of(_EQUALITY) != (lengths > 0))
 
 
 def _incomparable(rows: TreeRows) -> Mask:
@@ -284,7 +265,7 @@ def _incomparable(rows: TreeRows) -> Mask:
 
 
 def _falling_split_offsets(rows: TreeRows) -> Mask:
-    wrong = ~rows.absent("split_offsets") & ~rows.of(_DATA, _EQUALITY)
+    wrong = rows.present("split_offsets") & ~rows.of(_DATA, _EQUALITY)
     lists = whole(rows.rows["split_offsets"])
     values = lists.flatten().to_numpy(zero_copy_only=False)
     parents = pc.list_parent_indices(lists).to_numpy()
@@ -297,14 +278,12 @@ def _falling_split_offsets(rows: TreeRows) -> Mask:
 
 
 def _other_footer(root: RootRows) -> Iterator[Breach]:
-    for name, expected in (
-        ("snapshot-id", root.snapshot.snapshot_id),
-        ("sequence-number", root.snapshot.sequence_number),
-        ("first-row-id", root.snapshot.first_row_id),
-    ):
-        stored = root.file.footer.get(name)
-        if stored is not None and stored != str(expected):
-            yield Breach(f"its footer says `{name}` {stored}, the snapshot {expected}")
+    expected = {
+        "snapshot-id": root.snapshot.snapshot_id,
+        "sequence-number": root.snapshot.sequence_number,
+        "first-row-id": root.snapshot.first_row_id,
+    }
+    return other_names("footer", root.file.footer, expected)
 
 
 def _other_layout(root: RootRows) -> Iterator[Breach]:
@@ -336,25 +315,6 @@ def _changed_by_others(root: RootRows) -> Mask:
     return np.asarray((changed & other) | (added & (files != root.snapshot.sequence_number)))
 
 
-def _not_there_before(root: RootRows) -> Mask:
-    existing = root.of(*_FILES) & root.with_status(Status.EXISTING)
-    return np.asarray(existing & (root.inherited[0] == root.snapshot.snapshot_id))
-
-
-def _without_row_ids(root: RootRows) -> Mask:
-    live = ~root.with_status(Status.DELETED) & root.of(_DATA, Content.DATA_MANIFEST)
-    return live & root.absent("first_row_id")
-
-
-def _deleted_by_the_first(root: RootRows) -> Mask:
-    return root.with_status(Status.DELETED) & (root.snapshot.parent_snapshot_id is None)
-
-
-def _new_of_older_version(root: RootRows) -> Mask:
-    is_avro = root.numbers("file_format") == int(FileFormat.AVRO)
-    return np.asarray(root.with_status(Status.ADDED) & root.of(*_LEAVES) & is_avro)
-
-
 def _disordered(root: RootRows) -> Mask:
     places = np.array(_ORDER, np.int64)[root.content]
     return np.diff(places, prepend=places[:1]) < 0
@@ -382,29 +342,10 @@ def _other_content(leaf: LeafRows) -> Iterator[Breach]:
         yield Breach(f"its footer says `{leaf.file.content}`, its root `{wanted}`")
 
 
-def _misspelt_content(leaf: LeafRows) -> Iterator[Breach]:
-    if leaf.file.footer.get("content") == "deletes":
-        yield Breach("its footer says `deletes`, not `delete`")
-
-
 def _of_other_kind(leaf: LeafRows) -> Mask:
     is_data = leaf.listed.content == Content.DATA_MANIFEST
     allowed = (_DATA,) if is_data else (_VECTOR, _EQUALITY)
     return leaf.of(*_FILES) & ~leaf.of(*allowed)
-
-
-def _without_numbers(leaf: LeafRows) -> Mask:
-    lacking = leaf.absent("sequence_number") | leaf.absent("file_sequence_number")
-    return ~leaf.with_status(Status.ADDED) & lacking
-
-
-def _deleted_without_row_ids(leaf: LeafRows) -> Mask:
-    return leaf.with_status(Status.DELETED) & leaf.of(_DATA) & leaf.absent("first_row_id")
-
-
-def _among_old_rows(leaf: LeafRows) -> Mask:
-    existing = leaf.with_status(Status.EXISTING)
-    return ~existing & existing.any()
 
 
 # -- leaves against their roots -------------------------------------------------------------------
@@ -423,7 +364,7 @@ def _other_description(leaf: ListedLeaf) -> Iterator[Breach]:
         if getattr(leaf.listed, name) != number
     ]
     if differing:
-        yield from leaf.breach(f"is described with {'; '.join(differing)}")
+        yield Breach(f"it is described with {'; '.join(differing)}")
 
 
 def _other_least_number(leaf: ListedLeaf) -> Iterator[Breach]:
@@ -432,8 +373,7 @@ def _other_least_number(leaf: ListedLeaf) -> Iterator[Breach]:
     least = int(numbers.min()) if len(numbers) else leaf.listed.sequence_number
     said = leaf.listed.min_sequence_number
     if said != least:
-        what = f"is said to have {said} as lowest sequence number, not {least}"
-        yield from leaf.breach(what)
+        yield Breach(f"it is said to have {said} as lowest sequence number, not {least}")
 
 
 def _of_the_future_in_leaf(leaf: ListedLeaf) -> Iterator[Breach]:
@@ -452,212 +392,174 @@ def _new_in_existing(leaf: ListedLeaf) -> Iterator[Breach]:
         yield from leaf.columns.breaches(leaf.subject, what, wrong)
 
 
-def _nothing_new(leaf: ListedLeaf) -> Iterator[Breach]:
-    is_old = leaf.columns.with_status(Status.EXISTING).all()
-    if leaf.listed.status == Status.ADDED and is_old:
-        yield from leaf.breach("is a leaf listed as ADDED, with nothing new in it")
-
-
-def _empty(leaf: ListedLeaf) -> Iterator[Breach]:
-    if not len(leaf.columns):
-        yield from leaf.breach("is a leaf without rows")
-
-
-def _too_large(leaf: ListedLeaf) -> Iterator[Breach]:
-    if len(leaf.columns) > LEAF_MAX_ENTRIES:
-        yield from leaf.breach(f"is a leaf of {len(leaf.columns):,} rows")
-
-
-def _deleting_append(leaf: ListedLeaf) -> Iterator[Breach]:
-    is_added = leaf.snapshot.operation == "append" and leaf.listed.status == Status.ADDED
-    if is_added and leaf.listed.deleted_files_count:
-        yield from leaf.breach("is a leaf with DELETED rows, added by an append")
-
-
 _NO_SCHEME = "begins with a slash and has no scheme, so that readers take it for different places"
 
 # fmt: off
 ROW_RULES = (
-    Rule("V4-036", "an append only adds data files", "Snapshots", "error", ROLL_BACK, (
-        in_root("is in the root of an append, which only adds data", _in_append),
-        Check(ListedLeaf, _deleting_append),
-    )),
-    Rule("V4-040", "a root is a manifest of version 4, and a root", "Root manifest", "error",
+    rule("V4-036", "an append only adds data files", "Snapshots", "error", ROLL_BACK,
+         in_root("is in the root of an append, which only adds data", _in_append),
+         of_object(ListedLeaf, "it is a leaf with DELETED rows, added by an append",
+                   lambda one: one.snapshot.operation == "append"
+                   and one.listed.status == Status.ADDED and bool(one.listed.deleted_files_count))),
+    rule("V4-040", "a root is a manifest of version 4, and a root", "Root manifest", "error",
          ROLL_BACK),
-    Rule("V4-041", "a manifest has every required column, of the right type", "Root manifest",
+    rule("V4-041", "a manifest has every required column, of the right type", "Root manifest",
          "error", ROLL_BACK),
-    Rule("V4-042", "a manifest has no columns that icectl does not know", "Root manifest",
-         "warning", "use a newer icectl before anything is rewritten", (
-        Check(TreeRows, _unknown_fields),
-    )),
-    Rule("V4-043", "a manifest is not of the upstream draft of version 4", "Root manifest", "error",
+    rule("V4-042", "a manifest has no columns that icectl does not know", "Root manifest",
+         "warning", "use a newer icectl before anything is rewritten",
+         Check(TreeRows, _unknown_fields)),
+    rule("V4-043", "a manifest is not of the upstream draft of version 4", "Root manifest", "error",
          "maintain the table with the engine that wrote it"),
-    Rule("V4-044", "content types are those of version 4", "Root manifest", "error", ROLL_BACK),
-    Rule("V4-045", "what the footer of a root says is what its snapshot says", "Root manifest",
-         "error", ROLL_BACK, (
-        Check(RootRows, _other_footer),
-    )),
-    Rule("V4-046", "rows of a root stand in the order of their kinds", "Root manifest", "info",
-         NEXT_COMMIT, (
-        in_root("stands behind rows of a later kind", _disordered),
-    )),
-    Rule("V4-047", "a root says that it has this layout", "Root manifest", "info", NEXT_COMMIT, (
-        Check(RootRows, _other_layout),
-    )),
-    Rule("V4-050", "every entry has a status that there is", "Entries", "error", ROLL_BACK),
-    Rule("V4-051", "every entry has a location, unless its content is inline", "Entries", "error",
-         ROLL_BACK, (
-        in_rows("has a location where it must not, or none where it must", _misplaced_location),
-        in_rows(_NO_SCHEME, lambda one: one.starting("location", "/")),
-        in_rows(_NO_SCHEME, lambda one: one.starting("referenced_file", "/")),
-    )),
-    Rule("V4-052", "the file format is one that the content can have", "Entries", "error",
-         ROLL_BACK, (
-        in_rows("has a file format that its content cannot have", _of_other_format),
-    )),
-    Rule("V4-053", "delete vectors say where their bitmap is", "Entries", "error", ROLL_BACK, (
-        in_rows("does not say in one way where its bitmap is", _without_one_place),
-    )),
-    Rule("V4-054", "the partition spec of every entry exists", "Entries", "error",
-         "restore the spec with the engine", (
-        in_rows("has a partition spec that does not exist", _of_lost_spec),
-    )),
-    Rule("V4-055", "sort orders are those of data files", "Entries", "error", ROLL_BACK, (
-        in_rows("has a sort order, which its content does not have",
-                lambda one: ~one.absent("sort_order_id") & ~one.of(_DATA)),
-        in_rows("has a sort order that does not exist", _of_lost_sort_order, "warning"),
-    )),
-    Rule("V4-056", "record counts make sense", "Entries", "error", ROLL_BACK, (
-        in_rows("has a record count that makes no sense", _bad_record_count),
-    )),
-    Rule("V4-057", "every file has a size", "Entries", "error", ROLL_BACK, (
-        in_rows("has no size that makes sense", _bad_size),
-    )),
-    Rule("V4-058", "leaves have counts of their rows, and nothing else has", "Entries", "error",
-         ROLL_BACK, (
-        in_rows("has counts that are not those of its rows", _bad_counts),
-    )),
-    Rule("V4-059", "entries name the file that they refer to", "Entries", "error", ROLL_BACK, (
-        in_rows("refers to a file where it must not, or to none where it must", _bad_reference),
-    )),
-    Rule("V4-060", "equality deletes name columns that can be compared", "Entries", "error",
-         ROLL_BACK, (
-        in_rows("names no columns that it compares, or should not", _without_equality_ids),
-        in_rows("compares columns that cannot be compared", _incomparable, "warning"),
-    )),
-    Rule("V4-061", "split offsets ascend", "Entries", "error", REWRITE_MANIFESTS, (
-        in_rows("has split offsets that do not ascend", _falling_split_offsets),
-    )),
-    Rule("V4-062", "rows of a root have snapshot id and sequence numbers", "Entries", "error",
-         REWRITE_MANIFESTS, (
-        in_root("lacks its snapshot id or a sequence number",
-                lambda one: _lacking_numbers(one) & ~one.with_status(Status.ADDED)),
-        in_root("lacks its snapshot id or a sequence number",
-                lambda one: _lacking_numbers(one) & one.with_status(Status.ADDED), "warning"),
-    )),
-    Rule("V4-063", "manifests and their vectors have one sequence number", "Entries", "error",
-         REWRITE_MANIFESTS, (
-        in_root("has two sequence numbers", _two_numbers),
-    )),
-    Rule("V4-064", "no sequence number is above that of its snapshot", "Entries", "error",
-         ROLL_BACK, (
-        in_root("has a sequence number of the future", _of_the_future),
-        Check(ListedLeaf, _of_the_future_in_leaf),
-        Check(LiveRows, late),
-    )),
-    Rule("V4-065", "what a snapshot added or deleted carries its id", "Entries", "error",
-         ROLL_BACK, (
-        in_root("changed in this snapshot, but carries another's numbers", _changed_by_others),
-    )),
-    Rule("V4-066", "files that were there before do not carry the snapshot's id", "Entries",
-         "error", ROLL_BACK, (
-        in_root("was there before, but carries this snapshot's id", _not_there_before),
-    )),
-    Rule("V4-067", "live files have row ids, which overlap nowhere", "Entries", "error",
-         ROLL_BACK, (
-        in_rows("has row ids, which its content does not have",
-                lambda one: ~one.absent("first_row_id") & ~one.of(_DATA, Content.DATA_MANIFEST)),
-        in_root("has no row ids", _without_row_ids),
-        Check(LiveTree, row_ids_of_files),
-    )),
-    Rule("V4-068", "leaves are not listed as DELETED", "Entries", "warning", NEXT_COMMIT, (
-        in_root("is a leaf listed as DELETED",
-                lambda one: one.with_status(Status.DELETED) & one.of(*_LEAVES)),
-    )),
-    Rule("V4-069", "a snapshot without parent deletes nothing", "Entries", "error", ROLL_BACK, (
-        in_root("is DELETED by a snapshot without parent", _deleted_by_the_first),
-    )),
-    Rule("V4-070", "no entry has key metadata", "Entries", "warning",
-         "read the table with the engine that has the keys", (
-        in_rows("has key metadata", lambda one: ~one.absent("key_metadata")),
-    )),
-    Rule("V4-092", "a leaf holds no manifest delete vectors", "Manifest delete vectors", "error",
-         ROLL_BACK, (
-        in_leaf("is a bitmap over a leaf, in a leaf", lambda one: one.of(Content.MANIFEST_DV)),
-    )),
-    Rule("V4-100", "a leaf says that it has version 4, and its kind", "Leaves", "error",
-         ROLL_BACK, (
-        Check(LeafRows, _other_content),
-    )),
-    Rule("V4-101", "a leaf holds data files, or deletes", "Leaves", "error", ROLL_BACK, (
-        in_leaf("has another kind than its leaf", _of_other_kind),
-    )),
-    Rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK, (
-        in_leaf("is a leaf in a leaf", lambda one: one.of(*_LEAVES)),
-    )),
-    Rule("V4-103", "the root describes each leaf as it is", "Leaves", "error", ROLL_BACK, (
-        Check(ListedLeaf, _other_description),
-    )),
-    Rule("V4-104", "the lowest sequence number of a leaf is that of its rows", "Leaves", "error",
-         REWRITE_MANIFESTS, (
-        Check(ListedLeaf, _other_least_number),
-    )),
-    Rule("V4-105", "rows that are not ADDED have numbers of their own", "Leaves", "error",
-         ROLL_BACK, (
-        in_leaf("is not ADDED and has no sequence number", _without_numbers),
-        in_leaf("is DELETED and has no row ids", _deleted_without_row_ids),
-    )),
-    Rule("V4-106", "a new leaf that is EXISTING holds nothing new", "Leaves", "error", ROLL_BACK, (
-        Check(ListedLeaf, _new_in_existing),
-    )),
-    Rule("V4-107", "a leaf does not mix old rows with new ones", "Leaves", "warning",
-         REWRITE_MANIFESTS, (
-        in_leaf("stands among rows that were there before", _among_old_rows),
-    )),
-    Rule("V4-108", "leaves of version 4 hold no DELETED rows", "Leaves", "warning",
-         REWRITE_MANIFESTS, (
-        in_leaf("is DELETED in a leaf", lambda one: one.with_status(Status.DELETED)),
-    )),
-    Rule("V4-109", "a leaf that was added changes something", "Leaves", "warning",
-         REWRITE_MANIFESTS, (
-        Check(ListedLeaf, _nothing_new),
-    )),
-    Rule("V4-110", "a leaf has rows", "Leaves", "warning", REWRITE_MANIFESTS, (
-        Check(ListedLeaf, _empty),
-    )),
-    Rule("V4-111", "leaves of older versions are what the root says", "Leaves", "error", ROLL_BACK),
-    Rule("V4-112", "delete leaves say `delete`", "Leaves", "warning", REWRITE_MANIFESTS, (
-        Check(LeafRows, _misspelt_content),
-    )),
-    Rule("V4-113", "new leaves have version 4", "Leaves", "error", ROLL_BACK, (
-        in_root("is a new leaf of an older version", _new_of_older_version),
-    )),
-    Rule("V4-115", "a leaf is not too large", "Leaves", "warning", REWRITE_MANIFESTS, (
-        Check(ListedLeaf, _too_large),
-    )),
-    Rule("V4-180", "the root of every snapshot exists", "Storage", "error", ROLL_BACK),
-    Rule("V4-181", "live leaves exist, with their sizes", "Storage", "error", ROLL_BACK),
-    Rule("V4-182", "live files exist, with their sizes", "Storage", "error", ROLL_BACK),
-    Rule("V4-183", "files of DELETED rows may be gone", "Storage", "info", OURS),
-    Rule("V4-190", "a root lists no more data files than it should", "Storage", "warning",
+    rule("V4-044", "content types are those of version 4", "Root manifest", "error", ROLL_BACK),
+    rule("V4-045", "what the footer of a root says is what its snapshot says", "Root manifest",
+         "error", ROLL_BACK, Check(RootRows, _other_footer)),
+    rule("V4-046", "rows of a root stand in the order of their kinds", "Root manifest", "info",
+         NEXT_COMMIT,
+         in_root("stands behind rows of a later kind",
+                 _disordered)),
+    rule("V4-047", "a root says that it has this layout", "Root manifest", "info", NEXT_COMMIT,
+         Check(RootRows, _other_layout)),
+    rule("V4-050", "every entry has a status that there is", "Entries", "error", ROLL_BACK),
+    rule("V4-051", "every entry has a location, unless its content is inline", "Entries", "error",
+         ROLL_BACK,
+         in_rows("has a location where it must not, or none where it must",
+                 lambda one: one.equal_to("location", "") | (one.absent("location")
+                 ^ (one.of(Content.MANIFEST_DV) & one.present("inline_content")))),
+         in_rows(_NO_SCHEME, lambda one: one.starting("location", "/")),
+         in_rows(_NO_SCHEME, lambda one: one.starting("referenced_file", "/"))),
+    rule("V4-052", "the file format is one that the content can have", "Entries", "error",
+         ROLL_BACK, in_rows("has a file format that its content cannot have", _of_other_format)),
+    rule("V4-053", "delete vectors say where their bitmap is", "Entries", "error", ROLL_BACK,
+         in_rows("does not say in one way where its bitmap is", _without_one_place)),
+    rule("V4-054", "the partition spec of every entry exists", "Entries", "error",
+         "restore the spec with the engine",
+         in_rows("has a partition spec that does not exist",
+                 lambda one: ~np.isin(one.numbers("spec_id"),
+                                      [spec.spec_id for spec in one.metadata.partition_specs]))),
+    rule("V4-055", "sort orders are those of data files", "Entries", "error", ROLL_BACK,
+         in_rows("has a sort order, which its content does not have",
+                 lambda one: one.present("sort_order_id") & ~one.of(_DATA)),
+         in_rows("has a sort order that does not exist",
+                 lambda one: one.present("sort_order_id") & one.of(_DATA)
+                 & ~np.isin(one.numbers("sort_order_id"),
+                            [order.order_id for order in one.metadata.sort_orders]), "warning")),
+    rule("V4-056", "record counts make sense", "Entries", "error", ROLL_BACK,
+         in_rows("has a record count that makes no sense",
+                 lambda one: (one.numbers("record_count") < 0)
+                 | (one.of(_VECTOR, Content.MANIFEST_DV) & (one.numbers("record_count") < 1)))),
+    rule("V4-057", "every file has a size", "Entries", "error", ROLL_BACK,
+         in_rows("has no size that makes sense",
+                 lambda one: (one.present("file_size_in_bytes") ^ one.present("location"))
+                 | (one.present("file_size_in_bytes")
+                    & (one.numbers("file_size_in_bytes") <= 0)))),
+    rule("V4-058", "leaves have counts of their rows, and nothing else has", "Entries", "error",
+         ROLL_BACK, in_rows("has counts that are not those of its rows", _bad_counts)),
+    rule("V4-059", "entries name the file that they refer to", "Entries", "error", ROLL_BACK,
+         in_rows("refers to a file where it must not, or to none where it must", _bad_reference)),
+    rule("V4-060", "equality deletes name columns that can be compared", "Entries", "error",
+         ROLL_BACK,
+         in_rows("names no columns that it compares, or should not",
+                 _without_equality_ids),
+         in_rows("compares columns that cannot be compared", _incomparable, "warning")),
+    rule("V4-061", "split offsets ascend", "Entries", "error", REWRITE_MANIFESTS,
+         in_rows("has split offsets that do not ascend", _falling_split_offsets)),
+    rule("V4-062", "rows of a root have snapshot id and sequence numbers", "Entries", "error",
          REWRITE_MANIFESTS,
-         not_enforced=NO_ROW),
-    Rule("V4-191", "a root lists no more deletes than it should", "Storage", "warning",
+         in_root("lacks its snapshot id or a sequence number",
+                 lambda one: _lacking_numbers(one) & ~one.with_status(Status.ADDED)),
+         in_root("lacks its snapshot id or a sequence number",
+                 lambda one: _lacking_numbers(one) & one.with_status(Status.ADDED), "warning")),
+    rule("V4-063", "manifests and their vectors have one sequence number", "Entries", "error",
+         REWRITE_MANIFESTS, in_root("has two sequence numbers", _two_numbers)),
+    rule("V4-064", "no sequence number is above that of its snapshot", "Entries", "error",
+         ROLL_BACK,
+         in_root("has a sequence number of the future", _of_the_future),
+         Check(ListedLeaf, _of_the_future_in_leaf), Check(LiveRows, late)),
+    rule("V4-065", "what a snapshot added or deleted carries its id", "Entries", "error", ROLL_BACK,
+         in_root("changed in this snapshot, but carries another's numbers", _changed_by_others)),
+    rule("V4-066", "files that were there before do not carry the snapshot's id", "Entries",
+         "error", ROLL_BACK,
+         in_root("was there before, but carries this snapshot's id",
+                 lambda one: one.of(*_FILES) & one.with_status(Status.EXISTING)
+                 & (one.inherited[0] == one.snapshot.snapshot_id))),
+    rule("V4-067", "live files have row ids, which overlap nowhere", "Entries", "error", ROLL_BACK,
+         in_rows("has row ids, which its content does not have",
+                 lambda one: one.present("first_row_id") & ~one.of(_DATA, Content.DATA_MANIFEST)),
+         in_root("has no row ids",
+                 lambda one: ~one.with_status(Status.DELETED)
+                 & one.of(_DATA, Content.DATA_MANIFEST) & one.absent("first_row_id")),
+         Check(LiveTree, row_ids_of_files)),
+    rule("V4-068", "leaves are not listed as DELETED", "Entries", "warning", NEXT_COMMIT,
+         in_root("is a leaf listed as DELETED",
+                 lambda one: one.with_status(Status.DELETED) & one.of(*_LEAVES))),
+    rule("V4-069", "a snapshot without parent deletes nothing", "Entries", "error", ROLL_BACK,
+         in_root("is DELETED by a snapshot without parent",
+                 lambda one: one.with_status(Status.DELETED)
+                 & (one.snapshot.parent_snapshot_id is None))),
+    rule("V4-070", "no entry has key metadata", "Entries", "warning",
+         "read the table with the engine that has the keys",
+         in_rows("has key metadata", lambda one: one.present("key_metadata"))),
+    rule("V4-092", "a leaf holds no manifest delete vectors", "Manifest delete vectors", "error",
+         ROLL_BACK,
+         in_leaf("is a bitmap over a leaf, in a leaf", lambda one: one.of(Content.MANIFEST_DV))),
+    rule("V4-100", "a leaf says that it has version 4, and its kind", "Leaves", "error", ROLL_BACK,
+         Check(LeafRows, _other_content)),
+    rule("V4-101", "a leaf holds data files, or deletes", "Leaves", "error", ROLL_BACK,
+         in_leaf("has another kind than its leaf",
+                 _of_other_kind)),
+    rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK,
+         in_leaf("is a leaf in a leaf", lambda one: one.of(*_LEAVES))),
+    rule("V4-103", "the root describes each leaf as it is", "Leaves", "error", ROLL_BACK,
+         Check(ListedLeaf, _other_description)),
+    rule("V4-104", "the lowest sequence number of a leaf is that of its rows", "Leaves", "error",
+         REWRITE_MANIFESTS, Check(ListedLeaf, _other_least_number)),
+    rule("V4-105", "rows that are not ADDED have numbers of their own", "Leaves", "error",
+         ROLL_BACK,
+         in_leaf("is not ADDED and has no sequence number",
+                 lambda one: ~one.with_status(Status.ADDED) & (one.absent("sequence_number")
+                 | one.absent("file_sequence_number"))),
+         in_leaf("is DELETED and has no row ids",
+                 lambda one: one.with_status(Status.DELETED) & one.of(_DATA)
+                 & one.absent("first_row_id"))),
+    rule("V4-106", "a new leaf that is EXISTING holds nothing new", "Leaves", "error", ROLL_BACK,
+         Check(ListedLeaf, _new_in_existing)),
+    rule("V4-107", "a leaf does not mix old rows with new ones", "Leaves", "warning",
          REWRITE_MANIFESTS,
+         in_leaf("stands among rows that were there before",
+                 lambda one: ~one.with_status(Status.EXISTING)
+                 & one.with_status(Status.EXISTING).any())),
+    rule("V4-108", "leaves of version 4 hold no DELETED rows", "Leaves", "warning",
+         REWRITE_MANIFESTS,
+         in_leaf("is DELETED in a leaf", lambda one: one.with_status(Status.DELETED))),
+    rule("V4-109", "a leaf that was added changes something", "Leaves", "warning",
+         REWRITE_MANIFESTS,
+         of_object(ListedLeaf, "it is a leaf listed as ADDED, with nothing new in it",
+                   lambda one: one.listed.status == Status.ADDED
+                   and bool(one.columns.with_status(Status.EXISTING).all()))),
+    rule("V4-110", "a leaf has rows", "Leaves", "warning", REWRITE_MANIFESTS,
+         of_object(ListedLeaf, "it is a leaf without rows", lambda one: not one.row_count)),
+    rule("V4-111", "leaves of older versions are what the root says", "Leaves", "error", ROLL_BACK),
+    rule("V4-112", "delete leaves say `delete`", "Leaves", "warning", REWRITE_MANIFESTS,
+         of_object(LeafRows, "its footer says `deletes`, not `delete`",
+                   lambda one: one.file.footer.get("content") == "deletes")),
+    rule("V4-113", "new leaves have version 4", "Leaves", "error", ROLL_BACK,
+         in_root("is a new leaf of an older version",
+                 lambda one: one.with_status(Status.ADDED) & one.of(*_LEAVES)
+                 & (one.numbers("file_format") == int(FileFormat.AVRO)))),
+    rule("V4-115", "a leaf is not too large", "Leaves", "warning", REWRITE_MANIFESTS,
+         of_object(ListedLeaf, "it is a leaf of {one.row_count:,} rows",
+                   lambda one: one.row_count > LEAF_MAX_ENTRIES)),
+    rule("V4-180", "the root of every snapshot exists", "Storage", "error", ROLL_BACK),
+    rule("V4-181", "live leaves exist, with their sizes", "Storage", "error", ROLL_BACK),
+    rule("V4-182", "live files exist, with their sizes", "Storage", "error", ROLL_BACK),
+    rule("V4-183", "files of DELETED rows may be gone", "Storage", "info", OURS),
+    rule("V4-190", "a root lists no more data files than it should", "Storage", "warning",
+         REWRITE_MANIFESTS, not_enforced=NO_ROW),
+    rule("V4-191", "a root lists no more deletes than it should", "Storage", "warning",
+         REWRITE_MANIFESTS, not_enforced=NO_ROW),
+    rule("V4-192", "few rows of a leaf are dead", "Storage", "info", REWRITE_MANIFESTS,
          not_enforced=NO_ROW),
-    Rule("V4-192", "few rows of a leaf are dead", "Storage", "info", REWRITE_MANIFESTS,
-         not_enforced=NO_ROW),
-    Rule("V4-193", "no leaf is listed in which nothing lives", "Storage", "info", NEXT_COMMIT,
+    rule("V4-193", "no leaf is listed in which nothing lives", "Storage", "info", NEXT_COMMIT,
          not_enforced=NO_ROW),
 )
 # fmt: on

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.bound_types import top_level_ids
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, mask_of, whole
 from icectl.entries.partition_transforms import transform_column
 from icectl.errors import CorruptTable, Unsupported
@@ -21,10 +21,9 @@ from icectl.format.rule import COMPACT, REWRITE_MANIFESTS, Severity
 from icectl.format.stats_columns import STATS_STEP, StatsColumn, group_id
 from icectl.format.transforms import Transform
 from icectl.sfc1.checks.rows import TreeColumns
-from icectl.sfc1.content_stats import aggregate, bound_type
+from icectl.sfc1.content_stats import TupleField, aggregate, bound_type
+from icectl.sfc1.manifest_file import STATS
 from icectl.sfc1.manifests import TreeFacts
-from icectl.sfc1.partition_stats import TupleField
-from icectl.sfc1.rows import STATS
 
 _LOWEST, _HIGHEST = group_id(0), group_id(HIGHEST_STATS_ID)
 _METADATA_COLUMNS = (9_000, 9_200)
@@ -403,50 +402,37 @@ def _is_not_tight(stated: StatsMembers, whole: StatsMembers) -> bool:
 
 # fmt: off
 STATISTICS_RULES = (
-    Rule("V4-140", "members of statistics have the ids and types of their columns", "Statistics",
-         "error", REWRITE_MANIFESTS, (
-        Check(RowStatistics, _other_members),
-    )),
-    Rule("V4-141", "files of partitioned specs have their partition values", "Statistics", "error",
-         REWRITE_MANIFESTS, (
-        in_statistics("has no statistics of a field that it is partitioned by",
-                      lambda one: one.tuple_masks["absent"]),
-    )),
-    Rule("V4-142", "a partition value is one value", "Statistics", "error", REWRITE_MANIFESTS, (
-        in_statistics("has a partition value with two different bounds, or only an upper one",
-                      lambda one: one.tuple_masks["differing"]),
-        in_statistics("has a partition value without an upper bound",
-                      lambda one: one.tuple_masks["without_upper"], "warning"),
-        in_statistics("has a partition value that is neither null nor NaN, and no bounds of it",
-                      lambda one: one.tuple_masks["without_value"]),
-    )),
-    Rule("V4-143", "bounds of partition values are tight", "Statistics", "error",
-         REWRITE_MANIFESTS, (
-        in_statistics("has a partition value with loose bounds",
-                      lambda one: one.tuple_masks["loose"]),
-    )),
-    Rule("V4-144", "no lower bound is above its upper one", "Statistics", "error", COMPACT, (
-        in_statistics("has a lower bound above the upper one, or NaN as a bound", _crossed_bounds),
-    )),
-    Rule("V4-145", "counts of values add up", "Statistics", "error", COMPACT, (
-        in_statistics("has counts of values that do not add up", _miscounted),
-    )),
-    Rule("V4-146", "statistics of a leaf hold those of its rows", "Statistics", "error",
-         REWRITE_MANIFESTS, (
-        Check(LeafStatistics, _untrue_statistics),
-    )),
-    Rule("V4-147", "leaves have statistics where they can", "Statistics", "warning",
-         REWRITE_MANIFESTS, (
-        Check(LeafStatistics, _weak_statistics),
-    )),
-    Rule("V4-148", "delete vectors over leaves have no statistics", "Statistics", "error",
-         REWRITE_MANIFESTS, (
-        in_statistics("is a bitmap with statistics of columns",
-                      lambda one: one.rows.of(Content.MANIFEST_DV) & ~one.is_null),
-    )),
-    Rule("V4-149", "partition values are the transform of their column", "Statistics", "warning",
-         COMPACT, (
-        in_statistics("has a partition value that its column does not give", _not_derived),
-    )),
+    rule("V4-140", "members of statistics have the ids and types of their columns", "Statistics",
+         "error", REWRITE_MANIFESTS, Check(RowStatistics, _other_members)),
+    rule("V4-141", "files of partitioned specs have their partition values", "Statistics", "error",
+         REWRITE_MANIFESTS,
+         in_statistics("has no statistics of a field that it is partitioned by",
+                       lambda one: one.tuple_masks["absent"])),
+    rule("V4-142", "a partition value is one value", "Statistics", "error", REWRITE_MANIFESTS,
+         in_statistics("has a partition value with two different bounds, or only an upper one",
+                       lambda one: one.tuple_masks["differing"]),
+         in_statistics("has a partition value without an upper bound",
+                       lambda one: one.tuple_masks["without_upper"], "warning"),
+         in_statistics("has a partition value that is neither null nor NaN, and no bounds of it",
+                       lambda one: one.tuple_masks["without_value"])),
+    rule("V4-143", "bounds of partition values are tight", "Statistics", "error", REWRITE_MANIFESTS,
+         in_statistics("has a partition value with loose bounds",
+                       lambda one: one.tuple_masks["loose"])),
+    rule("V4-144", "no lower bound is above its upper one", "Statistics", "error", COMPACT,
+         in_statistics("has a lower bound above the upper one, or NaN as a bound",
+                       _crossed_bounds)),
+    rule("V4-145", "counts of values add up", "Statistics", "error", COMPACT,
+         in_statistics("has counts of values that do not add up", _miscounted)),
+    rule("V4-146", "statistics of a leaf hold those of its rows", "Statistics", "error",
+         REWRITE_MANIFESTS, Check(LeafStatistics, _untrue_statistics)),
+    rule("V4-147", "leaves have statistics where they can", "Statistics", "warning",
+         REWRITE_MANIFESTS, Check(LeafStatistics, _weak_statistics)),
+    rule("V4-148", "delete vectors over leaves have no statistics", "Statistics", "error",
+         REWRITE_MANIFESTS,
+         in_statistics("is a bitmap with statistics of columns",
+                       lambda one: one.rows.of(Content.MANIFEST_DV) & ~one.is_null)),
+    rule("V4-149", "partition values are the transform of their column", "Statistics", "warning",
+         COMPACT,
+         in_statistics("has a partition value that its column does not give", _not_derived)),
 )
 # fmt: on

@@ -1,12 +1,12 @@
 """The changes of a snapshot with a root, and those that it may not have made."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from icectl.checks.rule import Breach, Check, Rule
+from icectl.checks.rule import Breach, Check, other_counters, rule
 from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.summary import summary_counters
 from icectl.errors import CorruptTable
@@ -138,6 +138,11 @@ class TreeStep:
         return rows[~np.isin(identities[rows], known)]
 
 
+def in_step(what: str, search: Callable[[TreeStep], Integers]) -> Check[TreeStep]:
+    """Check a snapshot against its parent; `search` returns the rows that break the rule."""
+    return Check(TreeStep, lambda step: step.live.breaches(what, search(step)))
+
+
 def _unsaid_changes(step: TreeStep) -> Iterator[Breach]:
     """What went between a snapshot and its parent without being said, or was said and did not."""
     identities = step.files.identities
@@ -161,12 +166,6 @@ def _unsaid_changes(step: TreeStep) -> Iterator[Breach]:
         yield from step.live.breaches(what, wrong)
 
 
-def _lost_with_leaves(step: TreeStep) -> Iterator[Breach]:
-    yield from step.live.breaches(
-        "was removed with its leaf, and nothing says so", step.lost_with_leaves
-    )
-
-
 def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, Integers]:
     """Return live rows of two snapshots but for those of leaves that both list alike."""
     alike = {_content(use) for use in tree.leaves} & {_content(use) for use in parent.leaves}
@@ -183,7 +182,7 @@ def _content(use: LeafUse) -> tuple[int, bool, bytes]:
     return use.part, use.is_live, use.deleted_positions.tobytes()
 
 
-def _renumbered(step: TreeStep) -> Iterator[Breach]:
+def _renumbered(step: TreeStep) -> Integers:
     """Files that live on keep their numbers; a first row id may be given later."""
     files, identities = step.files, step.files.identities
     here, before = step.differing
@@ -198,18 +197,17 @@ def _renumbered(step: TreeStep) -> Iterator[Breach]:
         wrong |= column[here] != column[before]
     row_ids = files.numbers("first_row_id")
     wrong |= (row_ids[before] >= 0) & (row_ids[here] != row_ids[before])
-    yield from step.live.breaches("lives on with other numbers than before", here[wrong])
+    return here[wrong]
 
 
-def _restored_rows(step: TreeStep) -> Iterator[Breach]:
+def _restored_rows(step: TreeStep) -> Integers:
     """Data files whose delete vector went, and none came."""
     files, live = step.files, step.live
-    vectors = step.changed.removed[files.is_vector[step.changed.removed]]
+    vectors: Integers = step.changed.removed[files.is_vector[step.changed.removed]]
     covered = live.rows[files.is_vector[live.rows]]
     named = files.named[vectors]
     wrong = np.isin(named, files.codes[live.data]) & ~np.isin(named, files.named[covered])
-    what = "was a delete vector of a file that lives on without one"
-    yield from live.breaches(what, vectors[wrong])
+    return vectors[wrong]
 
 
 def replaced_vectors(step: TreeStep) -> Integers:
@@ -283,20 +281,13 @@ class TreeSummary:
 
 
 def _other_counters(summary: TreeSummary) -> Iterator[Breach]:
-    stated = summary.snapshot.summary or {}
     totals, changed = summary.live.files.totals, summary.changed
     counters = {
         **summary_counters(totals(summary.live.rows), "total"),
         **summary_counters(totals(changed.added), "added"),
         **summary_counters(totals(changed.removed), "removed"),
     }
-    differing = [
-        f"{name} is {stated[name]}, not {count}"
-        for name, count in counters.items()
-        if name in stated and stated[name] != str(count)
-    ]
-    if differing:
-        yield Breach(f"in its summary {'; '.join(differing)}")
+    return other_counters(summary.snapshot.summary or {}, counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,36 +326,24 @@ def _added_again(history: TreeHistory) -> Iterator[Breach]:
 
 # fmt: off
 STEP_RULES = (
-    Rule("V4-037", "a replace keeps the number of live rows", "Snapshots", "warning", ROLL_BACK, (
-        Check(TreeStep, _other_row_count),
-    )),
-    Rule("V4-038", "the counters of a summary are those of the files", "Snapshots", "warning",
-         NEXT_COMMIT, (
-        Check(TreeSummary, _other_counters),
-    )),
-    Rule("V4-160", "live files are those of the parent, with what changed", "Across snapshots",
-         "error", ROLL_BACK, (
-        Check(TreeStep, _unsaid_changes),
-    )),
-    Rule("V4-161", "no leaf with live files is removed", "Across snapshots", "error", ROLL_BACK, (
-        Check(TreeStep, _lost_with_leaves),
-    )),
-    Rule("V4-162", "files that stay keep their numbers", "Across snapshots", "error", ROLL_BACK, (
-        Check(TreeStep, _renumbered),
-    )),
-    Rule("V4-163", "the data sequence number of a file never changes", "Across snapshots", "error",
-         ROLL_BACK, (
-        Check(TreeHistory, _other_sequence_numbers),
-    )),
-    Rule("V4-164", "a delete vector that replaces another deletes no less", "Across snapshots",
-         "error", ROLL_BACK, (
-        Check(ReplacedVector, _lost_positions),
-    )),
-    Rule("V4-165", "no deleted rows come back", "Across snapshots", "warning", ROLL_BACK, (
-        Check(TreeStep, _restored_rows),
-    )),
-    Rule("V4-166", "a removed file is not added again", "Across snapshots", "warning", WRITER, (
-        Check(TreeHistory, _added_again),
-    )),
+    rule("V4-037", "a replace keeps the number of live rows", "Snapshots", "warning", ROLL_BACK,
+         Check(TreeStep, _other_row_count)),
+    rule("V4-038", "the counters of a summary are those of the files", "Snapshots", "warning",
+         NEXT_COMMIT, Check(TreeSummary, _other_counters)),
+    rule("V4-160", "live files are those of the parent, with what changed", "Across snapshots",
+         "error", ROLL_BACK, Check(TreeStep, _unsaid_changes)),
+    rule("V4-161", "no leaf with live files is removed", "Across snapshots", "error", ROLL_BACK,
+         in_step("was removed with its leaf, and nothing says so",
+                 lambda step: step.lost_with_leaves)),
+    rule("V4-162", "files that stay keep their numbers", "Across snapshots", "error", ROLL_BACK,
+         in_step("lives on with other numbers than before", _renumbered)),
+    rule("V4-163", "the data sequence number of a file never changes", "Across snapshots", "error",
+         ROLL_BACK, Check(TreeHistory, _other_sequence_numbers)),
+    rule("V4-164", "a delete vector that replaces another deletes no less", "Across snapshots",
+         "error", ROLL_BACK, Check(ReplacedVector, _lost_positions)),
+    rule("V4-165", "no deleted rows come back", "Across snapshots", "warning", ROLL_BACK,
+         in_step("was a delete vector of a file that lives on without one", _restored_rows)),
+    rule("V4-166", "a removed file is not added again", "Across snapshots", "warning", WRITER,
+         Check(TreeHistory, _added_again)),
 )
 # fmt: on

@@ -1,16 +1,18 @@
 """Rules of the delete vectors of a root and the leaves that they are for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from icectl.checks.rule import Breach, Check, Rule, located
+from icectl.checks.rule import Breach, Check, located, rule
 from icectl.entries.columns import Positions
 from icectl.format.manifest import Content, Status
 from icectl.format.rule import NO_ROW, OURS, REWRITE_MANIFESTS, ROLL_BACK, Fault, Severity
-from icectl.sfc1.checks.live import LiveTree, strange_in_leaves
+from icectl.sfc1.checks.live import LiveTree, in_tree, strange_in_leaves
 from icectl.sfc1.checks.rows import TreeColumns
+
+_LIVE = (Status.ADDED, Status.EXISTING)
 
 
 class RootVectors:
@@ -90,28 +92,24 @@ def _without_data_leaf(root: RootVectors) -> Iterator[Breach]:
         yield from root.breach(root.locations[at] or "", what)
 
 
+def in_leaves(
+    what: str, wrong: Callable[[RootVectors, str], bool], severity: Severity | None = None
+) -> Check[RootVectors]:
+    """Check each leaf of a root that has delete vectors, by its key."""
+
+    def search(root: RootVectors) -> Iterator[Breach]:
+        for key in root.vectors:
+            if wrong(root, key):
+                yield from root.breach(key, what, severity)
+
+    return Check(RootVectors, search)
+
+
 def _several_live(root: RootVectors) -> Iterator[Breach]:
     for key in root.vectors:
-        live = root.of(key, Status.ADDED, Status.EXISTING)
+        live = root.of(key, *_LIVE)
         if len(live) > 1:
             yield from root.breach(key, f"has {len(live)} live delete vectors")
-
-
-def _of_no_live_leaf(root: RootVectors) -> Iterator[Breach]:
-    for key in root.vectors:
-        if root.is_live(key):
-            continue
-        if root.of(key, Status.ADDED, Status.EXISTING):
-            yield from root.breach(key, "has a delete vector, but is not live")
-        if root.of(key, Status.DELETED):
-            what = "has a DELETED delete vector, but is not live"
-            yield from root.breach(key, what, "warning")
-
-
-def _lost(root: RootVectors) -> Iterator[Breach]:
-    for key in root.vectors:
-        if root.is_live(key) and root.of(key, Status.DELETED) and not root.of(key, Status.ADDED):
-            yield from root.breach(key, "has lost its delete vector, and none took its place")
 
 
 def _outside_of_leaf(root: RootVectors) -> Iterator[Breach]:
@@ -127,19 +125,14 @@ def _outside_of_leaf(root: RootVectors) -> Iterator[Breach]:
                 yield from root.breach(key, what)
 
 
-def _new_together(root: RootVectors) -> Iterator[Breach]:
-    for key in root.vectors:
-        is_new = key in root.leaves and root.status(root.leaves[key]) == Status.ADDED
-        if is_new and root.of(key, Status.ADDED):
-            yield from root.breach(key, "is new and has a new delete vector")
+def _is_new_with_vector(root: RootVectors, key: str) -> bool:
+    is_new = key in root.leaves and root.status(root.leaves[key]) == Status.ADDED
+    return is_new and bool(root.of(key, Status.ADDED))
 
 
-def _shrunk(root: RootVectors) -> Iterator[Breach]:
-    for key in root.vectors:
-        deleted, added = root.of(key, Status.DELETED), root.of(key, Status.ADDED)
-        if not all(_grows(root, old, new) for old in deleted for new in added):
-            what = "has a new delete vector that does not hold more than the old one"
-            yield from root.breach(key, what)
+def _has_shrunk(root: RootVectors, key: str) -> bool:
+    deleted, added = root.of(key, Status.DELETED), root.of(key, Status.ADDED)
+    return not all(_grows(root, old, new) for old in deleted for new in added)
 
 
 def _grows(root: RootVectors, old: int, new: int) -> bool:
@@ -186,9 +179,7 @@ def _other_forms(step: VectorStep) -> Iterator[Breach]:
 
 def _differs(root: RootVectors, parent: RootVectors, key: str) -> str | None:
     """Tell what is wrong between a leaf's dead rows and those in the parent; None for nothing."""
-    live = (Status.ADDED, Status.EXISTING)
-    before = _union(parent, parent.of(key, *live))
-    here = _union(root, root.of(key, *live))
+    before, here = (_union(one, one.of(key, *_LIVE)) for one in (parent, root))
     added, deleted = root.of(key, Status.ADDED), root.of(key, Status.DELETED)
     if before is None or here is None:
         return None
@@ -214,7 +205,7 @@ def _union(root: RootVectors, rows: list[int]) -> Positions | None:
 
 def _is_carried(root: RootVectors, parent: RootVectors, key: str) -> bool:
     """Return whether the vector of a leaf is the one of the parent, or neither has one."""
-    before = parent.of(key, Status.ADDED, Status.EXISTING)
+    before = parent.of(key, *_LIVE)
     here = root.vectors.get(key, [])
     if any(root.status(at) != Status.EXISTING for at in here):
         return False
@@ -222,57 +213,51 @@ def _is_carried(root: RootVectors, parent: RootVectors, key: str) -> bool:
 
 
 def _rewritten(root: RootVectors, parent: RootVectors, key: str) -> bool:
-    old, new = parent.of(key, Status.ADDED, Status.EXISTING), root.of(key, Status.EXISTING)
+    old, new = parent.of(key, *_LIVE), root.of(key, Status.EXISTING)
     return len(old) == len(new) == 1 and root.forms[new[0]] != parent.forms[old[0]]
 
 
 # fmt: off
 VECTOR_RULES = (
-    Rule("V4-080", "a leaf has one live delete vector at most", "Manifest delete vectors", "error",
-         ROLL_BACK, (
-        Check(RootVectors, _several_live),
-    )),
-    Rule("V4-081", "the leaf of a delete vector is live", "Manifest delete vectors", "error",
-         ROLL_BACK, (
-        Check(RootVectors, _of_no_live_leaf),
-    )),
-    Rule("V4-082", "the bitmap of a delete vector is whole, and counts what its row says",
+    rule("V4-080", "a leaf has one live delete vector at most", "Manifest delete vectors", "error",
+         ROLL_BACK, Check(RootVectors, _several_live)),
+    rule("V4-081", "the leaf of a delete vector is live", "Manifest delete vectors", "error",
+         ROLL_BACK,
+         in_leaves("has a delete vector, but is not live",
+                   lambda root, key: not root.is_live(key) and bool(root.of(key, *_LIVE))),
+         in_leaves("has a DELETED delete vector, but is not live",
+                   lambda root, key: not root.is_live(key) and bool(root.of(key, Status.DELETED)),
+                   "warning")),
+    rule("V4-082", "the bitmap of a delete vector is whole, and counts what its row says",
          "Manifest delete vectors", "error", ROLL_BACK),
-    Rule("V4-083", "positions of a delete vector lie inside of its leaf", "Manifest delete vectors",
-         "error", ROLL_BACK, (
-        Check(RootVectors, _outside_of_leaf),
-    )),
-    Rule("V4-085", "a delete vector that replaces another holds more", "Manifest delete vectors",
-         "error", ROLL_BACK, (
-        Check(RootVectors, _shrunk),
-    )),
-    Rule("V4-086", "a replaced delete vector has one in its place", "Manifest delete vectors",
-         "error", ROLL_BACK, (
-        Check(RootVectors, _lost),
-    )),
-    Rule("V4-087", "dead rows of a leaf stay dead", "Manifest delete vectors", "error", ROLL_BACK, (
-        Check(VectorStep, _other_deleted_rows),
-    )),
-    Rule("V4-088", "delete vectors that stay keep their form", "Manifest delete vectors", "info",
-         OURS, (
-        Check(VectorStep, _other_forms),
-    )),
-    Rule("V4-089", "delete vectors are inline or not by their size", "Manifest delete vectors",
-         "info", REWRITE_MANIFESTS,
-         not_enforced=NO_ROW),
-    Rule("V4-090", "a delete vector in a Puffin file is the blob that its row says",
+    rule("V4-083", "positions of a delete vector lie inside of its leaf", "Manifest delete vectors",
+         "error", ROLL_BACK, Check(RootVectors, _outside_of_leaf)),
+    rule("V4-085", "a delete vector that replaces another holds more", "Manifest delete vectors",
+         "error", ROLL_BACK,
+         in_leaves("has a new delete vector that does not hold more than the old one",
+                   _has_shrunk)),
+    rule("V4-086", "a replaced delete vector has one in its place", "Manifest delete vectors",
+         "error", ROLL_BACK,
+         in_leaves("has lost its delete vector, and none took its place",
+                   lambda root, key: root.is_live(key) and bool(root.of(key, Status.DELETED))
+                   and not root.of(key, Status.ADDED))),
+    rule("V4-087", "dead rows of a leaf stay dead", "Manifest delete vectors", "error", ROLL_BACK,
+         Check(VectorStep, _other_deleted_rows)),
+    rule("V4-088", "delete vectors that stay keep their form", "Manifest delete vectors", "info",
+         OURS, Check(VectorStep, _other_forms)),
+    rule("V4-089", "delete vectors are inline or not by their size", "Manifest delete vectors",
+         "info", REWRITE_MANIFESTS, not_enforced=NO_ROW),
+    rule("V4-090", "a delete vector in a Puffin file is the blob that its row says",
          "Manifest delete vectors", "error", ROLL_BACK),
-    Rule("V4-091", "a leaf is not added together with a delete vector over it",
-         "Manifest delete vectors", "warning", REWRITE_MANIFESTS, (
-        Check(RootVectors, _new_together),
-    )),
-    Rule("V4-114", "an affiliated delete leaf belongs to its data leaf", "Leaves", "error",
-         ROLL_BACK, (
-        Check(RootVectors, _without_data_leaf),
-        Check(LiveTree, strange_in_leaves),
-    )),
-    Rule("V4-116", "a root lists every leaf once", "Leaves", "error", ROLL_BACK, (
-        Check(RootVectors, _listed_twice),
-    )),
+    rule("V4-091", "a leaf is not added together with a delete vector over it",
+         "Manifest delete vectors", "warning", REWRITE_MANIFESTS,
+         in_leaves("is new and has a new delete vector", _is_new_with_vector)),
+    rule("V4-114", "an affiliated delete leaf belongs to its data leaf", "Leaves", "error",
+         ROLL_BACK,
+         Check(RootVectors, _without_data_leaf),
+         in_tree(LiveTree, "is in a delete leaf of a data leaf that does not have its data file",
+                 strange_in_leaves)),
+    rule("V4-116", "a root lists every leaf once", "Leaves", "error", ROLL_BACK,
+         Check(RootVectors, _listed_twice)),
 )
 # fmt: on

@@ -1,10 +1,11 @@
 """A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,17 +13,17 @@ from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import engine_summary, head, put_on
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Outputs, Proposal
+from icectl.entries.columns import NONE, Positions
 from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
-from icectl.errors import Unsupported
+from icectl.errors import SelfCheckFailed, Unsupported
 from icectl.format import properties
 from icectl.format.locations import with_scheme
 from icectl.format.manifest import Content, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import Update
-from icectl.sfc1.commit.check import check
 from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
@@ -33,23 +34,32 @@ from icectl.sfc1.commit.draft import (
     TreeMeans,
     TreeOptions,
 )
-from icectl.sfc1.legacy import legacy_root, parquet_leaves
-from icectl.sfc1.live import ReadLeaf, leaf_rows, live_in_tree, live_rows, of_contents
+from icectl.sfc1.commit.lists import legacy_root, parquet_leaves
+from icectl.sfc1.manifest_file import ListedRow
 from icectl.sfc1.manifests import (
+    FILES,
     LEAVES,
     NAMES,
     OWN_CONTENTS,
     PLAIN,
+    ReadLeaf,
     TreeFacts,
     can_move,
+    leaf_rows,
+    live_in_tree,
+    live_rows,
     manifest_file,
     may_list,
+    of_contents,
     read_leaf,
+    root_rows,
+    rows_of_leaf,
     tree_rows,
+    vector_positions,
+    vector_rows,
 )
-from icectl.sfc1.rows import ListedRow
-from icectl.sfc1.safety import sound_root
-from icectl.storage.location import comparison_key
+from icectl.sfc1.rules import sound_root
+from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.live_files import LiveFiles
@@ -64,44 +74,14 @@ _MEASURED = (
     "content_size_in_bytes",
 )
 
-
-def tree_options(metadata: TableMetadata) -> TreeOptions:
-    """Read what the table's properties say of its roots and leaves.
-
-    Raises: Refused for bad values.
-    """
-
-    def value(wanted: properties.TableProperty[int]) -> int:
-        return properties.read(metadata.properties, wanted)
-
-    return TreeOptions(
-        max_data_files=value(properties.TREE_MAX_DATA_FILES),
-        max_delete_entries=value(properties.TREE_MAX_DELETE_ENTRIES),
-        inline_max_bytes=value(properties.VECTOR_INLINE_MAX_BYTES),
-        inline_total_max_bytes=value(properties.VECTOR_INLINE_TOTAL_MAX_BYTES),
-        leaf_target_size_bytes=value(properties.TARGET_MANIFEST_SIZE_BYTES),
-        leaf_max_entries=value(properties.LEAF_MAX_ENTRIES),
-        affinity=properties.read(metadata.properties, properties.AFFINITY_ENABLED),
-    )
-
-
-def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> ParentState:
-    """Read what a commit on a snapshot builds on; older versions' lists are converted (sfc-1 7.9).
-
-    Raises: StorageError; CorruptTable; Unsupported.
-    """
-    if snapshot is None:
-        return ParentState(facts.empty(), {})
-    if snapshot.root_manifest is None:
-        rows = legacy_root(store, facts, snapshot)
-        return ParentState(rows, {}, parquet_leaves(store, rows))
-    return ParentState(*sound_root(store, facts, snapshot, carried=True))
-
-
 _UNMOVABLE = (
     "`icectl upgrade-to-v4 TABLE --layout iceberg-1.12` leads back; there `icectl compact TABLE"
     " --deletes-only` makes deletion vectors of position delete files"
 )
+
+_IDENTITY = ("content", "key", "content_offset")
+
+_CARRIED = ("spec_id", "snapshot_id", "sequence_number", "file_sequence_number", "record_count")
 
 ChangeState = Callable[[TreeFacts, ParentState], TreeChange | None]
 """What an operation does to the state that it is given; None where that is nothing."""
@@ -271,6 +251,39 @@ class TreeWriter:
         return put_on(metadata, self.branch, snapshot)
 
 
+def tree_options(metadata: TableMetadata) -> TreeOptions:
+    """Read what the table's properties say of its roots and leaves.
+
+    Raises: Refused for bad values.
+    """
+
+    def value(wanted: properties.TableProperty[int]) -> int:
+        return properties.read(metadata.properties, wanted)
+
+    return TreeOptions(
+        max_data_files=value(properties.TREE_MAX_DATA_FILES),
+        max_delete_entries=value(properties.TREE_MAX_DELETE_ENTRIES),
+        inline_max_bytes=value(properties.VECTOR_INLINE_MAX_BYTES),
+        inline_total_max_bytes=value(properties.VECTOR_INLINE_TOTAL_MAX_BYTES),
+        leaf_target_size_bytes=value(properties.TARGET_MANIFEST_SIZE_BYTES),
+        leaf_max_entries=value(properties.LEAF_MAX_ENTRIES),
+        affinity=properties.read(metadata.properties, properties.AFFINITY_ENABLED),
+    )
+
+
+def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> ParentState:
+    """Read what a commit on a snapshot builds on; older versions' lists are converted (sfc-1 7.9).
+
+    Raises: StorageError; CorruptTable; Unsupported.
+    """
+    if snapshot is None:
+        return ParentState(facts.empty(), {})
+    if snapshot.root_manifest is None:
+        rows = legacy_root(store, facts, snapshot)
+        return ParentState(rows, {}, parquet_leaves(store, rows))
+    return ParentState(*sound_root(store, facts, snapshot, carried=True))
+
+
 def _without_foreign(means: TreeMeans, state: ParentState, change: TreeChange) -> TreeChange:
     """Return the change, with manifests in Parquet of a manifest list rewritten as leaves.
 
@@ -350,6 +363,9 @@ def _totals(
     return {key: str(before[key] + added[key] - removed[key]) for key in added}
 
 
+# -- what commands change -------------------------------------------------------------------------
+
+
 def replacement(
     facts: TreeFacts, changes: Changes, manifests: Sequence[ManifestFile]
 ) -> TreeChange:
@@ -396,3 +412,132 @@ def rewritten_leaves(
         rewritten_files=frozenset(map(comparison_key, files)),
         operation="replace",
     )
+
+
+# -- the last look before a commit is sent --------------------------------------------------------
+
+
+def check(
+    store: Store,
+    means: TreeMeans,
+    parent: ParentState,
+    change: TreeChange,
+    tree: NewTree,
+    snapshot: Snapshot,
+) -> None:
+    """Compare the live files before and after (sfc-1 7.6 step 5): what was not to change has not.
+
+    `snapshot` is the one that the root is of.
+    Raises: SelfCheckFailed V4-160, where a file came, went or changed that should not have.
+    Cost: reads the leaves that go, or whose delete vector changed.
+    """
+    new = _NewState(store, means, tree, snapshot)
+    before_by_leaf, after_by_leaf = _leaves(parent.rows), _leaves(new.rows)
+    same = {
+        key
+        for key in before_by_leaf & after_by_leaf
+        if np.array_equal(parent.dead.get(key, NONE), new.dead.get(key, NONE))
+    }
+    before = _files(_beside(parent.rows, same), parent.dead, means.look)
+    after = _files(_beside(new.rows, same), new.dead, new.read)
+    gone, added = _files_of(tree.removed), _files_of(change.added)
+    stays = _without(before, gone)
+    if len(stays) != len(before) - len(gone):
+        raise _wrong(f"{len(gone)} files go, of which {len(before) - len(stays)} were live")
+    carried = _without(after, added)
+    if len(carried) != len(after) - len(added):
+        raise _wrong(f"{len(added)} files are new, of which {len(after) - len(carried)} live")
+    differs = _difference(stays, carried)
+    if differs is not None:
+        raise _wrong(f"files that stay differ in {differs}")
+
+
+class _NewState:
+    """A composed state as readers would find it: new files come from memory, others by `means`.
+
+    `dead` has positions of leaves by key.
+    """
+
+    def __init__(self, store: Store, means: TreeMeans, tree: NewTree, snapshot: Snapshot) -> None:
+        self._store = store
+        self._means = means
+        self._new = {comparison_key(file.location): file.content for file in tree.files}
+        self.rows = root_rows(means.facts, tree.root, snapshot, part=PLAIN)
+        self.dead = {
+            comparison_key(leaf): vector_positions(self._read_range, row)
+            for leaf, row in vector_rows(live_rows(self.rows))
+        }
+
+    def read(self, leaf: ListedRow) -> pa.Table:
+        """Return the rows of a leaf, perhaps without their statistics."""
+        content = self._new.get(comparison_key(leaf.name))
+        if content is None:
+            return self._means.look(leaf)
+        return rows_of_leaf(self._means.facts, content, leaf, part=PLAIN)
+
+    def _read_range(self, location: str, offset: int, length: int) -> bytes:
+        content = self._new.get(comparison_key(location))
+        if content is None:
+            return self._store.read_range(location, offset, length)
+        return content[offset : offset + length]
+
+
+def _wrong(difference: str) -> SelfCheckFailed:
+    message = f"a new root does not have the files that it should: {difference}"
+    return SelfCheckFailed(message, rule="V4-160")
+
+
+def _leaves(rows: pa.Table) -> set[str]:
+    return {comparison_key(leaf.name) for leaf in leaf_rows(live_rows(rows))}
+
+
+def _beside(rows: pa.Table, same: Collection[str]) -> pa.Table:
+    """Return the files of a root, and its leaves but for some."""
+    live = live_rows(rows)
+    leaves = of_contents(live, *LEAVES)
+    changed = [comparison_key(str(place)) not in same for place in leaves["location"].to_pylist()]
+    return pa.concat_tables(
+        [of_contents(live, *FILES), leaves.filter(pa.array(changed, pa.bool_()))]
+    )
+
+
+def _files(rows: pa.Table, vectors: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
+    return _files_of(live_in_tree(rows, vectors, read))
+
+
+def _files_of(rows: pa.Table) -> pa.Table:
+    """Return files by what identifies them (sfc-1 EN7), with what no commit changes of them."""
+    is_vector = pc.equal(rows["content"], int(Content.POSITION_DELETES))
+    offsets = pc.if_else(is_vector, pc.fill_null(rows["content_offset"], -1), -1)
+    columns = {
+        "content": rows["content"],
+        "key": comparison_keys(rows["location"]),
+        "content_offset": offsets,
+        "first_row_id": rows["first_row_id"],
+        **{name: rows[name] for name in _CARRIED},
+    }
+    table = pa.table(columns)
+    return table.sort_by([(name, "ascending") for name in _IDENTITY])
+
+
+def _without(files: pa.Table, others: pa.Table) -> pa.Table:
+    if not len(others):
+        return files
+    keys = others.select(_IDENTITY)
+    kept = files.join(keys, keys=list(_IDENTITY), join_type="left anti", use_threads=False)
+    return kept.sort_by([(name, "ascending") for name in _IDENTITY])
+
+
+def _difference(before: pa.Table, after: pa.Table) -> str | None:
+    """Return the first column in which the same files differ.
+
+    Null row ids may be filled (sfc-1 4.7).
+    """
+    if len(before) != len(after):
+        return f"their number ({len(before)} and {len(after)})"
+    for name in (*_IDENTITY, *_CARRIED):
+        if not before[name].combine_chunks().equals(after[name].combine_chunks()):
+            return name
+    had = pc.is_valid(before["first_row_id"])
+    ids_before, ids_after = (one["first_row_id"].filter(had) for one in (before, after))
+    return None if ids_before.equals(ids_after) else "first_row_id"

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from icectl.checks.bound_types import bound_types
-from icectl.checks.bounds import BoundFaults, bound_faults
-from icectl.checks.columns import Columns
+from icectl.checks.metrics import BoundFaults, bound_faults
+from icectl.checks.objects import Columns
 from icectl.entries.rows import RawEntries
 from icectl.format.rule import Fault
 from icectl.format.types import DecimalType, FixedType, GeographyType, GeometryType, PrimitiveType

@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow as pa
 
-from icectl.checks.columns import Columns, merge_faults
+from icectl.checks.objects import Columns, merge_faults
 from icectl.entries.rows import RawEntries
 from icectl.format.manifest import Status
 from icectl.format.rule import Fault

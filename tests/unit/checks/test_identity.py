@@ -9,7 +9,7 @@ from icectl.checks.identity import (
     doubtful_manifests,
     put_back_id,
 )
-from icectl.checks.own_manifest import check_own_manifest
+from icectl.checks.rules import check_own_manifest
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, ManifestHeader

@@ -2,13 +2,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.checks.columns import Columns
 from icectl.checks.metrics import (
     avro_with_column_sizes,
     common,
     impossible_counts,
     pairs,
 )
+from icectl.checks.objects import Columns
 from icectl.entries.rows import RawEntries
 from icectl.format.manifest import FileFormat
 from icectl.format.rule import Fault

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.checks.columns import Columns
+from icectl.checks.objects import Columns
 from icectl.checks.partitions import FieldRange, field_ranges
 from icectl.entries.partition_key import encode_key, join_values, sort_key
 from icectl.entries.rows import RawEntries

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.checks.row_risks import LiveRows, live_twice
+from icectl.checks.live_entries import LiveRows, live_twice
 from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
 from icectl.entries.rows import Entries

@@ -8,7 +8,7 @@ import pytest
 from icectl.sfc1.rules import EVERY_RULE as RULES
 
 ROOT = Path(__file__).resolve().parents[3]
-CITED = re.compile(r"(?<!Rule\(\")\b(R|V4)-(\d{3})\b")
+CITED = re.compile(r"(?<!rule\(\")\b(R|V4)-(\d{3})\b")
 """An id, but for that of an entry."""
 PINNED = re.compile(r"(?:\b|(?<=_))(r|v4_)(\d{3})(?=_)|\b(R|V4)-(\d{3})\b")
 EVERY_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from icectl.commands.rewrite_manifests import run as rewrite_manifests
-from icectl.commands.validate import found as validate_found
+from icectl.commands.validate import lists
 from icectl.commit import snapshot_writer
 from icectl.format.layout import Layout, layout_of, layout_of_manifest, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
@@ -68,7 +68,7 @@ def test_each_layout_has_a_reader_a_writer_and_checks(layout: Layout) -> None:
     assert callable(manifest_lists.reader_of(FACTS.metadata, layout).manifests)
     if layout is not Layout.MANIFEST_LISTS:  # which modules above have functions of their own for
         assert callable(import_module(snapshot_writer._OTHER_WRITERS[layout]).writer)
-    assert callable(import_module(validate_found._CHECKS[layout]).check)
+    assert callable(import_module(lists._CHECKS[layout]).check)
     assert callable(rewrite_manifests._PLANS[layout])
 
 

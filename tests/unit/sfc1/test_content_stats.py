@@ -14,16 +14,19 @@ from icectl.errors import CorruptTable
 from icectl.files.parquet.schema import field_id
 from icectl.format.stats_columns import StatsColumn
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, parse_type
-from icectl.sfc1.content_stats import aggregate, conform, from_maps, stats_type
-from icectl.sfc1.partition_stats import (
+from icectl.sfc1.content_stats import (
     TUPLE_RANGE,
     TUPLE_UNKNOWN,
     UNKNOWN_KEY,
     TupleField,
+    aggregate,
+    conform,
+    from_maps,
     recover,
+    stats_type,
+    to_maps,
     with_tuples,
 )
-from icectl.sfc1.stats_maps import to_maps
 
 LONG, STRING, DOUBLE = (PrimitiveType(name) for name in ("long", "string", "double"))
 DATE, UUID_TYPE = PrimitiveType("date"), PrimitiveType("uuid")

@@ -4,8 +4,7 @@ import pytest
 
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content
-from icectl.sfc1.live import live_in_tree, vectors
-from icectl.sfc1.manifests import read_leaf, read_root
+from icectl.sfc1.manifests import live_in_tree, read_leaf, read_root, vectors
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, names
 
 READ = [

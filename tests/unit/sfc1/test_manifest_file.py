@@ -7,9 +7,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.sfc1.manifest_file import TreeContent, read_locations, read_tree, write_tree
+from icectl.sfc1.manifest_file import (
+    STATS,
+    TREE_ROWS,
+    TreeContent,
+    read_locations,
+    read_tree,
+    write_tree,
+)
 from icectl.sfc1.manifests import NAMES
-from icectl.sfc1.rows import STATS, TREE_ROWS
 from tests.builders.scenarios import Scenario, table
 
 

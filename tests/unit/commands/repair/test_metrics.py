@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.repair.metrics import restated_metrics
+from icectl.commands.repair.repairs import restated_metrics
 from icectl.entries.partition_key import encode_key
 from icectl.errors import StorageError
 from icectl.format.types import PrimitiveType

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, read_head
+from icectl.commands.repair.head import (
+    ManifestChange,
+    Mend,
+    Mending,
+    ReadHead,
+    RepairedHead,
+    proposal,
+    read_head,
+    write_manifests,
+)
 from icectl.commands.repair.plan import Kind, Remedy
-from icectl.commands.repair.write import Mending, RepairedHead, proposal, write_manifests
 from icectl.commit.transaction import Outputs, outputs_of
 from icectl.entries.rows import ALL_COLUMNS, as_existing, take
 from icectl.env import Deadline

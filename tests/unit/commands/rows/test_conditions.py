@@ -15,8 +15,7 @@ from icectl.entries.conditions import parse_where
 from icectl.entries.may_match import METRICS, all_match, may_match
 from icectl.files.parquet.schema import arrow_schema
 from icectl.rows.find_job import matches
-from icectl.sfc1.listed import tree_manifests_of
-from icectl.sfc1.manifests import TreeFacts
+from icectl.sfc1.reader import RootReader
 from icectl.storage.local.store import LocalStore
 from tests.builders.inline_rows import COLUMNS, InlineFrame, rows_of, tree, way_to
 from tests.builders.rows import local
@@ -96,14 +95,14 @@ def test_files_hold_the_rows_that_are_claimed(
     ]
     shown = [(table.to_batches()[0], table.to_pylist()) for table in held]
     leaves = [files.manifests[at].manifest_path for at in files.data.table["manifest"].to_pylist()]
-    snapshot, facts = metadata.snapshots[-1], TreeFacts(metadata)
+    snapshot, reader = metadata.snapshots[-1], RootReader(metadata)
     proved = left_out = 0
     for _ in range(rounds):
         text, truth = condition(rng)
         predicate = parse_where(text, metadata)
         place = (files.data, predicate, metadata.partition_specs, metadata.schemas)
         may, every = may_match(*place), all_match(*place)
-        kept, is_part = tree_manifests_of(context.store, facts, snapshot, predicate)
+        kept, is_part = reader.manifests_of(context.store, snapshot, predicate)
         opened = {one.manifest_path for one in kept}
         assert is_part == (opened != set(leaves)), text
         left_out += len(leaves) - len(opened)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.checks.finding import Finding
+from icectl.checks.rule import Finding
 from icectl.commands.compact.run import read_names
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.entries.rows import Entries

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from icectl.catalog.files import FILE_SYSTEM
-from icectl.checks.finding import RuleChoice
-from icectl.commands.validate.found import CheckTally
+from icectl.checks.rules import RuleChoice
+from icectl.commands.validate.lists import CheckTally
 from icectl.commands.validate.sfc1 import check
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.sfc1.checks.rows import ListedLeaf, TreeColumns
-from icectl.sfc1.rows import ListedRow
+from icectl.sfc1.manifest_file import ListedRow
 from icectl.sfc1.rules import SFC1_RULES
 from tests.builders.checked import snapshot
 

@@ -9,7 +9,6 @@ import pytest
 from icectl.errors import SelfCheckFailed
 from icectl.format.manifest import Content, FileFormat
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.commit.check import check
 from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
@@ -20,9 +19,9 @@ from icectl.sfc1.commit.draft import (
     TreeMeans,
     TreeOptions,
 )
-from icectl.sfc1.live import leaf_rows, vectors
+from icectl.sfc1.commit.writer import check
 from icectl.sfc1.manifest_file import TreeContent, write_tree
-from icectl.sfc1.manifests import NAMES, PLAIN, read_leaf
+from icectl.sfc1.manifests import NAMES, PLAIN, leaf_rows, read_leaf, vectors
 from icectl.storage.location import comparison_key
 from tests.builders.scenarios import FACTS, Files, table
 

@@ -21,9 +21,8 @@ from icectl.sfc1.commit.draft import (
     TreeMeans,
     TreeOptions,
 )
-from icectl.sfc1.live import live_rows, vectors
-from icectl.sfc1.manifests import LEAVES, NAMES, PLAIN, read_leaf
-from icectl.sfc1.rows import listed_rows
+from icectl.sfc1.manifest_file import listed_rows
+from icectl.sfc1.manifests import LEAVES, NAMES, PLAIN, live_rows, read_leaf, vectors
 from icectl.storage.location import comparison_key
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, table
 

@@ -1,9 +1,10 @@
-"""Snapshots of layout sfc-1 as manifest lists, which leads a table out of the layout.
+"""Snapshots of layout sfc-1 as manifest lists, and those of older versions as roots (sfc-1 7.9).
 
 Leaves and files of roots become manifests; rows that a manifest delete vector names are left out,
 and stand as DELETED in the snapshot that killed them. Data and delete files are not touched.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -32,29 +33,49 @@ from icectl.entries.rows import (
     with_some_deleted,
 )
 from icectl.entries.summary import field_summaries
-from icectl.errors import SelfCheckFailed, Unsupported
+from icectl.errors import MissingFile, SelfCheckFailed, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.files.manifest.schema import check_known
+from icectl.files.manifest.schema import PARQUET_MAGIC, check_known
+from icectl.files.parquet.schema import field_id
+from icectl.format import single_value
 from icectl.format.locations import with_scheme
-from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
+from icectl.format.manifest import (
+    Content,
+    FieldSummary,
+    FileFormat,
+    ManifestContent,
+    ManifestFile,
+    Status,
+)
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.listed import leaf_manifest, raw_entries
-from icectl.sfc1.live import leaf_rows, of_contents
-from icectl.sfc1.manifests import FILES, TreeFacts, read_leaf
-from icectl.sfc1.rows import ListedRow
-from icectl.sfc1.safety import sound_root
-from icectl.sfc1.views import marked_manifests
+from icectl.format.stats_columns import group_id
+from icectl.format.types import Type
+from icectl.sfc1.content_stats import conform, typed_values
+from icectl.sfc1.manifest_file import STATS, ListedRow
+from icectl.sfc1.manifests import FILES, TreeFacts, leaf_rows, of_contents, read_leaf
+from icectl.sfc1.reader import RootReader, leaf_manifest, raw_entries
+from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
+from icectl.storage.store import Store
 from icectl.table.context import TableContext
+from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import decode_file, read_file
 
 _COLUMNS = [*PLANNING.names, *CARRIED.names]
+
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
+
+_COUNTED = frozenset({"status", "record_count", "snapshot_id"})
+
+_STATUSES = ("added", "existing", "deleted")
+
+
+# -- roots as manifest lists ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +138,7 @@ class ListsOfRoots:
         entries = Entries(raw_entries(facts, listed, NONE, ALL_COLUMNS, 0).table)
         gone = pc.equal(entries.table["status"], int(Status.DELETED))
         parts = [where(entries, pc.invert(gone)), _deleted(where(entries, gone), snapshot)]
-        for mark in marked_manifests(self.context.store, facts, snapshot):
+        for mark in RootReader(facts.metadata).marked(self.context.store, snapshot):
             of_leaf = not mark.manifest.in_root and not mark.unless_live
             if of_leaf and mark.removed & _LIVE:
                 removed_rows = of_status(self._load(facts, mark.manifest), *mark.removed)
@@ -257,9 +278,6 @@ def _by_row_ids(entries: Entries) -> Iterator[Entries]:
             yield part
 
 
-# -- what no manifest list can say ----------------------------------------------------------------
-
-
 def check_roots(context: TableContext, metadata: TableMetadata) -> int:
     """Read all roots, and tell how many leaves they list; whatever has no other form ends it.
 
@@ -278,3 +296,155 @@ def check_roots(context: TableContext, metadata: TableMetadata) -> int:
         if leaf.key_metadata is not None:
             raise Unsupported(f"`{leaf.name}` is encrypted (U-02)")
     return len(leaves)
+
+
+# -- manifest lists as roots ----------------------------------------------------------------------
+
+
+def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
+    """Return the rows of a root that lists the manifests of an older version's snapshot.
+
+    Shape: all EXISTING; manifests without live entries are left out (sfc-1 C-36).
+    Order: of the manifest list.
+    Raises: StorageError; CorruptTable; Unsupported.
+    """
+    manifests = read_snapshot_manifests(store, facts.metadata, snapshot)
+    rows = [facts.empty()]
+    for manifest in manifests:
+        counted = _counted(store, facts, manifest, snapshot)
+        if (counted.added_files_count or 0) + (counted.existing_files_count or 0):
+            rows.append(_row(facts, counted))
+    return pa.concat_tables(rows)
+
+
+def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
+    """Keys of those leaves of a converted list that are in Parquet, as Iceberg 1.12 writes them.
+
+    Raises: StorageError.
+    """
+    return frozenset(
+        comparison_key(leaf.name) for leaf in leaf_rows(root) if _is_parquet(store, leaf.name)
+    )
+
+
+def _is_parquet(store: Store, location: str) -> bool:
+    """Return whether a manifest that a list names is in Parquet.
+
+    Raises: MissingFile; StorageError.
+    """
+    if location.endswith(".avro"):
+        return False
+    try:
+        return store.read_range(location, 0, len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    except FileNotFoundError as error:
+        raise MissingFile(location) from error
+
+
+def _counted(
+    store: Store, facts: TreeFacts, manifest: ManifestFile, snapshot: Snapshot
+) -> ManifestFile:
+    """The manifest with what version 1 lists may leave out, by reading it (sfc-1 7.9 step 3)."""
+    counts = (
+        manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count,
+        manifest.added_rows_count, manifest.existing_rows_count, manifest.deleted_rows_count,
+        manifest.added_snapshot_id,
+    )  # fmt: skip
+    if all(count is not None for count in counts):
+        return manifest
+    content = read_file(store, manifest.manifest_path)
+    spec = facts.metadata.spec(manifest.partition_spec_id)
+    _, raw = decode_file(
+        manifest.manifest_path,
+        lambda: read_manifest(content, columns=_COUNTED, manifest=0, spec=spec),
+    )
+    files: Counter[int] = Counter()
+    records: Counter[int] = Counter()
+    writers = set()
+    columns = (raw.table[name].to_pylist() for name in ("status", "record_count", "snapshot_id"))
+    for status, record_count, snapshot_id in zip(*columns, strict=True):
+        files[status] += 1
+        records[status] += record_count
+        if status == Status.ADDED:
+            writers.add(snapshot_id)
+    added_by = manifest.added_snapshot_id
+    if added_by is None:
+        added_by = writers.pop() if len(writers) == 1 else snapshot.snapshot_id
+    return replace(
+        manifest,
+        added_snapshot_id=added_by or snapshot.snapshot_id,
+        added_files_count=files[Status.ADDED],
+        existing_files_count=files[Status.EXISTING],
+        deleted_files_count=files[Status.DELETED],
+        added_rows_count=records[Status.ADDED],
+        existing_rows_count=records[Status.EXISTING],
+        deleted_rows_count=records[Status.DELETED],
+    )
+
+
+def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:
+    counts = {
+        f"{name}_{what}_count": getattr(manifest, f"{name}_{what}_count")
+        for name in _STATUSES
+        for what in ("files", "rows")
+    }
+    is_data = manifest.content is ManifestContent.DATA
+    row = ListedRow(
+        content=Content.DATA_MANIFEST if is_data else Content.DELETE_MANIFEST,
+        location=with_scheme(facts.metadata.location, manifest.manifest_path),
+        file_format=FileFormat.AVRO,
+        status=Status.EXISTING,
+        snapshot_id=manifest.added_snapshot_id,
+        sequence_number=manifest.sequence_number,
+        file_sequence_number=manifest.sequence_number,
+        first_row_id=manifest.first_row_id if is_data else None,
+        spec_id=manifest.partition_spec_id,
+        record_count=sum(counts[f"{name}_files_count"] for name in _STATUSES),
+        file_size_in_bytes=manifest.manifest_length,
+        min_sequence_number=manifest.min_sequence_number,
+        key_metadata=manifest.key_metadata,
+        **counts,
+    )
+    return facts.row(row, _stats(facts, manifest))
+
+
+def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
+    """Make statistics of the bounds that summaries of partition fields tell (sfc-1 5.7)."""
+    kind = facts.rows_schema.field(STATS).type
+    summaries = manifest.partitions
+    if not summaries:
+        return pa.nulls(1, kind)
+    groups = list(conform(None, facts.columns, 1).flatten())
+    places = {field_id(one): at for at, one in enumerate(kind)}
+    for item in facts.tuple_fields(manifest.partition_spec_id):
+        if item.place < len(summaries):
+            at = places[group_id(item.stats_id)]
+            groups[at] = _summarised(kind.field(at).type, item.type, summaries[item.place])
+    return pa.StructArray.from_arrays(groups, fields=list(kind))
+
+
+def _summarised(kind: pa.StructType, type_: Type, summary: FieldSummary) -> pa.StructArray:
+    members = {
+        "lower_bound": typed_values(type_, [_bound(type_, summary.lower_bound)]),
+        "upper_bound": typed_values(type_, [_bound(type_, summary.upper_bound)]),
+    }
+    if not summary.contains_null:
+        members["null_count"] = pa.array([0], pa.int64())
+    if summary.contains_nan is False:
+        members["nan_count"] = pa.array([0], pa.int64())
+    columns = [
+        members[member.name].cast(member.type)
+        if member.name in members
+        else pa.nulls(1, member.type)
+        for member in kind
+    ]
+    is_known = any(pc.any(column.is_valid()).as_py() for column in columns)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array([not is_known]))
+
+
+def _bound(type_: Type, content: bytes | None) -> single_value.Value:
+    if content is None:
+        return None
+    try:
+        return single_value.decode(type_, content)
+    except ValueError:
+        return None
