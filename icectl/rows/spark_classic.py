@@ -370,7 +370,7 @@ def _start(
     options: SparkOptions, progress: Progress, deadline: Deadline, pool: ThreadPoolExecutor
 ) -> _Own:
     """Start a context of our own. Raises: EngineError; Incomplete."""
-    _check_java()
+    installed_java()
     progress.phase("starting Spark")
     check_master(options.own_master)
     log = tempfile.TemporaryFile()  # noqa: SIM115 - Java writes to it as long as it runs
@@ -536,7 +536,7 @@ def missing_prerequisite() -> str | None:
 def check_installed() -> None:
     """Raises: EngineError, where PySpark or Java is missing or too old for a session of our own."""
     _check_pyspark(_PYSPARK)
-    _check_java()
+    installed_java()
 
 
 def _check_pyspark(least: tuple[int, int]) -> None:
@@ -566,8 +566,8 @@ def _java() -> str:
     return java
 
 
-def _check_java() -> None:
-    """Ask Java for its version. Raises: EngineError, where it is too old."""
+def installed_java() -> tuple[str, str]:
+    """Return the version of Java and its path. Raises: EngineError, where it is too old."""
     java = _java()
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
@@ -577,6 +577,7 @@ def _check_java() -> None:
             f"{problem}: Spark needs Java {_JAVA} or newer",
             hint=_INSTALL_JAVA,
         )
+    return version[1], java
 
 
 def _lines(log: IO[bytes]) -> Sequence[str]:

@@ -46,6 +46,22 @@ def test_a_machine_without_configuration_is_no_failure(doctor: Run) -> None:
     assert doctor().out.startswith("check")
 
 
+def test_java_is_named_with_its_version(
+    doctor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "jdk" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    found = checks(doctor("--json"))["Java"]
+    assert (found["status"], "there is no `java`" in found["detail"]) == ("absent", True)
+    for version, status in (("21.0.2", "ok"), ("1.8.0_392", "absent")):
+        program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        program.chmod(0o755)
+        [found] = [one for one in checks(doctor("--json")).values() if one["check"] == "java"]
+        assert found["status"] == status
+        assert str(program) in found["detail"]
+
+
 def test_credentials_are_named_and_never_shown(
     doctor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

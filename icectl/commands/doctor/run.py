@@ -22,7 +22,7 @@ from icectl.cli.tables import TableColumn, print_table
 from icectl.env import Deadline
 from icectl.errors import EngineError, IcectlError, Incomplete, ProblemsFound
 from icectl.files import compiled
-from icectl.rows.spark_classic import check_installed
+from icectl.rows.spark_classic import check_installed, installed_java
 from icectl.storage.open import open_store
 from icectl.units import print_count
 
@@ -115,6 +115,11 @@ def _machine() -> Iterator[Check]:
         except PackageNotFoundError:
             hint = f"`pip install 'icectl[{extra}]'`"
             yield Check("library", name, "absent", f"for {purpose}", hint)
+    try:
+        java, place = installed_java()
+        yield Check("java", java, "ok", place)
+    except EngineError as error:
+        yield Check("java", "Java", "absent", error.message, error.hint)
     try:
         check_installed()
         yield Check("spark", "Spark on this machine", "ok", "PySpark and Java are installed")
