@@ -1,6 +1,6 @@
 """The common part of readers of all formats: batches with their place, and columns by field id."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +101,22 @@ def batch_rows(row_count: int, size_bytes: int) -> int:
     """Return how many rows a batch may have where `row_count` of them take `size_bytes`."""
     bounded = LARGEST_BATCH_BYTES * row_count // max(size_bytes, 1)
     return max(1, min(LARGEST_BATCH_ROWS, bounded))
+
+
+def joined(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield consecutive batches together: of about a size, or of about LARGEST_BATCH_ROWS."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = waiting_rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        waiting_bytes += batch.nbytes
+        waiting_rows += batch.num_rows
+        if waiting_bytes >= size_bytes or waiting_rows >= LARGEST_BATCH_ROWS:
+            yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+            release_memory(batch)
+            waiting, waiting_bytes, waiting_rows = [], 0, 0
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
 def release_memory(batch: pa.RecordBatch) -> None:

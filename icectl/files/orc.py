@@ -18,10 +18,10 @@ from icectl.errors import Unsupported
 from icectl.files.arrow_failures import damaged_data_file, reading_data_file
 from icectl.files.data_rows import (
     LARGEST_BATCH_BYTES,
-    LARGEST_BATCH_ROWS,
     FileRows,
     batch_rows,
     chosen,
+    joined,
     release_memory,
     typed_batch,
 )
@@ -214,17 +214,7 @@ class OrcDataFile:
             fragment_readahead=0,
             use_threads=False,
         )  # fmt: skip
-        waiting: list[pa.RecordBatch] = []
-        waiting_bytes = waiting_rows = 0
-        for batch in batches:
-            waiting.append(batch)
-            waiting_bytes += batch.nbytes
-            waiting_rows += batch.num_rows
-            if waiting_bytes >= LARGEST_BATCH_BYTES or waiting_rows >= LARGEST_BATCH_ROWS:
-                yield pa.concat_batches(waiting)
-                waiting, waiting_bytes, waiting_rows = [], 0, 0
-        if waiting:
-            yield pa.concat_batches(waiting)
+        yield from joined(batches, LARGEST_BATCH_BYTES)
 
     @cached_property
     def _row_bytes(self) -> float:

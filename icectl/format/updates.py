@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 from icectl.errors import Refused
@@ -232,11 +233,7 @@ def _set_layout(metadata: TableMetadata, update: SetLayout) -> TableMetadata:
 
 def _with_schemes(metadata: TableMetadata) -> TableMetadata:
     """Complete all locations with the scheme of the table's (sfc-1 L2)."""
-
-    def complete(location: str) -> str:
-        """Complete a location."""
-        return with_scheme(metadata.location, location)
-
+    complete = partial(with_scheme, metadata.location)
     return with_locations(replace(metadata, location=complete(metadata.location)), complete)
 
 

@@ -17,7 +17,7 @@ from icectl.files.data_rows import (
     FileRows,
     batch_rows,
     chosen,
-    release_memory,
+    joined,
     typed_batch,
 )
 from icectl.files.parquet.metrics import (
@@ -135,21 +135,15 @@ class ParquetDataFile:
             columns,
             use_threads=size_bytes >= _WORTH_THREADS_BYTES,
         )
-        waiting: list[pa.RecordBatch] = []
-        waiting_bytes = waiting_rows = 0
-        for batch in batches:
-            # The reader looks at this number before each batch.
-            file.reader.set_batch_size(row_sizes.next(batch))
-            waiting.append(batch)
-            waiting_bytes += batch.nbytes
-            waiting_rows += batch.num_rows
-            # Where a few values are far wider than others, few rows come at a time.
-            if 2 * waiting_bytes >= LARGEST_BATCH_BYTES or waiting_rows >= LARGEST_BATCH_ROWS:
-                yield _joined(waiting)
-                release_memory(batch)
-                waiting, waiting_bytes, waiting_rows = [], 0, 0
-        if waiting:
-            yield _joined(waiting)
+
+        def sized() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                # The reader looks at this number before each batch.
+                file.reader.set_batch_size(row_sizes.next(batch))
+                yield batch
+
+        # Where a few values are far wider than others, few rows come at a time.
+        yield from joined(sized(), LARGEST_BATCH_BYTES // 2)
 
     def _row_sizes(self, number: int, columns: list[int]) -> "_RowSizes":
         """Estimate the sizes of a row group's rows before they are decoded."""
@@ -280,7 +274,3 @@ class _RowSizes:
         else:
             wanted = batch_rows(self.row_count, self.expected_bytes)
         return max(1, min(wanted, most))
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -171,7 +171,6 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
         return footer
 
     def element(number: int, content: bytes, at: int) -> Copied:
-        """Copy an element of the schema, with the logical type that it gets."""
         logical_type = changes.logical_types.get(number)
         if logical_type is None:
             return _value(content, at, _STRUCT)
@@ -179,12 +178,10 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
         return _struct(content, at, without_type, (_LOGICAL_TYPE, logical_type))
 
     def row_group(number: int, content: bytes, at: int) -> Copied:
-        """Copy a row group, without what the footer is not to say of its columns."""
         columns = partial(_each, change=partial(column, number))
         return _struct(content, at, {_COLUMNS: columns})
 
     def column(number: int, place: int, content: bytes, at: int) -> Copied:
-        """Copy a column of a row group, without what the footer is not to say of it."""
         of_chunk: dict[int, Change | None] = {}
         if (number, place) in changes.encodings:
             of_chunk[_ENCODING_STATS] = None

@@ -1,8 +1,17 @@
-"""Names and places of new data files, against PyIceberg's where it makes them."""
+"""Names and places of a table's files, against PyIceberg's where it makes them."""
 
 import pytest
 
-from icectl.format.file_names import data_file_name, data_folder, data_location, delete_file_name
+from icectl.format.file_names import (
+    MetadataFileName,
+    catalog_metadata_file_name,
+    data_file_name,
+    data_folder,
+    data_location,
+    delete_file_name,
+    metadata_file_name,
+    parse_metadata_file_name,
+)
 
 UUID = "3f2a6a1e-6c2b-4a58-9f3d-0d3a2f1b7c55"
 NAME = f"00003-17-{UUID}-00001.parquet"
@@ -86,3 +95,54 @@ def test_the_folder_of_new_files_is_known_unless_they_are_spread(
     )
     assert file.startswith(f"{folder}/")
     assert not is_exact or file == f"{folder}/{NAME}"
+
+
+WRITE = "0c6f3a3e-9ff1-4d4c-9f21-2a9a2b8b6f5e"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("v7.metadata.json", MetadataFileName("file-system", 7, None, gzip=False)),
+        ("v0.metadata.json", MetadataFileName("file-system", 0, None, gzip=False)),
+        ("v7.gz.metadata.json", MetadataFileName("file-system", 7, None, gzip=True)),
+        ("v7.metadata.json.gz", MetadataFileName("file-system", 7, None, gzip=True)),
+        ("v1702557832481.metadata.json",
+         MetadataFileName("file-system", 1_702_557_832_481, None, gzip=False)),
+        (f"00003-{WRITE}.metadata.json", MetadataFileName("catalog", 3, WRITE, gzip=False)),
+        (f"00003-{WRITE}.gz.metadata.json", MetadataFileName("catalog", 3, WRITE, gzip=True)),
+        (f"00003-{WRITE}.metadata.json.gz", MetadataFileName("catalog", 3, WRITE, gzip=True)),
+        (f"4294967297-{WRITE}.metadata.json",
+         MetadataFileName("catalog", 4_294_967_297, WRITE, gzip=False)),
+        ("00003-multi-blob.metadata.json",
+         MetadataFileName("catalog", 3, "multi-blob", gzip=False)),
+    ],
+)  # fmt: skip
+def test_a_name_says_kind_version_and_compression(name: str, expected: MetadataFileName) -> None:
+    assert parse_metadata_file_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "version-hint.text", "metadata.json", "v.metadata.json", "v7.metadata.json.crc",
+        ".v7.metadata.json.crc", "v4.1.metadata.json", "v-1.metadata.json", "V7.metadata.json",
+        f"{WRITE}.avro", "00003-.metadata.json", f"a/00003-{WRITE}.metadata.json",
+        "v٣.metadata.json",
+        "snap-1-1-x.avro", "", f"v{'7' * 5000}.metadata.json",
+    ],
+)  # fmt: skip
+def test_other_names_are_no_metadata_files(name: str) -> None:
+    assert parse_metadata_file_name(name) is None
+
+
+def test_r162_a_file_system_table_counts_with_a_v() -> None:
+    assert metadata_file_name(7, gzip=False) == "v7.metadata.json"
+    assert metadata_file_name(7, gzip=True) == "v7.gz.metadata.json"
+
+
+def test_r160_a_catalog_table_counts_with_five_digits_and_a_uuid() -> None:
+    assert catalog_metadata_file_name(3, WRITE, gzip=False) == f"00003-{WRITE}.metadata.json"
+    assert catalog_metadata_file_name(123456, WRITE, gzip=True) == (
+        f"123456-{WRITE}.gz.metadata.json"
+    )

@@ -1,4 +1,4 @@
-"""Updates of the table metadata: what each changes, and what each refuses."""
+"""Updates of the table metadata: what each changes, refuses and requires."""
 
 from dataclasses import replace
 
@@ -11,6 +11,10 @@ from icectl.format.metadata_json import metadata_json, parse_metadata
 from icectl.format.snapshot import MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 from icectl.format.updates import (
     AddSnapshot,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUuid,
     AssignUuid,
     RemovePartitionSpecs,
     RemovePartitionStatistics,
@@ -26,9 +30,10 @@ from icectl.format.updates import (
     UpgradeFormatVersion,
     apply,
     apply_all,
+    check,
     with_log,
 )
-from tests.builders.metadata_members import members_v1, members_v2, members_v3
+from tests.builders.metadata_members import UUID, members_v1, members_v2, members_v3
 
 
 @pytest.fixture
@@ -394,3 +399,33 @@ def test_a_table_that_enters_a_layout_again_links_its_specs_anew(tree):
 def test_a_table_of_an_older_version_has_no_layout_to_change(v3, layout):
     with pytest.raises(Refused, match="does not become"):
         apply(v3, SetLayout(layout))
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        AssertTableUuid(UUID),
+        AssertRefSnapshotId("main", 33),
+        AssertRefSnapshotId("first", 11),
+        AssertRefSnapshotId("audit", None),
+        AssertCurrentSchemaId(0),
+        AssertDefaultSpecId(0),
+    ],
+)
+def test_requirements_hold_on_the_table_they_were_taken_from(v2, requirement):
+    assert check(v2, requirement) is None
+
+
+@pytest.mark.parametrize(
+    ("requirement", "reason"),
+    [
+        (AssertTableUuid("u"), f"the table's UUID is {UUID}, not u"),
+        (AssertRefSnapshotId("main", 22), "ref `main` is at 33, not 22"),
+        (AssertRefSnapshotId("main", None), "ref `main` is at 33, not absent"),
+        (AssertRefSnapshotId("audit", 11), "ref `audit` is at no snapshot, not 11"),
+        (AssertCurrentSchemaId(1), "the current schema is 0, not 1"),
+        (AssertDefaultSpecId(1), "the default partition spec is 0, not 1"),
+    ],
+)
+def test_r002_and_r155_a_table_that_changed_is_told_with_the_reason(v2, requirement, reason):
+    assert check(v2, requirement) == reason
