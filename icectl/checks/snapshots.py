@@ -39,7 +39,7 @@ RETENTION = (
     in_refs("main is a tag", lambda name, one, _: name == "main" and one.type == "tag"),
 )
 UNKNOWN_OPERATIONS = in_snapshots(
-    "the operation `{one.operation}` is none of the format",
+    "the operation `{one.operation}` is not one of the format",
     lambda one, _: one.operation is not None and one.operation not in OPERATIONS,
 )
 """What the rules of sfc-1 look for too."""

@@ -241,7 +241,7 @@ def _of_value(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
     if "const" in schema and value != schema["const"]:
         yield f"{at} is not `{schema['const']}`"
     if "enum" in schema and value not in schema["enum"]:
-        yield f"{at} is none of {', '.join(map(str, schema['enum']))}"
+        yield f"{at} is not one of {', '.join(map(str, schema['enum']))}"
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
         yield f"{at} is not written as it should be"
     if _is_of(value, "number") and value < schema.get("minimum", value):

@@ -121,7 +121,7 @@ def _one_of(name: str, words: Sequence[str], known: Mapping[str, str]) -> str:
     """Return the one word. Raises: UsageError, for an unknown one."""
     if len(words) == 1 and words[0] in known:
         return words[0]
-    problem = f"`{' '.join(words)}` is none of" if words else "name one of"
+    problem = f"`{' '.join(words)}` is not one of" if words else "name one of"
     raise UsageError(
         f"`icectl {name}`: {problem} {', '.join(known)}", hint=f"icectl {_USAGE[name]}"
     )

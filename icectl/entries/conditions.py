@@ -188,10 +188,10 @@ def _tokens(text: str) -> Iterator[_Token]:
 def _unreadable(text: str, at: int) -> UsageError:
     if text[at] == '"':
         hint = "text stands in single quotes, a name with other characters in backticks"
-        return _failure(text, at, "a double quote says nothing here", hint)
+        return _failure(text, at, "a double quote does not belong here", hint)
     if text[at] in "'`":
-        return _failure(text, at, f"the {text[at]} has no counterpart")
-    return _failure(text, at, f"`{text[at]}` says nothing here")
+        return _failure(text, at, f"the {text[at]} has no match")
+    return _failure(text, at, f"`{text[at]}` does not belong here")
 
 
 class _Parser:

@@ -631,9 +631,9 @@ class BrokenTable:
         shown = f"{text}: `icectl inspect {quote(before)}` shows it"
         if not is_cut_off:
             return (
-                f"{shown} restore {name} from a copy, or correct it with the engine that wrote it"
+                f"{shown}; restore {name} from a copy, or correct it with the engine that wrote it"
             )
-        return f"{shown} `icectl repair {table}` goes back to it if that is safe"
+        return f"{shown}, and `icectl repair {table}` goes back to it if that is safe"
 
 
 def _is_general(finding: Finding) -> bool:

@@ -32,6 +32,15 @@ HOUSE_WORDS = {
     r"\bthose that there are\b": "the existing ones",
     r"\blets? go of\b|\bstays? away\b": "drops, does not answer",
     r"\bread no more\b": "no longer",
+    r"\bis none of (?!them\b)": "is not one of",
+    r"\bwhat answers\b": "the server",
+    r"\bfalls? away\b": "is dropped",
+    r"\bbecame of\b": "happened to",
+    r"\bdoes without\b": "works without",
+    r"\b(?:can|could) be had\b|\bto be had\b": "get, is available",
+    r"\bwhat there is\b": "the tables, the files: by name",
+    r"\bsays nothing here\b": "does not belong here",
+    r"\bheals?\b": "repairs, fixes",
 }
 """What may stand in no message, help, manual or page, and what is said for it."""
 

@@ -234,7 +234,7 @@ def list_tables(common: Common, given: ListOptions) -> Outcome:
     Raises: UsageError; TableNotFound, where there are none; StorageError.
     """
     if given.format not in ("text", "json", *_PRINTERS):
-        raise UsageError(f"`--format {given.format}` is none of text, json, jsonl and csv")
+        raise UsageError(f"`--format {given.format}` is not one of text, json, jsonl and csv")
     unknown = set(given.columns or ()) - set(TABLE_COLUMNS)
     if unknown:
         raise UsageError(

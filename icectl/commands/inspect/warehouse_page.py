@@ -127,6 +127,7 @@ td:last-child { white-space: normal; min-width: 9rem; } td:last-child span { whi
 td svg { width: 4.2rem; height: 1.1rem; margin-left: auto; }
 details { border-bottom: 1px solid var(--line); padding: .3rem 0; }
 details p { margin-left: 1.2rem; } summary { cursor: pointer; overflow-wrap: anywhere; }
+summary code { word-break: break-all; }
 :target { background: var(--soft); outline: 2px solid var(--warn); }
 """
 

@@ -190,7 +190,7 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
     if change.save_plan is not None:
         raise UsageError(
             "`--save-plan` cannot be used with `relocate`",
-            hint="`--copy-list FILE --dry-run` keeps what is to be copied",
+            hint="`--copy-list FILE --dry-run` lists the files to copy",
         )
     session = open_session(common, table, read_only=False, change=change)
     loaded = open_table(session.context.catalog)
