@@ -22,7 +22,14 @@ from icectl.files.parquet.metrics import FileMetrics
 from icectl.format import single_value
 from icectl.format.manifest import Content
 from icectl.format.single_value import Value
-from icectl.format.types import NestedField, PrimitiveType, is_nested
+from icectl.format.types import (
+    GeographyType,
+    GeometryType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    is_nested,
+)
 
 STATED = frozenset(
     {
@@ -48,7 +55,10 @@ _MAPS = (
 
 @dataclass(frozen=True, slots=True)
 class StatedFile:
-    """A file as its manifest entry states it, of the first of its top-level `columns`."""
+    """A file as its manifest entry states it, of the first of its top-level `columns`.
+
+    Of variants and shapes too, at any depth of structs: new files get bounds joined of theirs.
+    """
 
     size_bytes: int
     metrics: FileMetrics
@@ -61,13 +71,24 @@ def stated_files(
 ) -> Iterator[tuple[str, StatedFile]]:
     """Yield the location of each entry, and what it states of the columns; entries have STATED."""
     compared = tuple(item for item in columns if not is_nested(item.type))[:MOST_COLUMNS]
-    ids = np.array([item.id for item in compared], np.int32)
+    ids = np.array([*(item.id for item in compared), *_joined_ids(columns)], np.int32)
     maps = {name: _of_columns(entries, name, ids) for name in _MAPS}
     names = ("location", "content", "record_count", "file_size_in_bytes", "split_offsets")
     for row, (location, content, count, size_bytes, offsets) in enumerate(by_row(entries, *names)):
         stated: dict[str, Any] = {name: of_files[row] for name, of_files in maps.items()}
         metrics = FileMetrics(count, **stated, split_offsets=tuple(offsets or ()))
         yield location, StatedFile(size_bytes, metrics, compared, content != Content.DATA)
+
+
+def _joined_ids(columns: Sequence[NestedField]) -> Iterator[int]:
+    """Yield the ids of columns whose bounds those of new files are joined of."""
+    for item in columns:
+        if item.type == PrimitiveType("variant") or isinstance(
+            item.type, GeometryType | GeographyType
+        ):
+            yield item.id
+        elif isinstance(item.type, StructType):
+            yield from _joined_ids(item.type.fields)
 
 
 def _of_columns(entries: Entries, name: str, ids: npt.NDArray[np.int32]) -> list[dict[int, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.format.variant import read_bounds
 from tests.builders.rows import head, live_entries
 from tests.spark.conftest import icectl, peer
 from tests.spark.engine import why_skipped
@@ -77,3 +78,20 @@ def test_new_files_have_all_types_and_the_shredding_that_the_old_ones_share(
 def test_every_value_and_bound_is_right_before_and_after(told: Told, name: str) -> None:
     found = icectl("validate", str(told.folder / name), "--level", "data", "--all-snapshots")
     assert (found.exit_code, found.document["result"]["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize("name", sorted(SHREDDED))
+def test_new_files_have_the_bounds_of_variants_that_the_old_ones_have_in_common(
+    told: Told, name: str
+) -> None:
+    (new,) = (
+        entry["data_file"]
+        for entry in live_entries(head(told.folder / name))
+        if entry["data_file"]["content"] == 0
+    )
+    lower, upper = (
+        {one["key"]: read_bounds(one["value"]) for one in new[side] if one["key"] == 2}
+        for side in ("lower_bounds", "upper_bounds")
+    )
+    assert lower[2]["$['n']"] == b"\x0c\x00"
+    assert upper[2]["$['n']"] == b"\x0c\x0f"

@@ -16,7 +16,15 @@ from icectl.entries.rows import entries_from
 from icectl.errors import OtherFile
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format import single_value
-from icectl.format.types import ListType, NestedField, PrimitiveType, Type
+from icectl.format.types import (
+    GeographyType,
+    GeometryType,
+    ListType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    Type,
+)
 from tests.builders.table_builder import TableBuilder
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
@@ -159,3 +167,18 @@ def test_entries_state_the_first_plain_columns(tmp_path: Path) -> None:
     assert unsplit.metrics.split_offsets == ()
     ((_, fewer),) = stated_files(entries_from([row]), many[1:2])
     assert set(fewer.metrics.upper_bounds) == {1}
+
+
+@pytest.mark.parametrize("kind", [PrimitiveType("variant"), GeometryType(), GeographyType()])
+def test_entries_state_bounds_of_all_variants_and_shapes_too(kind: Type, tmp_path: Path) -> None:
+    """Those of new files are joined of these, however many columns come before."""
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(1, 9))
+    (row,) = table.live()
+    many = [NestedField(id_, f"c{id_}", LONG, required=False) for id_ in range(1, 40)]
+    alone = NestedField(50, "v", kind, required=False)
+    held = NestedField(51, "s", StructType((replace(alone, id=52),)), required=False)
+    row["lower_bounds"] = [(id_, b"%d" % id_) for id_ in (1, 30, 50, 52)]
+    ((_, found),) = stated_files(entries_from([row]), [*many, alone, held])
+    assert set(found.metrics.lower_bounds) == {1, 50, 52}
+    assert [one.id for one in found.columns] == list(range(1, 17))
