@@ -19,7 +19,7 @@ from icectl.env import find_program
 from icectl.errors import EngineError
 from icectl.rows.spark_classic import check_installed
 from tests.builders.table_builder import TableBuilder
-from tests.spark.engine import command, environment, why_skipped
+from tests.spark.engine import command, environment, skip_without_spark
 
 MODULES = ("icectl/__init__", "pyarrow", "numpy", "queue", "signal")
 RUN = ("-P", "-c", "from icectl.__main__ import main; main()")
@@ -134,9 +134,7 @@ def of_a_missing_file(folder: Path, attack: str) -> Path:
 def compact_on_spark(
     folder: Path, table: Path, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     words = ("compact", str(table), "--engine", "spark", "--master", "local[1]", *SMALL)
     return in_folder(folder, *command(*RUN, *words), **(environment() | variables))
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.spark.engine import command, environment, why_skipped
+from tests.spark.engine import command, environment, skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
@@ -30,9 +30,7 @@ with classic_session(options, SilentProgress(), Deadline(SystemEnv())) as spark:
 def test_the_process_list_shows_no_secret_of_spark(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     program = tmp_path_factory.mktemp("program") / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(

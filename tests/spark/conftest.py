@@ -35,10 +35,12 @@ _SERVING: list[tuple[subprocess.Popen[str], IO[str]]] = []
 
 
 def peer(*arguments: str, script: str = "spark_peer") -> str:
-    """Run a script of the peer to its end; what it printed.
+    """Run a script of the peer to its end; what it printed. Skips where there is none.
 
     One JVM is enough for all that a run of the tests asks.
     """
+    if SKIPPED:
+        pytest.skip(SKIPPED)
     if not _SERVING:
         log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the peer
         pipe = subprocess.PIPE
@@ -149,8 +151,6 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
     """Write, read, inspect, validate, expire and rewrite twice, migrate, remove orphans, compact
     twice, validate, read again; copies that were made first have been relocated then.
     """
-    if SKIPPED:
-        pytest.skip(SKIPPED)
     warehouse = tmp_path_factory.mktemp("spark")
     lines = peer("write", str(warehouse)).splitlines()
     (told,) = (json.loads(line) for line in lines if line.startswith("{"))

@@ -5,6 +5,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 
 _NEEDED = ("pyspark", "pandas", "pyarrow", "fastavro", "s3fs", "typer")
@@ -19,6 +21,12 @@ def why_skipped() -> str | None:
     look = f"import importlib.util as u; print(*[n for n in {_NEEDED} if not u.find_spec(n)])"
     missing = on_spark("-c", look).stdout.split()
     return f"the Python of Spark has no {', '.join(missing)}" if missing else None
+
+
+def skip_without_spark() -> None:
+    """Skip the test, or those of a fixture, where icectl can't run on Spark."""
+    if skipped := why_skipped():
+        pytest.skip(skipped)
 
 
 AT_LINK = ROOT / "tests" / "peers" / "at_link"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.cli import app
-from tests.spark.conftest import SKIPPED, peer
+from tests.spark.conftest import peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -39,8 +39,6 @@ class Moments:
 
 @pytest.fixture(scope="module")
 def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
-    if SKIPPED:
-        pytest.skip(SKIPPED)
     folder, saved = (tmp_path_factory.mktemp(name) for name in ("moments", "saved"))
     before = java("write", folder)
     shutil.copytree(folder, saved, dirs_exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers import random_values as values
-from tests.spark.engine import why_skipped
+from tests.spark.engine import skip_without_spark
 from tests.spark.random_tables import MERGES, WAYS, Report, run_matrix, told_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -41,9 +41,7 @@ def test_a_seed_says_all_about_columns_and_rows() -> None:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Report]:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder = tmp_path_factory.mktemp("random")
     reports = run_matrix([*FOUR], FOUR.__getitem__, folder=folder, filters=FILTERS_OF_THE_FOUR)
     return {report.seed: report for report in reports}
@@ -65,9 +63,7 @@ def test_the_four_go_every_way_but_those_on_spark() -> None:
 
 @pytest.mark.full
 def test_a_hundred_tables_go_every_way(tmp_path: Path) -> None:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     first = int(os.environ.get("ICECTL_TEST_SEED", time.time_ns() // 10**9))
     reports = run_matrix(range(first, first + TABLES), lambda _: ALL, folder=tmp_path)
     assert not any(report.failures for report in reports), "\n".join(

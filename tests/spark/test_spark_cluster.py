@@ -13,7 +13,7 @@ import pytest
 
 from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, live_entries, read_metadata
-from tests.spark.engine import command, environment, on_spark, why_skipped
+from tests.spark.engine import command, environment, on_spark, skip_without_spark
 from tests.stores.s3_servers import KEY, SECRET, S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.xdist_group("spark-runs")]
@@ -43,9 +43,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, moto_server: S3Server) -> Cluster:
     """Compact a table of local files whose new ones belong into a bucket."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder = tmp_path_factory.mktemp("cluster")
     table = build(folder / "t", 2, "two")
     table.set_properties({"write.data.path": f"s3://{BUCKET}/data"})

@@ -19,7 +19,7 @@ from tests.builders.rows import current_metadata, head, live_entries, read_metad
 from tests.builders.table_builder import TableBuilder
 from tests.conftest import ROOT
 from tests.peers.spark_compact import CASES, MERGED, PIECE_BYTES, compact
-from tests.spark.engine import command, environment, on_spark, why_skipped
+from tests.spark.engine import command, environment, on_spark, skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
@@ -45,9 +45,7 @@ class Told:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Build every table twice and compact one without Spark and the other on it."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder, twins = (tmp_path_factory.mktemp(name) for name in ("spark", "twins"))
     for name in CASES:
         make(folder, name)
@@ -286,9 +284,7 @@ def rows_are_as_built(directory: Path) -> bool:
 def test_a_killed_driver_leaves_a_journal_by_which_the_next_run_cleans_up(
     tmp_path: Path,
 ) -> None:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     directory, wishes = tmp_path / "t", tmp_path / "wishes"
     build(directory, 2, "identity")
     before, metadata = rows(directory), current_metadata(directory)

@@ -10,7 +10,7 @@ import pytest
 from tests.builders.compactions import lineage
 from tests.conftest import ROOT
 from tests.spark.clusters import connect_server, python_without_icectl
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.engine import on_spark, skip_without_spark
 from tests.spark.programs import (
     COMPACTED,
     STEPS,
@@ -44,9 +44,7 @@ class Client:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     """Start a server, build tables, and compact them there."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     if on_spark("-c", "import pyspark.sql.connect.session").returncode:
         pytest.skip("the Python of Spark has no pyspark[connect]")
     folder, server = (tmp_path_factory.mktemp(name) for name in ("connect", "server"))

@@ -15,7 +15,7 @@ from tests.builders.inline_rows import tree
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.conftest import ROOT
 from tests.spark.conftest import icectl
-from tests.spark.engine import command, environment, why_skipped
+from tests.spark.engine import command, environment, skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
 
@@ -27,9 +27,7 @@ PROPERTIES = {
 
 
 def test_every_row_is_found_after_a_day_of_commits(tmp_path: Path) -> None:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     tree(tmp_path / "t", **PROPERTIES)
     commits = os.environ.get("ICECTL_TEST_DAY_COMMITS", "300")
     script = str(ROOT / "tests/peers/spark_day.py")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.conftest import SKIPPED, Run, icectl, peer
+from tests.spark.conftest import Run, icectl, peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -51,8 +51,6 @@ def files(table: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def expiries(tmp_path_factory: pytest.TempPathFactory) -> Expiries:
     """Write tables, plan with icectl, expire with Spark."""
-    if SKIPPED:
-        pytest.skip(SKIPPED)
     warehouse = tmp_path_factory.mktemp("aged")
     told = documents(peer("age", str(warehouse)))
     tables = {name: warehouse / "db" / name for name in told}

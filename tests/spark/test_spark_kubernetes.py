@@ -13,7 +13,7 @@ from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.conftest import ROOT
 from tests.spark.clusters import submit
-from tests.spark.engine import command, environment, why_skipped
+from tests.spark.engine import command, environment, skip_without_spark
 from tests.spark.kubernetes import Kubernetes, kubernetes
 from tests.spark.shipped import ship
 
@@ -59,9 +59,7 @@ def rows(directory: Path) -> list[Any]:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of the image."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     return ship(tmp_path_factory.mktemp("image")).installed
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.builders.orphans import stray
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.engine import on_spark, skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
 
@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spar
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with a line for each Java process of Spark that was started."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     java, lines = shutil.which("java"), tmp_path / "started"
     wrapper = tmp_path / "java" / "bin" / "java"
     wrapper.parent.mkdir(parents=True)

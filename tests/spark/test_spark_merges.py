@@ -10,15 +10,14 @@ from pyiceberg.table import StaticTable
 
 from tests.builders.rows import current_metadata, head, live_entries, local
 from tests.spark.conftest import icectl, peer
-from tests.spark.engine import why_skipped
+from tests.spark.engine import skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.mark.parametrize("version", ["3", pytest.param("2", marks=pytest.mark.full)])
 def test_spark_reads_the_same_rows_of_merged_files(tmp_path: Path, version: str) -> None:
-    if skipped := why_skipped():
-        pytest.skip(skipped)
+    skip_without_spark()
     printed = peer(str(tmp_path), version, script="spark_merges").splitlines()
     (told,) = [json.loads(line) for line in printed if line.startswith("{")]
     assert told["code"] == 0, told["document"]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.rows import head, live_entries
-from tests.spark.conftest import SKIPPED, Run, icectl, peer
+from tests.spark.conftest import Run, icectl, peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -37,8 +37,6 @@ class Told:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Write the tables, validate, compact and validate each, and read them again."""
-    if SKIPPED:
-        pytest.skip(SKIPPED)
     warehouse = tmp_path_factory.mktemp("orc")
     folder = warehouse / "db"
 

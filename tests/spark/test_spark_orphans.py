@@ -15,7 +15,7 @@ import pytest
 
 from tests.builders.expiry import Aged, aged_table
 from tests.builders.orphans import age, stray
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.engine import on_spark, skip_without_spark
 from tests.stores.s3_servers import KEY, SECRET, S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.xdist_group("spark-runs")]
@@ -66,9 +66,7 @@ def runs(
     tmp_path_factory: pytest.TempPathFactory, moto_server: S3Server, small_pages: None
 ) -> Runs:
     """Litter a table and its bucket; plan, remove on Spark, and plan again."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     table = aged_table(tmp_path_factory.mktemp("spark"), properties={"write.data.path": DATA})
     age(table.directory, 7)
     for name in (ORPHANS | OTHERS) - {"data/young.parquet"}:

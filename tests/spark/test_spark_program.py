@@ -17,7 +17,7 @@ from icectl.table.output_sizes import sizes_of
 from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.conftest import ROOT
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.engine import on_spark, skip_without_spark
 from tests.spark.programs import (
     COMPACTED,
     TABLES,
@@ -57,9 +57,7 @@ def order(name: str, metadata: TableMetadata) -> Any:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """Build every table twice, maintain one in the program, and compact the other without Spark."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder, twins = (tmp_path_factory.mktemp(name) for name in ("program", "twins"))
     build_tables(folder)
     for name in COMPACTED:

@@ -11,7 +11,7 @@ import pytest
 from tests.builders.inline_rows import tree, variant_tree
 from tests.builders.table_builder import TableBuilder, make_rows
 from tests.conftest import ROOT
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.engine import on_spark, skip_without_spark
 from tests.spark.programs import (
     STEPS,
     build_trees,
@@ -38,9 +38,7 @@ class Program:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder = tmp_path_factory.mktemp("rows")
     build_trees(folder)
     tree(folder / "page", "identity")

@@ -19,7 +19,7 @@ from tests.builders.expiry import aged_table
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.spark.clusters import Cluster, standalone, submit
-from tests.spark.engine import AT_LINK, command, environment, why_skipped
+from tests.spark.engine import AT_LINK, command, environment, skip_without_spark
 from tests.spark.shipped import Shipped, ship
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
@@ -36,9 +36,7 @@ HAPPENS_WITHIN_SECONDS = 240
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     """Make a Python without icectl, one with the wheel, and an archive of that."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     return ship(tmp_path_factory.mktemp("shipped"))
 
 

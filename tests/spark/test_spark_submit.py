@@ -13,7 +13,7 @@ from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
 from tests.conftest import ROOT
 from tests.spark.clusters import SCRIPT, Cluster, standalone, submit
-from tests.spark.engine import why_skipped
+from tests.spark.engine import skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
@@ -86,9 +86,7 @@ def rows(directory: Path) -> list[Any]:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """A compaction on the cores of this machine, as the submitter wants it."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder = tmp_path_factory.mktemp("submitted")
     # a setting of icectl's that is about sessions of its own
     return compacted(folder, spark=["--master", "local[2]"], ICECTL_COMPACT_MASTER="nowhere")
@@ -108,9 +106,7 @@ def test_rows_are_whole_and_what_is_printed_is_one_document(here: Ran) -> None:
 
 
 def test_the_exit_code_reaches_who_submitted(tmp_path: Path) -> None:
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     done = submit("inspect", str(tmp_path / "none"), spark=["--master", "local[1]"])
     assert done.returncode == 10
     assert "error: there is no directory" in done.stdout  # Spark has one stream for both
@@ -126,9 +122,7 @@ def test_the_command_that_finds_the_script(capsys: pytest.CaptureFixture[str]) -
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A standalone cluster of two workers."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     with standalone(tmp_path_factory.mktemp("standalone"), PYTHONPATH=str(ROOT)) as running:
         yield running
 

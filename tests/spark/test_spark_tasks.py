@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.spark.engine import on_spark, why_skipped
+from tests.spark.engine import on_spark, skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
@@ -14,9 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each kernel came to."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder = tmp_path_factory.mktemp("attempts")
     done = on_spark(str(ROOT / "tests/peers/spark_tasks.py"), str(folder))
     assert done.returncode == 0, done.stderr[-4000:]

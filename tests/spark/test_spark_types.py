@@ -11,7 +11,7 @@ import pytest
 from icectl.format.variant import read_bounds
 from tests.builders.rows import head, live_entries
 from tests.spark.conftest import icectl, peer
-from tests.spark.engine import why_skipped
+from tests.spark.engine import skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -31,9 +31,7 @@ class Told:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Let Spark write tables, compact them beside it, and let it read them before and after."""
-    skipped = why_skipped()
-    if skipped:
-        pytest.skip(skipped)
+    skip_without_spark()
     folder = tmp_path_factory.mktemp("types")
     printed = peer(str(folder), script="spark_types").splitlines()
     lines = [json.loads(line) for line in printed if line.startswith("{")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.conftest import icectl, peer
-from tests.spark.engine import why_skipped
+from tests.spark.engine import skip_without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -21,8 +21,7 @@ TABLES = ("v2_merge", "v2_rewrite", "v3_merge", "v3_rewrite")
 def test_every_compaction_lands_and_spark_reads_all_rows_with_their_ids(
     tmp_path: Path, runs: int, tables: tuple[str, ...]
 ) -> None:
-    if skipped := why_skipped():
-        pytest.skip(skipped)
+    skip_without_spark()
     printed = peer(str(tmp_path), str(runs), *tables, script="spark_writer").splitlines()
     lines = [json.loads(line) for line in printed if line.startswith("{")]
     assert [line["table"] for line in lines] == list(tables)
