@@ -129,7 +129,7 @@ complete -c icectl -n '__fish_seen_subcommand_from repair' -l path-map -x -d 're
 complete -c icectl -n '__fish_seen_subcommand_from repair' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
 
 complete -c icectl -n '__fish_seen_subcommand_from maintain; and test (count (commandline -opc)) -eq 2' -F -a '(__icectl_ask)'
-complete -c icectl -n '__fish_seen_subcommand_from maintain' -l policy -r -F -d 'rules for tables, see maintain.toml(5)'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l policy -r -F -d 'rules for tables: icectl man maintain.toml'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l untrusted-policy -d 'refuse Spark settings in the policy (for policies of pull requests)'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l exclude -x -d 'leave these tables out; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l only -x -a 'compact rewrite-manifests expire-snapshots remove-orphans' -d 'run only these steps'

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from icectl.catalog.identifier import TableName, dotted_name, parse_name
+from icectl.cli import app
 from icectl.errors import UsageError
 from tests.builders.table_builder import TableBuilder
 from tests.catalogs.sql_servers import sqlite_server
@@ -65,6 +66,19 @@ def test_a_name_a_name_with_its_catalog_and_a_location_are_one_table(catalog: Pa
         )
     }
     assert len(uuids) == 1
+
+
+def test_the_summary_of_a_table_in_a_catalog_begins_with_its_name(
+    catalog: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = {}
+    for words in (["main.db.inner.t"], ["db.inner.t", "--catalog", "main"], ["./warehouse/t"]):
+        app.main(["inspect", *words])
+        shown[words[0]] = [line.split() for line in capsys.readouterr().out.splitlines()[:2]]
+    place = str(catalog / "warehouse" / "t")
+    by_name = [["table", "main.db.inner.t"], ["location", place]]
+    assert shown["main.db.inner.t"] == shown["db.inner.t"] == by_name
+    assert shown["./warehouse/t"][0] == ["table", place]
 
 
 def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: Path) -> None:

@@ -65,6 +65,7 @@ class _ParsedRequest:
     engine: str
     failing: frozenset[str]
     limits: Mapping[str, tuple[float, float]]
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,9 @@ def _format(common: Common, options: ViewRequest) -> str:
 
 def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
     request = _parsed(common, table, view, options)
-    request = replace(request, table=name_in_hints(common, table))
+    in_hints = name_in_hints(common, table)
+    name = None if name_in_catalog(common, table) is None else in_hints
+    request = replace(request, table=in_hints, name=name)
     session = open_session(common, table, read_only=True)
     reader = session.open_for_reading("shown")
     if request.view.name != "changes":  # what one side lacks would be shown as a change
@@ -253,7 +256,7 @@ def _verdicts(result: Row) -> Iterator[object]:
 
 def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
     result = read_summary(reader, request.choice)
-    return _Shown(result, lambda console: print_summary(console, result))
+    return _Shown(result, lambda console: print_summary(console, result, request.name))
 
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:

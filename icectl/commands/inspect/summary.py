@@ -23,9 +23,9 @@ from icectl.units import print_count, print_instant, print_size
 _PROPERTIES_SHOWN = 8
 
 
-def print_summary(console: Console, result: Mapping[str, Any]) -> None:
+def print_summary(console: Console, result: Mapping[str, Any], name: str | None) -> None:
     """Print what a table is and what its snapshot holds."""
-    print_pairs(console, _table_pairs(result))
+    print_pairs(console, _table_pairs(result, name))
     console.print()
     print_pairs(console, _snapshot_pairs(result))
     properties = result["properties"]
@@ -37,9 +37,10 @@ def print_summary(console: Console, result: Mapping[str, Any]) -> None:
             console.print(f"  and {len(properties) - _PROPERTIES_SHOWN} more: view `properties`")
 
 
-def _table_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _table_pairs(result: Mapping[str, Any], name: str | None) -> list[tuple[str, str]]:
+    location = result["location"]
     return [
-        ("table", result["location"]),
+        *([("table", location)] if name is None else [("table", name), ("location", location)]),
         ("format version", _version(result)),
         ("uuid", result["uuid"] or "none"),
         ("metadata", result["metadata_location"].removeprefix(f"{result['location']}/")),

@@ -40,7 +40,7 @@ class MaintainRequest:
 
     policy: Annotated[
         str | None,
-        option("--policy", metavar="FILE", help="rules for tables, see maintain.toml(5)"),
+        option("--policy", metavar="FILE", help="rules for tables: `icectl man maintain.toml`"),
     ] = None
     untrusted_policy: Annotated[bool, option_of(UNTRUSTED_POLICY)] = False
     exclude: Annotated[
