@@ -134,13 +134,13 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["inspect", "main.*.t", "files"],
             2,
             "the view `files` shows one table, and `main.*.t` is a pattern",
-            "`icectl inspect 'main.*.t' health` alone takes patterns",
+            "`icectl inspect 'main.*.t' health` is the only view for patterns",
         ),
         (
             ["maintain", "main.db.inner.x*", "--dry-run"],
             10,
             "there is no table at `main.db.inner.x*`",
-            "`icectl inspect main.db.inner` lists what there is",
+            "`icectl inspect main.db.inner` lists the tables",
         ),
         (
             ["maintain", "./warehouse/t/data", "--dry-run"],
@@ -158,10 +158,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["compact", "main.db", "--dry-run"],
             2,
             "`main.db` names a namespace; a table is CATALOG.NAMESPACE.TABLE",
-            (
-                "`icectl inspect main.db` lists what there is; "
-                "'main.db.**' stands for all tables in it"
-            ),
+            ("`icectl inspect main.db` lists its tables; 'main.db.**' means all tables in it"),
         ),
         (
             ["compact", "main.db.inner.t", "--metadata-file", "x", "--engine", "local"],
@@ -172,7 +169,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
         (
             ["validate", "./warehouse/t", "--catalog-option", "a=b"],
             2,
-            "`--catalog-option` concerns no catalog: `./warehouse/t` is a location",
+            "`--catalog-option` needs a catalog, and `./warehouse/t` is a location",
             None,
         ),
     ],
