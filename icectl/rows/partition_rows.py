@@ -11,7 +11,7 @@ from icectl.entries.partition_transforms import partition_keys
 from icectl.errors import Unsupported
 from icectl.format.partition import PartitionField, PartitionSpec, partition_path, result_types
 from icectl.format.schema import Schema
-from icectl.format.types import PrimitiveType, Type, is_nested
+from icectl.format.types import PrimitiveType, Type, is_comparable, is_nested, type_text
 from icectl.rows.columns import inside, path_to
 
 _ANY = PrimitiveType("int")
@@ -111,4 +111,7 @@ def _source(
     path = path_to(batches, item.source_ids[0])
     if column is None or path is None or is_nested(column.type):
         raise Unsupported(f"rows can't be partitioned by `{item.name}`, whose column is missing")
+    if not is_comparable(column.type):
+        shown = f"{item.transform.text} of `{column.name}`, of type {type_text(column.type)}"
+        raise Unsupported(f"rows can't be partitioned by {shown}")
     return column.type, path

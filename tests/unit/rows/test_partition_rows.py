@@ -105,6 +105,15 @@ def test_r007_specs_that_cannot_be_computed_are_refused(field) -> None:
         split(rows((1,)), field)
 
 
+@pytest.mark.parametrize("kind", ["variant", "geometry(srid:0)", "geography"])
+@pytest.mark.parametrize("transform", ["identity", "bucket[4]", "truncate[4]"])
+def test_r208_variants_and_shapes_make_no_partitions(kind: str, transform: str) -> None:
+    columns = schema((1, "v", kind))
+    with pytest.raises(Unsupported, match=r"rows can't be partitioned by .* of `v`, of type"):
+        partitioner(spec((1, "f", transform)), columns, arrow_schema(columns))
+    partitioner(spec((1, "f", "void")), columns, arrow_schema(columns))
+
+
 def test_fields_of_several_columns_are_refused() -> None:
     described = {"source-ids": [1, 2], "field-id": 1000, "name": "f", "transform": "bucket[4]"}
     found = spec_from_json({"spec-id": 3, "fields": [described]})
