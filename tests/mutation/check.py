@@ -69,7 +69,7 @@ MODULES: Mapping[str, Sequence[str]] = {
         "unit/commands/repair/test_write.py",
     ],
     "commands/repair/repairs.py": [
-        "unit/commands/repair/test_mends.py",
+        "unit/commands/repair/test_repairs.py",
         "unit/commands/repair/test_metrics.py",
     ],
     "commands/repair/metadata.py": ["unit/commands/repair/test_metadata.py"],

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from icectl.commands.repair.plan import Remedy
+from icectl.commands.repair.plan import Fix
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.snapshot import NewSnapshot, head, propose_snapshot
 from icectl.commit.transaction import Outputs, Proposal
@@ -62,10 +62,10 @@ class ManifestChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class HeadFix:
     """A repair, and what it changes of the list; without a change a new list is all that it is."""
 
-    remedy: Remedy
+    fix: Fix
     changes: tuple[ManifestChange, ...] = ()
 
 
@@ -151,12 +151,12 @@ def counted_manifest(reader: Reader, head: ReadHead, place: int) -> ManifestFile
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class HeadRepair:
     """The head of a branch, and what of it is set right."""
 
     branch: str
     head: ReadHead
-    mends: tuple[Mend, ...]
+    head_fixes: tuple[HeadFix, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +175,15 @@ class RepairedHead:
     operation: str
 
 
-def write_manifests(reader: Reader, mending: Mending, outputs: Outputs) -> RepairedHead:
+def write_manifests(reader: Reader, head_repair: HeadRepair, outputs: Outputs) -> RepairedHead:
     """Write those manifests of a head anew of which entries change.
 
     Each is read again and compared before it is stored.
     Raises: Unsupported; StorageError; SelfCheckFailed R-069; Incomplete.
     """
-    found, mends = mending.head, mending.mends
+    found, head_fixes = head_repair.head, head_repair.head_fixes
     changes: dict[int, ManifestChange] = {}
-    for change in (change for mend in mends for change in mend.changes):
+    for change in (change for head_fix in head_fixes for change in head_fix.changes):
         known = changes.get(change.place)
         changes[change.place] = change if known is None else known | change
     manifests: list[ManifestFile] = []
@@ -205,12 +205,12 @@ def write_manifests(reader: Reader, mending: Mending, outputs: Outputs) -> Repai
             written.append(row.manifest_path)
             alive.append(entries)
     return RepairedHead(
-        mending.branch,
+        head_repair.branch,
         found.snapshot,
         tuple(manifests),
         frozenset(written),
         _together(alive),
-        _operation([mend.remedy for mend in mends]),
+        _operation([head_fix.fix for head_fix in head_fixes]),
     )
 
 
@@ -222,9 +222,9 @@ def _together(parts: Sequence[Entries | None]) -> Entries | None:
     return concat(Entries(table) for table in known)
 
 
-def _operation(remedies: Sequence[Remedy]) -> str:
+def _operation(fixes: Sequence[Fix]) -> str:
     """Name what the new snapshot does to rows: nothing, as a rule (R-032)."""
-    kinds = {remedy.kind for remedy in remedies}
+    kinds = {fix.kind for fix in fixes}
     if "lost-deletes" in kinds:
         return "overwrite"
     return "delete" if "lost-data" in kinds else "replace"

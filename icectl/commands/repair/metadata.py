@@ -19,7 +19,7 @@ from icectl.catalog.metadata_files import (
     without_uncommitted,
 )
 from icectl.catalog.protocol import LoadedTable, unpinned_catalog
-from icectl.commands.repair.plan import Remedy
+from icectl.commands.repair.plan import Fix
 from icectl.errors import CommitConflict, CorruptTable, OtherFile, Refused, StorageError
 from icectl.files.metadata_file import read_version_hint
 from icectl.format.file_names import VERSION_HINT
@@ -39,7 +39,7 @@ class WholeTable:
     """
 
     loaded: LoadedTable
-    remedies: tuple[Remedy, ...] = ()
+    fixes: tuple[Fix, ...] = ()
     broken: MetadataVersion | None = None
     aside: str | None = None
     hint: bytes | None = None
@@ -99,7 +99,7 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
         loaded.metadata_folder, f"_broken-{broken.name}-{context.env.new_uuid()[:8]}"
     )
     why = "is another version" if is_other else "cannot be read"
-    remedy = Remedy(
+    fix = Fix(
         "metadata-file",
         None,
         broken.location,
@@ -107,7 +107,7 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
         f"it {why}, {whole.version.name} before it is whole, and there is no newer file; "
         "what the commit in it changed is lost if no copy of it is left",
     )
-    return WholeTable(loaded, (remedy,), broken, aside)
+    return WholeTable(loaded, (fix,), broken, aside)
 
 
 def _check_age(context: TableContext, broken: MetadataVersion) -> None:
@@ -143,12 +143,10 @@ def _with_hint(context: TableContext, whole: WholeTable) -> WholeTable:
         names, proof = f"says {says}, which is behind {newest}", "that is the newest file"
     else:
         names, proof = "names no version", f"{newest} is the newest file"
-    remedy = Remedy(
-        "version-hint", None, VERSION_HINT, f"it {names}: write {loaded.version}", proof
-    )
+    fix = Fix("version-hint", None, VERSION_HINT, f"it {names}: write {loaded.version}", proof)
     return WholeTable(
         loaded,
-        (*whole.remedies, remedy),
+        (*whole.fixes, fix),
         whole.broken,
         whole.aside,
         str(loaded.version).encode(),

@@ -60,7 +60,7 @@ _REASONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
+class Fix:
     """One thing that can be set right, and why that is sure.
 
     `id` is its kind, with a name where there may be several. The caller has to ask for one with a
@@ -95,14 +95,14 @@ class RepairPlan:
 
     level: RepairLevel
     branch: str
-    remedies: tuple[Remedy, ...]
-    skipped: tuple[Remedy, ...]
+    fixes: tuple[Fix, ...]
+    skipped: tuple[Fix, ...]
     left: tuple[RemainingFinding, ...]
 
     @property
     def has_work(self) -> bool:
         """Whether a run would change anything."""
-        return bool(self.remedies)
+        return bool(self.fixes)
 
     @property
     def errors_left(self) -> tuple[Finding, ...]:
@@ -112,17 +112,17 @@ class RepairPlan:
     @property
     def loss(self) -> Loss:
         """What all repairs together lose."""
-        return together([remedy.loss for remedy in self.remedies])
+        return together([fix.loss for fix in self.fixes])
 
-    def of(self, *kinds: Kind) -> tuple[Remedy, ...]:
+    def of(self, *kinds: Kind) -> tuple[Fix, ...]:
         """Return the repairs of some kinds. Order: kept."""
-        return tuple(remedy for remedy in self.remedies if remedy.kind in kinds)
+        return tuple(fix for fix in self.fixes if fix.kind in kinds)
 
 
 def plan(
     level: RepairLevel,
     branch: str,
-    remedies: Sequence[Remedy],
+    fixes: Sequence[Fix],
     findings: Sequence[Finding],
     skip: Collection[str],
     reasons: Sequence[RemainingFinding] = (),
@@ -132,8 +132,8 @@ def plan(
     Findings that are only worth knowing are not told of.
     Raises: UsageError, where `skip` names nothing that there is.
     """
-    check_skip(skip, remedies)
-    chosen = [one for one in remedies if one.kind not in skip and one.id not in skip]
+    check_skip(skip, fixes)
+    chosen = [one for one in fixes if one.kind not in skip and one.id not in skip]
     answered = frozenset[Finding]().union(*(one.answers for one in chosen))
     known = {left.finding: left for left in reasons}
     left = [
@@ -142,22 +142,22 @@ def plan(
         if finding not in answered and finding.severity != "info"
     ]
     by_kind = sorted(chosen, key=lambda one: KINDS.index(one.kind))
-    skipped = tuple(one for one in remedies if one not in chosen)
+    skipped = tuple(one for one in fixes if one not in chosen)
     left = [
         replace(one, reason="skipped as requested")
-        if any(one.finding in remedy.answers for remedy in skipped)
+        if any(one.finding in fix.answers for fix in skipped)
         else one
         for one in left
     ]
     return RepairPlan(level, branch, tuple(by_kind), skipped, tuple(left))
 
 
-def check_skip(skip: Collection[str], remedies: Sequence[Remedy]) -> None:
+def check_skip(skip: Collection[str], fixes: Sequence[Fix]) -> None:
     """Check that all to skip are kinds of repairs or some of these.
 
     Raises: UsageError.
     """
-    known = {*KINDS, *(remedy.id for remedy in remedies)}
+    known = {*KINDS, *(fix.id for fix in fixes)}
     for name in sorted(set(skip) - known):
         if name.partition(":")[0] in KINDS:
             continue  # done already

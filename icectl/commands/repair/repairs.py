@@ -10,15 +10,15 @@ from icectl.checks.file_identity import is_outside
 from icectl.checks.objects import Columns, StoredManifest
 from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
-from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
+from icectl.commands.repair.head import HeadFix, ManifestChange, ReadHead, counted_manifest
 from icectl.commands.repair.lost import entries_by_footers, proven_entries
 from icectl.commands.repair.plan import (
     OF_DANGLING_VECTORS,
     OF_LIST_ROWS,
     OF_LISTS,
     OF_METRICS,
+    Fix,
     RemainingFinding,
-    Remedy,
 )
 from icectl.entries.partition_key import PartitionValue, decode_key, sort_key
 from icectl.entries.rows import (
@@ -71,9 +71,9 @@ class Accepted:
     accept_undeleted: bool
 
 
-def find_mends(
+def find_head_fixes(
     reader: Reader, head: ReadHead, findings: Sequence[Finding], asked: Accepted
-) -> tuple[list[Mend], list[RemainingFinding]]:
+) -> tuple[list[HeadFix], list[RemainingFinding]]:
     """Find what can be set right of the head of a branch, and why other things cannot.
 
     Raises: StorageError of the store; Incomplete.
@@ -94,7 +94,7 @@ def find_mends(
     search.list_rows()
     search.dangling()
     search.whole_list()
-    return search.mends, search.left
+    return search.head_fixes, search.left
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Search:
     head: ReadHead
     findings: Sequence[Finding]
     asked: Accepted
-    mends: list[Mend] = field(default_factory=list)
+    head_fixes: list[HeadFix] = field(default_factory=list)
     left: list[RemainingFinding] = field(default_factory=list)
 
     def of(self, subject: str, rules: Collection[str] | None = None) -> frozenset[Finding]:
@@ -127,11 +127,11 @@ class _Search:
             return f"until this is repaired, it is unclear which rows are live ({error.rule})"
         return None
 
-    def lost_list(self) -> Mend:
+    def lost_list(self) -> HeadFix:
         """Return the list itself, where what it named is proved."""
         ((location, _),) = self.head.listed.problems
         count = sum(len(one) for one in self.head.entries if one is not None)
-        remedy = Remedy(
+        fix = Fix(
             "manifest-list",
             None,
             location,
@@ -140,7 +140,7 @@ class _Search:
             "its summary counts",
             answers=self.of(location),
         )
-        return Mend(remedy, self.head.changes)
+        return HeadFix(fix, self.head.changes)
 
     def lost_manifests(self) -> None:
         """Manifests that are missing, or cannot be read."""
@@ -162,7 +162,7 @@ class _Search:
             )
         if rebuilt is not None:
             files = print_count(len(rebuilt), "file")
-            remedy = Remedy(
+            fix = Fix(
                 "manifest",
                 name(subject),
                 subject,
@@ -170,7 +170,7 @@ class _Search:
                 proof,
                 answers=answers,
             )
-            self.mends.append(Mend(remedy, (ManifestChange(place, rebuilt=rebuilt),)))
+            self.head_fixes.append(HeadFix(fix, (ManifestChange(place, rebuilt=rebuilt),)))
             return
         if not isinstance(problem, MissingFile | OtherFile) and problem.rule != _DESTROYED:
             return  # what is in it may be read by others
@@ -244,10 +244,8 @@ class _Search:
             self._leave(answers, reason + "`--drop-missing` removes it from the table")
             return
         proof = "`--drop-missing` accepts that its rows are lost"
-        remedy = Remedy(
-            "lost-data", name(subject), subject, what, proof, Loss(rows), answers=answers
-        )
-        self.mends.append(Mend(remedy, changes))
+        fix = Fix("lost-data", name(subject), subject, what, proof, Loss(rows), answers=answers)
+        self.head_fixes.append(HeadFix(fix, changes))
 
     def _offer_undeleted(
         self,
@@ -265,7 +263,7 @@ class _Search:
             self._leave(answers, reason)
             return
         proof = "`--accept-undeleted` accepts that rows it deleted come back"
-        remedy = Remedy(
+        fix = Fix(
             "lost-deletes",
             name(subject),
             subject,
@@ -274,13 +272,13 @@ class _Search:
             Loss(rows_back=rows),
             answers=answers,
         )
-        self.mends.append(Mend(remedy, (change,)))
+        self.head_fixes.append(HeadFix(fix, (change,)))
 
     def _leave(self, findings: Collection[Finding], reason: str) -> None:
         self.left += [RemainingFinding(one, reason) for one in findings]
 
     def metrics(self) -> None:
-        """Find mends where manifests say of data files what the footers of these do not."""
+        """Find fixes where manifests say of data files what the footers of these do not."""
         flagged = {one.subject for one in self.findings if one.rule in OF_METRICS}
         for place, manifest in enumerate(self.head.listed.manifests):
             entries = self.head.entries[place]
@@ -323,7 +321,7 @@ class _Search:
             *(self.of(one, OF_METRICS) for one in (subject, *named))
         )
         told = sorted({column for columns in new.values() for column in columns})
-        remedy = Remedy(
+        fix = Fix(
             "metrics",
             name(subject),
             subject,
@@ -332,10 +330,10 @@ class _Search:
             "the footers of the files say so",
             answers=answers,
         )
-        self.mends.append(Mend(remedy, (ManifestChange(place, restated=new),)))
+        self.head_fixes.append(HeadFix(fix, (ManifestChange(place, restated=new),)))
 
     def list_rows(self) -> None:
-        """Find mends where the list says of manifests what these do not."""
+        """Find fixes where the list says of manifests what these do not."""
         seen: dict[str, int] = {}
         for place, manifest in enumerate(self.head.listed.manifests):
             subject = manifest.manifest_path
@@ -345,7 +343,7 @@ class _Search:
                 continue
             answers = self.of(subject, OF_LIST_ROWS)
             if answers and self._has_wrong_row(place):
-                remedy = Remedy(
+                fix = Fix(
                     "list-row",
                     name(subject),
                     subject,
@@ -353,7 +351,7 @@ class _Search:
                     "the manifest is complete, and counted again",
                     answers=answers,
                 )
-                self.mends.append(Mend(remedy, (ManifestChange(place, described=True),)))
+                self.head_fixes.append(HeadFix(fix, (ManifestChange(place, described=True),)))
 
     def _listed_again(self, place: int, first: int) -> None:
         manifests = self.head.listed.manifests
@@ -362,7 +360,7 @@ class _Search:
             return
         of_twice = {"R-050", "R-066", "R-103", "R-114"}
         answers = frozenset(one for one in self.findings if one.rule in of_twice)
-        remedy = Remedy(
+        fix = Fix(
             "list-row",
             name(subject),
             subject,
@@ -370,7 +368,7 @@ class _Search:
             "both rows of the list are the same, and a file lives once",
             answers=answers,
         )
-        self.mends.append(Mend(remedy, (ManifestChange(place, gone=True),)))
+        self.head_fixes.append(HeadFix(fix, (ManifestChange(place, gone=True),)))
 
     def _has_wrong_row(self, place: int) -> bool:
         """Whether a manifest is whole, and a row that is counted anew would agree with it."""
@@ -406,7 +404,7 @@ class _Search:
             self._leave(answers, _FIELDS_LOST)
             return
         count = sum(map(len, homeless.values()))
-        remedy = Remedy(
+        fix = Fix(
             "dangling-deletes",
             None,
             f"snapshot {self.head.snapshot.snapshot_id}",
@@ -414,7 +412,7 @@ class _Search:
             "their data files were removed, as other entries show",
             answers=answers,
         )
-        self.mends.append(Mend(remedy, tuple(changes)))
+        self.head_fixes.append(HeadFix(fix, tuple(changes)))
 
     def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:
         """Vectors of data files that do not live, by place of the manifest and position in it.
@@ -453,12 +451,12 @@ class _Search:
         )
 
     def whole_list(self) -> None:
-        """Find the mend that a new snapshot is by itself: right totals, and a right list header."""
+        """Find the fix that a new snapshot is by itself: right totals, and a right list header."""
         answers = frozenset(one for one in self.findings if one.rule in OF_LISTS)
-        answered = answers.union(*(mend.remedy.answers for mend in self.mends))
+        answered = answers.union(*(head_fix.fix.answers for head_fix in self.head_fixes))
         unanswered = {one.severity for one in self.findings if one not in answered}
         if answers and self.head.is_whole and "error" not in unanswered:
-            remedy = Remedy(
+            fix = Fix(
                 "manifest-list",
                 None,
                 f"snapshot {self.head.snapshot.snapshot_id}",
@@ -466,7 +464,7 @@ class _Search:
                 "all that it lists can be read, and was counted",
                 answers=answers,
             )
-            self.mends.append(Mend(remedy))
+            self.head_fixes.append(HeadFix(fix))
 
 
 # -- metrics, as the footer of a data file proves them --------------------------------------------

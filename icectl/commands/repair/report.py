@@ -7,7 +7,7 @@ from typing import Any
 from icectl.checks.rule import Finding
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
-from icectl.commands.repair.plan import Remedy, RepairPlan
+from icectl.commands.repair.plan import Fix, RepairPlan
 from icectl.commands.validate.report import print_wrapped
 from icectl.format.snapshot import Snapshot
 from icectl.table.recovery import NOTHING, Loss, WayOut
@@ -38,8 +38,8 @@ def repair_result(repair: Repair) -> dict[str, Any]:
     return {
         "level": plan.level,
         "branch": plan.branch,
-        "repairs": [_remedy(one) for one in plan.remedies],
-        "skipped": [_remedy(one) for one in plan.skipped],
+        "repairs": [_fix(one) for one in plan.fixes],
+        "skipped": [_fix(one) for one in plan.skipped],
         "left": [{**asdict(one.finding), "reason": one.reason} for one in plan.left],
         "to_snapshot": None if repair.target is None else id_text(repair.target.snapshot_id),
         "way_back": next((one.options[1] for one in repair.ways_out if _goes_back(one)), None),
@@ -51,15 +51,15 @@ def repair_result(repair: Repair) -> dict[str, Any]:
     }
 
 
-def _remedy(remedy: Remedy) -> dict[str, Any]:
+def _fix(fix: Fix) -> dict[str, Any]:
     return {
-        "id": remedy.id,
-        "kind": remedy.kind,
-        "subject": remedy.subject,
-        "what": remedy.what,
-        "proof": remedy.proof,
-        **_loss(remedy.loss),
-        "rules": sorted({finding.rule for finding in remedy.answers}),
+        "id": fix.id,
+        "kind": fix.kind,
+        "subject": fix.subject,
+        "what": fix.what,
+        "proof": fix.proof,
+        **_loss(fix.loss),
+        "rules": sorted({finding.rule for finding in fix.answers}),
     }
 
 
@@ -81,7 +81,7 @@ def _goes_back(way: WayOut) -> bool:
 
 def question(repair: Repair) -> str:
     """Return the question that the user is asked before anything happens."""
-    repairs = print_count(len(repair.plan.remedies), "repair")
+    repairs = print_count(len(repair.plan.fixes), "repair")
     loss = repair.plan.loss
     return f"carry out {repairs}?" if loss == NOTHING else f"carry out {repairs} ({loss})?"
 
@@ -92,8 +92,8 @@ def print_repair(console: Console, repair: Repair) -> None:
     if not repair.done:
         _print_plan(console, repair)
         return
-    for remedy in plan.remedies:
-        print_wrapped(console, f"done {remedy.id}: {remedy.what}", "", "  ")
+    for fix in plan.fixes:
+        print_wrapped(console, f"done {fix.id}: {fix.what}", "", "  ")
     if repair.snapshot_id is not None:
         console.say(f"branch {plan.branch} is at snapshot {repair.snapshot_id} now")
     if repair.remaining is not None:
@@ -112,16 +112,16 @@ def _print_remaining(console: Console, repair: Repair, remaining: Sequence[Findi
 def _print_plan(console: Console, repair: Repair) -> None:
     """Print what would be set right, what is left, and the way back."""
     plan = repair.plan
-    if not (plan.remedies or plan.left):
+    if not (plan.fixes or plan.left):
         console.say(f"nothing to repair at level {plan.level}")
-    for remedy in plan.remedies:
-        subject = _shown(repair, remedy.subject)
-        print_wrapped(console, f"repair {remedy.id}: {subject}: {remedy.what}", "", "  ")
-        print_wrapped(console, f"because {remedy.proof}", "  ", "  ")
-        if remedy.loss != NOTHING:
-            print_wrapped(console, str(remedy.loss), "  ", "  ")
-    for remedy in plan.skipped:
-        console.print(f"skipped {remedy.id}")
+    for fix in plan.fixes:
+        subject = _shown(repair, fix.subject)
+        print_wrapped(console, f"repair {fix.id}: {subject}: {fix.what}", "", "  ")
+        print_wrapped(console, f"because {fix.proof}", "  ", "  ")
+        if fix.loss != NOTHING:
+            print_wrapped(console, str(fix.loss), "  ", "  ")
+    for fix in plan.skipped:
+        console.print(f"skipped {fix.id}")
     for left in plan.left:
         _print_left(console, repair, left.finding, left.reason)
     _print_ways_out(console, repair)

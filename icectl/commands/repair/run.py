@@ -14,8 +14,8 @@ from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.repair.head import (
-    Mend,
-    Mending,
+    HeadFix,
+    HeadRepair,
     ReadHead,
     proposal,
     read_head,
@@ -26,13 +26,13 @@ from icectl.commands.repair.metadata import WholeTable, find, restore
 from icectl.commands.repair.options import RepairRequest
 from icectl.commands.repair.plan import (
     OF_STATISTICS,
+    Fix,
     RemainingFinding,
-    Remedy,
     RepairLevel,
     RepairPlan,
     plan,
 )
-from icectl.commands.repair.repairs import Accepted, find_mends
+from icectl.commands.repair.repairs import Accepted, find_head_fixes
 from icectl.commands.repair.report import Repair, print_repair, question, repair_result
 from icectl.commands.validate.run import ValidateOptions, validate
 from icectl.commit.output_journal import Leftovers
@@ -86,7 +86,7 @@ class PreparedRepair:
     plan: RepairPlan
     options: RepairOptions
     head: Snapshot | None
-    mending: Mending | None = None
+    head_repair: HeadRepair | None = None
     target: Snapshot | None = None
     ways_out: tuple[WayOut, ...] = ()
 
@@ -147,7 +147,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
         show=lambda console, repair, _: print_repair(console, repair),
         has_work=prepared.plan.has_work,
         execute=finish,
-        superseded=lambda: replace(report, plan=replace(prepared.plan, remedies=())),
+        superseded=lambda: replace(report, plan=replace(prepared.plan, fixes=())),
         clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
         question=question(report),
         errors_left=bool(prepared.plan.errors_left),
@@ -181,22 +181,22 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     head = branch_head(metadata, options.branch)
     reader = Reader(context, whole.loaded)
     findings = _findings(reader, options, head)
-    remedies = [replace(one, answers=_of_metadata(one, findings)) for one in whole.remedies]
-    remedies += _statistics(metadata, findings)
+    fixes = [replace(one, answers=_of_metadata(one, findings)) for one in whole.fixes]
+    fixes += _statistics(metadata, findings)
     if options.to_snapshot is not None:
         target = _target(reader, options, findings, head)
-        remedies += _going_back(metadata, options, findings, head, target)
-        planned = plan(options.level, options.branch, remedies, findings, options.skip)
+        fixes += _going_back(metadata, options, findings, head, target)
+        planned = plan(options.level, options.branch, fixes, findings, options.skip)
         return PreparedRepair(whole, planned, options, head, target=target)
     read = _read_head(reader, head)
-    mends: list[Mend] = []
+    head_fixes: list[HeadFix] = []
     reasons: list[RemainingFinding] = []
     if read is not None:
-        mends, reasons = find_mends(reader, read, findings, options.asked)
-    remedies += [mend.remedy for mend in mends]
-    planned = plan(options.level, options.branch, remedies, findings, options.skip, reasons)
-    chosen = tuple(mend for mend in mends if mend.remedy in planned.remedies)
-    mending = Mending(options.branch, read, chosen) if chosen and read is not None else None
+        head_fixes, reasons = find_head_fixes(reader, read, findings, options.asked)
+    fixes += [head_fix.fix for head_fix in head_fixes]
+    planned = plan(options.level, options.branch, fixes, findings, options.skip, reasons)
+    chosen = tuple(head_fix for head_fix in head_fixes if head_fix.fix in planned.fixes)
+    head_repair = HeadRepair(options.branch, read, chosen) if chosen and read is not None else None
     ways_out: list[WayOut] = []
     if planned.errors_left and head is not None:
         broken = [left.finding for left in planned.left]
@@ -204,7 +204,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
         if read is not None:
             ways_out += _dropping(reader, read, findings, options, planned)
     ways_out.sort(key=lambda way: way.order)
-    return PreparedRepair(whole, planned, options, head, mending, ways_out=tuple(ways_out))
+    return PreparedRepair(whole, planned, options, head, head_repair, ways_out=tuple(ways_out))
 
 
 def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> tuple[Finding, ...]:
@@ -226,15 +226,15 @@ def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> 
     return validation.findings
 
 
-def _of_metadata(remedy: Remedy, findings: Sequence[Finding]) -> frozenset[Finding]:
-    return frozenset(one for one in findings if one.subject == remedy.subject)
+def _of_metadata(fix: Fix, findings: Sequence[Finding]) -> frozenset[Finding]:
+    return frozenset(one for one in findings if one.subject == fix.subject)
 
 
-def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Remedy]:
+def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fix]:
     """Return entries of statistics files that are gone, not as described, or of no snapshot."""
     of_statistics = [one for one in findings if one.rule in OF_STATISTICS]
     named = {one.subject for one in findings if one.rule == "R-034"}
-    remedies = []
+    fixes = []
     entries: list[StatisticsFile | PartitionStatisticsFile] = [
         *metadata.statistics,
         *metadata.partition_statistics,
@@ -248,8 +248,8 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Re
             if one.subject in places or str(snapshot_id) in f"{one.subject} {one.message}"
         )
         if answers:
-            remedies.append(
-                Remedy(
+            fixes.append(
+                Fix(
                     "statistics",
                     str(snapshot_id),
                     f"statistics of snapshot {snapshot_id}",
@@ -258,7 +258,7 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Re
                     answers=answers,
                 )
             )
-    return remedies
+    return fixes
 
 
 def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
@@ -315,7 +315,7 @@ def _going_back(
     findings: Sequence[Finding],
     head: Snapshot | None,
     target: Snapshot,
-) -> list[Remedy]:
+) -> list[Fix]:
     """Return the branch set back, unless it is there already.
 
     Raises: Refused, where nothing is wrong with its head.
@@ -332,7 +332,7 @@ def _going_back(
             "rolls back a healthy branch",
         )
     loss = loss_of_going_back(metadata, head, target)
-    remedy = Remedy(
+    fix = Fix(
         "to-snapshot",
         None,
         f"branch {options.branch}",
@@ -342,7 +342,7 @@ def _going_back(
         loss,
         answers=files | listed,
     )
-    return [remedy]
+    return [fix]
 
 
 def _going_back_from(
@@ -366,14 +366,14 @@ def _dropping(
     accepted = Accepted(drop_missing=True, accept_undeleted=True)
     if accepted == options.asked:
         return []
-    mends, reasons = find_mends(reader, read, findings, accepted)
-    mended = [mend.remedy for mend in mends]
-    remedies = list(dict.fromkeys([*planned.remedies, *planned.skipped, *mended]))
-    best = plan(options.level, options.branch, remedies, findings, options.skip, reasons)
+    head_fixes, reasons = find_head_fixes(reader, read, findings, accepted)
+    of_head = [head_fix.fix for head_fix in head_fixes]
+    fixes = list(dict.fromkeys([*planned.fixes, *planned.skipped, *of_head]))
+    best = plan(options.level, options.branch, fixes, findings, options.skip, reasons)
     if len(best.errors_left) >= len(planned.errors_left):
         return []
     kinds = {"lost-data": "--drop-missing", "lost-deletes": "--accept-undeleted"}
-    words = tuple(word for kind, word in kinds.items() if any(one.kind == kind for one in mended))
+    words = tuple(word for kind, word in kinds.items() if any(one.kind == kind for one in of_head))
     return [WayOut(words, best.loss, len(best.errors_left))]
 
 
@@ -384,7 +384,7 @@ def execute(context: TableContext, prepared: PreparedRepair) -> Repaired:
     table has changed but what leads to its metadata.
     """
     context.deadline.check()
-    kinds = frozenset[str](remedy.kind for remedy in prepared.plan.remedies)
+    kinds = frozenset[str](fix.kind for fix in prepared.plan.fixes)
     commits = bool(kinds - {"metadata-file", "version-hint"})
     _check_skipped(prepared.found, kinds, commits=commits)
     restore(context, prepared.found, kinds)
@@ -431,12 +431,12 @@ def _remaining(
 def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:
     """Commit what changes the metadata; second: the snapshot that was made."""
     snapshot_id = context.env.new_snapshot_id()
-    mending = prepared.mending
+    head_repair = prepared.head_repair
     with transaction(context, prepared.loaded, COMMAND) as opened:
         repaired = None
-        if mending is not None:
+        if head_repair is not None:
             reader = Reader(context, prepared.loaded)
-            repaired = write_manifests(reader, mending, opened.outputs)
+            repaired = write_manifests(reader, head_repair, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
             others = _without_statistics(metadata, prepared.plan.of("statistics"))
@@ -450,8 +450,8 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
     return landed, None if repaired is None else snapshot_id
 
 
-def _without_statistics(metadata: TableMetadata, remedies: Sequence[Remedy]) -> list[Update]:
-    wanted = {int(remedy.name or 0) for remedy in remedies}
+def _without_statistics(metadata: TableMetadata, fixes: Sequence[Fix]) -> list[Update]:
+    wanted = {int(fix.name or 0) for fix in fixes}
     updates: list[Update] = [
         RemoveStatistics(id_)
         for id_ in sorted({one.snapshot_id for one in metadata.statistics} & wanted)

@@ -177,12 +177,10 @@ class PlannedTree(LiveRows, LiveTree):
 
     @cached_property
     def data(self) -> Integers:
-        """The data files."""
         return np.flatnonzero(self.is_data)
 
     @cached_property
     def deletes(self) -> Integers:
-        """The deletes but for delete vectors."""
         return np.flatnonzero(self.is_live & ~self.is_data & ~self.is_vector)
 
     @cached_property
@@ -193,7 +191,6 @@ class PlannedTree(LiveRows, LiveTree):
 
     @cached_property
     def repeated_vectors(self) -> Integers:
-        """Delete vectors of data files that an earlier row has a vector for."""
         if not self.is_vector.any() or not self.has("referenced_data_file"):
             return np.empty(0, np.int64)
         named = self.keys("referenced_data_file", self.is_vector)
@@ -201,7 +198,6 @@ class PlannedTree(LiveRows, LiveTree):
 
     @cached_property
     def vector_targets(self) -> tuple[Integers, Integers]:
-        """The delete vectors, and the live data file of each, or -1."""
         if not self.is_vector.any() or not self.has("referenced_data_file"):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         named = self.keys("referenced_data_file", self.is_vector)
@@ -213,18 +209,15 @@ class PlannedTree(LiveRows, LiveTree):
 
     @cached_property
     def is_named(self) -> Mask:
-        """Where a row names the data file that it is for."""
         if not self.has("referenced_data_file"):
             return np.zeros(len(self.table), np.bool_)
         return np.asarray(self.table["referenced_data_file"].is_valid().to_numpy())
 
     @cached_property
     def is_unknown(self) -> Mask:
-        """Where a partition cannot be told."""
         return _unknown(self.table["partition_key"])
 
     def leaves(self, rows: Integers) -> Integers:
-        """Return the number of the leaf, or of the root, that each row is in."""
         return self.numbers("manifest")[rows]
 
 
@@ -402,26 +395,21 @@ class CheckedTree(LiveTree):
         self._is_data = files.content[self._others] == Content.DATA
 
     def has(self, *names: str) -> bool:
-        """Return whether columns were loaded."""
         return set(names) <= set(self.files.entries.table.column_names)
 
     def numbers(self, name: str) -> Integers:
-        """Return a number column; null is -1."""
         return self.files.numbers(name)
 
     def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
-        """Yield one breach for all rows that have the same thing wrong."""
         return self.files.breaches(self.subject, what, rows, column)
 
     @property
     def data(self) -> Integers:
-        """The data files."""
         data: Integers = self._others[self._is_data]
         return data
 
     @property
     def deletes(self) -> Integers:
-        """The deletes but for delete vectors."""
         deletes: Integers = self._others[~self._is_data]
         return deletes
 
@@ -432,24 +420,20 @@ class CheckedTree(LiveTree):
 
     @property
     def repeated_vectors(self) -> Integers:
-        """Delete vectors of data files that an earlier row has a vector for."""
         return _again(self.files.named[self.vectors], self.vectors)
 
     @cached_property
     def vector_targets(self) -> tuple[Integers, Integers]:
-        """The delete vectors, and the live data file of each, or -1."""
         place = np.full(self.files.code_count, -1, np.int64)
         place[self.files.codes[self.data]] = self.data
         return self.vectors, place[self.files.named[self.vectors]]
 
     @property
     def is_named(self) -> Mask:
-        """Where a row names the data file that it is for."""
         return np.asarray(self.files.named >= 0)
 
     @property
     def is_unknown(self) -> Mask:
-        """Where a partition cannot be told."""
         return self.files.is_unknown
 
     @cached_property
@@ -463,7 +447,6 @@ class CheckedTree(LiveTree):
         }
 
     def leaves(self, rows: Integers) -> Integers:
-        """Return the number of the leaf, or of the root, that each row is in."""
         return np.searchsorted(self.files.starts, rows, side="right") - 1
 
 

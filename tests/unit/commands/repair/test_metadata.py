@@ -59,7 +59,7 @@ def hint(table: TableBuilder, says: str | None = None) -> Path:
 
 
 def told(found: WholeTable) -> list[tuple[str, str, str, str]]:
-    return [(one.id, one.subject, one.what, one.proof) for one in found.remedies]
+    return [(one.id, one.subject, one.what, one.proof) for one in found.fixes]
 
 
 def version(found: WholeTable) -> int | None:
@@ -76,7 +76,7 @@ def contents(table: TableBuilder) -> dict[str, bytes]:
 
 def test_a_whole_table_needs_nothing(table: TableBuilder) -> None:
     found = find(context_of(table.directory))
-    assert (version(found), found.remedies, found.broken, found.hint) == (4, (), None, None)
+    assert (version(found), found.fixes, found.broken, found.hint) == (4, (), None, None)
     assert not found.is_ahead
 
 
@@ -112,7 +112,7 @@ def test_a_broken_file_is_found_by_a_plan_s_pin_too(table: TableBuilder) -> None
     cut(table)
     context = context_of(table.directory)
     pinned = replace(context, catalog=PinnedCatalog(context.catalog, None, None))
-    assert [one.id for one in find(pinned).remedies] == ["metadata-file", "version-hint"]
+    assert [one.id for one in find(pinned).fixes] == ["metadata-file", "version-hint"]
 
 
 def test_r006_a_broken_gzip_file_is_one_too(tmp_path: Path) -> None:
@@ -288,13 +288,13 @@ def test_r163_a_hint_that_says_something_else_is_corrected(
 
 def test_no_hint_is_right_too(table: TableBuilder) -> None:
     hint(table).unlink()
-    assert find(context_of(table.directory)).remedies == ()
+    assert find(context_of(table.directory)).fixes == ()
 
 
 def test_the_hint_beside_files_of_a_catalog_is_no_concern(table: TableBuilder) -> None:
     hint(table, "9")
     file_of(table, 4).rename(file_of(table, 4).with_name(CATALOG_FILE))
-    assert find(context_of(table.directory)).remedies == ()
+    assert find(context_of(table.directory)).fixes == ()
 
 
 # -- what is done about it ----------------------------------------------------------------------

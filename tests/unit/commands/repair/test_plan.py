@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.checks.rule import Finding
-from icectl.commands.repair.plan import Kind, RemainingFinding, Remedy, RepairPlan, plan
+from icectl.commands.repair.plan import Fix, Kind, RemainingFinding, RepairPlan, plan
 from icectl.errors import UsageError
 from icectl.table.recovery import Loss
 
@@ -12,20 +12,20 @@ LOST = Finding("R-034", "error", "/t/data/a.parquet", "the data file is missing"
 HINT = Finding("R-163", "info", "version-hint.text", "it says 1", "hint")
 
 
-def remedy(kind: Kind, name: str | None = None, *answers: Finding) -> Remedy:
-    return Remedy(kind, name, "subject", "what", "proof", answers=frozenset(answers))
+def fix(kind: Kind, name: str | None = None, *answers: Finding) -> Fix:
+    return Fix(kind, name, "subject", "what", "proof", answers=frozenset(answers))
 
 
-ROW = remedy("list-row", "m0.avro", LENGTH)
+ROW = fix("list-row", "m0.avro", LENGTH)
 
 
-def planned(*skip: str, remedies: tuple[Remedy, ...] = (ROW,)) -> RepairPlan:
-    return plan("files", "main", remedies, (LENGTH, LOST, HINT), skip)
+def planned(*skip: str, fixes: tuple[Fix, ...] = (ROW,)) -> RepairPlan:
+    return plan("files", "main", fixes, (LENGTH, LOST, HINT), skip)
 
 
 def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() -> None:
     found = planned()
-    assert [one.id for one in found.remedies] == ["list-row:m0.avro"]
+    assert [one.id for one in found.fixes] == ["list-row:m0.avro"]
     assert found.left == (
         RemainingFinding(LOST, "the file is gone, and nothing else says what was in it"),
     )
@@ -37,12 +37,12 @@ def test_a_repair_takes_and_brings_back_no_row_unless_it_says_so() -> None:
 
 
 def test_a_repair_of_which_there_is_one_is_named_by_its_kind() -> None:
-    assert (remedy("version-hint").id, ROW.id) == ("version-hint", "list-row:m0.avro")
+    assert (fix("version-hint").id, ROW.id) == ("version-hint", "list-row:m0.avro")
 
 
 def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
-    one, two, three = remedy("list-row", "b"), remedy("metrics", "a"), remedy("list-row", "a")
-    found = planned(remedies=(one, two, three))
+    one, two, three = fix("list-row", "b"), fix("metrics", "a"), fix("list-row", "a")
+    found = planned(fixes=(one, two, three))
     assert found.of("list-row") == (one, three)
     assert found.of("metrics", "list-row") == (one, three, two)
     assert found.of("manifest") == ()
@@ -68,14 +68,14 @@ def test_what_stays_has_the_reason_of_its_rule(rule: str, reason: str) -> None:
 @pytest.mark.parametrize("skip", ["list-row", "list-row:m0.avro"])
 def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip: str) -> None:
     found = planned(skip)
-    assert (found.remedies, found.skipped) == ((), (ROW,))
+    assert (found.fixes, found.skipped) == ((), (ROW,))
     assert found.left[0] == RemainingFinding(LENGTH, "skipped as requested")
     assert not found.has_work
     assert found.errors_left == (LOST,)
 
 
 def test_a_kind_that_has_nothing_to_do_may_be_skipped() -> None:
-    assert planned("version-hint", "metrics:gone.avro").remedies == (ROW,)
+    assert planned("version-hint", "metrics:gone.avro").fixes == (ROW,)
 
 
 def test_a_repair_that_there_is_not_cannot_be_skipped() -> None:
@@ -92,10 +92,10 @@ def test_a_repair_that_there_is_not_cannot_be_skipped() -> None:
 
 
 def test_what_leads_to_the_metadata_is_told_first() -> None:
-    later = remedy("lost-data", "a.parquet", LOST)
-    first = remedy("version-hint", None, HINT)
-    found = planned(remedies=(later, ROW, first))
-    assert [one.kind for one in found.remedies] == ["version-hint", "list-row", "lost-data"]
+    later = fix("lost-data", "a.parquet", LOST)
+    first = fix("version-hint", None, HINT)
+    found = planned(fixes=(later, ROW, first))
+    assert [one.kind for one in found.fixes] == ["version-hint", "list-row", "lost-data"]
     assert found.left == ()
 
 

@@ -1,4 +1,4 @@
-"""What a repair writes: manifests with the changes of several mends, a list, a snapshot."""
+"""What a repair writes: manifests with the changes of several fixes, a list, a snapshot."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from icectl.commands.repair.head import (
+    HeadFix,
+    HeadRepair,
     ManifestChange,
-    Mend,
-    Mending,
     ReadHead,
     RepairedHead,
     proposal,
     read_head,
     write_manifests,
 )
-from icectl.commands.repair.plan import Kind, Remedy
+from icectl.commands.repair.plan import Fix, Kind
 from icectl.commit.transaction import Outputs, outputs_of
 from icectl.entries.rows import ALL_COLUMNS, as_existing, take
 from icectl.env import Deadline
@@ -49,17 +49,17 @@ def head_of(table: TableBuilder) -> ReadHead:
     return read_head(reader_of(table), snapshot_of(table, last(table)))
 
 
-def mend(*changes: ManifestChange, kind: Kind = "list-row") -> Mend:
-    return Mend(Remedy(kind, None, "subject", "what", "proof"), changes)
+def head_fix(*changes: ManifestChange, kind: Kind = "list-row") -> HeadFix:
+    return HeadFix(Fix(kind, None, "subject", "what", "proof"), changes)
 
 
 def write(
-    table: TableBuilder, *mends: Mend, head: ReadHead | None = None
+    table: TableBuilder, *head_fixes: HeadFix, head: ReadHead | None = None
 ) -> tuple[RepairedHead, Outputs]:
     context, reader = context_of(table.directory), reader_of(table)
     outputs = outputs_of(context.store, context.env, reader.loaded, "repair")
-    mending = Mending("main", head or head_of(table), mends)
-    return write_manifests(reader, mending, outputs), outputs
+    head_repair = HeadRepair("main", head or head_of(table), head_fixes)
+    return write_manifests(reader, head_repair, outputs), outputs
 
 
 def facts(manifest: ManifestFile) -> list[tuple[Any, ...]]:
@@ -96,10 +96,10 @@ def test_what_does_not_change_is_listed_as_it_is(table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_row_is_counted_anew_only_where_a_mend_says_so(table: TableBuilder, at: int) -> None:
+def test_a_row_is_counted_anew_only_where_a_fix_says_so(table: TableBuilder, at: int) -> None:
     right = listed(table, last(table))
     relist(table, last(table), [replace(one, manifest_length=5) for one in right])
-    made, _ = write(table, mend(ManifestChange(at, described=True)))
+    made, _ = write(table, head_fix(ManifestChange(at, described=True)))
     assert made.manifests[at] == right[at]
     assert made.manifests[1 - at] == replace(right[1 - at], manifest_length=5)
     assert made.written == frozenset()
@@ -107,7 +107,7 @@ def test_a_row_is_counted_anew_only_where_a_mend_says_so(table: TableBuilder, at
 
 def test_a_manifest_goes(table: TableBuilder) -> None:
     first, second = listed(table, last(table))
-    made, _ = write(table, mend(ManifestChange(0, gone=True)), mend(ManifestChange(0)))
+    made, _ = write(table, head_fix(ManifestChange(0, gone=True)), head_fix(ManifestChange(0)))
     assert made.manifests == (second,)
     assert made.entries is not None
     assert made.entries.table["record_count"].to_pylist() == [2, 1]
@@ -119,28 +119,28 @@ def test_entries_are_dropped_and_restated_and_the_rest_is_as_before(table: Table
     two, one = expected(table, 0)
     made, outputs = write(
         table,
-        mend(ManifestChange(1, restated={1: {"record_count": 9}})),
-        mend(ManifestChange(1, described=True)),
+        head_fix(ManifestChange(1, restated={1: {"record_count": 9}})),
+        head_fix(ManifestChange(1, described=True)),
     )
     (new,) = made.written
     assert outputs.locations == [new]
     assert made.manifests[1].manifest_path == new != second.manifest_path
     assert facts(made.manifests[1]) == [two, (*one[:4], 9)]
     assert made.manifests[1].existing_rows_count == 11
-    made, _ = write(table, mend(ManifestChange(1, dropped=frozenset({0}))))
+    made, _ = write(table, head_fix(ManifestChange(1, dropped=frozenset({0}))))
     assert facts(made.manifests[1]) == [one]
     assert made.entries is not None
     assert made.entries.table["record_count"].to_pylist() == [3, 1]
     made, _ = write(
         table,
-        mend(ManifestChange(1, dropped=frozenset({0}))),
-        mend(ManifestChange(1, restated={1: {"record_count": 9}})),
+        head_fix(ManifestChange(1, dropped=frozenset({0}))),
+        head_fix(ManifestChange(1, restated={1: {"record_count": 9}})),
     )
     assert facts(made.manifests[1]) == [(*one[:4], 9)]
 
 
 def test_a_manifest_of_which_nothing_stays_is_not_written(table: TableBuilder) -> None:
-    made, outputs = write(table, mend(ManifestChange(1, dropped=frozenset({0, 1}))))
+    made, outputs = write(table, head_fix(ManifestChange(1, dropped=frozenset({0, 1}))))
     assert list(made.manifests) == listed(table, last(table))[:1]
     assert outputs.locations == []
 
@@ -150,7 +150,7 @@ def test_removed_files_are_not_written_anew(table: TableBuilder) -> None:
     table.remove_data_files(1)
     rows = listed(table, last(table))
     at = next(number for number, one in enumerate(rows) if one.deleted_files_count)
-    made, _ = write(table, mend(ManifestChange(at, restated={9: {"record_count": 1}})))
+    made, _ = write(table, head_fix(ManifestChange(at, restated={9: {"record_count": 1}})))
     assert all(one.deleted_files_count == 0 for one in made.manifests)
     assert removed not in {fact[3] for one in made.manifests for fact in facts(one)}
 
@@ -160,7 +160,7 @@ def test_what_was_rebuilt_is_written(table: TableBuilder) -> None:
     entries = load_entries(context_of(), table.metadata, head.listed.manifests[1:], ALL_COLUMNS)
     lose(head.listed.manifests[1])
     rebuilt = as_existing(take(entries, [1]))
-    made, _ = write(table, mend(ManifestChange(1, rebuilt=rebuilt)), head=head_of(table))
+    made, _ = write(table, head_fix(ManifestChange(1, rebuilt=rebuilt)), head=head_of(table))
     assert facts(made.manifests[1]) == [expected(table, 0)[1]]
     assert made.entries is not None
 
@@ -169,7 +169,7 @@ def test_totals_are_not_told_where_a_manifest_that_stays_cannot_be_read(
     table: TableBuilder,
 ) -> None:
     lost = lose(listed(table, last(table))[1])
-    made, outputs = write(table, mend(ManifestChange(0, described=True)))
+    made, outputs = write(table, head_fix(ManifestChange(0, described=True)))
     assert made.entries is None
     assert made.manifests[1] == lost
     found = proposal(context_of(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
@@ -189,7 +189,7 @@ def test_r032_a_snapshot_is_named_by_what_happens_to_rows(
     table: TableBuilder, kinds: list[Kind], operation: str
 ) -> None:
     """Whether or not they were counted: a list of version 1 need not say how many are lost."""
-    made, _ = write(table, *(mend(ManifestChange(0), kind=kind) for kind in kinds))
+    made, _ = write(table, *(head_fix(ManifestChange(0), kind=kind) for kind in kinds))
     assert made.operation == operation
 
 
@@ -199,13 +199,15 @@ def test_the_time_limit_ends_the_writing(table: TableBuilder) -> None:
     reader = replace(reader_of(table), context=ended)
     outputs = outputs_of(context.store, context.env, reader.loaded, "repair")
     with pytest.raises(Incomplete):
-        write_manifests(reader, Mending("main", head_of(table), ()), outputs)
+        write_manifests(reader, HeadRepair("main", head_of(table), ()), outputs)
 
 
 def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(
     table: TableBuilder,
 ) -> None:
-    made, outputs = write(table, mend(ManifestChange(1, dropped=frozenset({0})), kind="lost-data"))
+    made, outputs = write(
+        table, head_fix(ManifestChange(1, dropped=frozenset({0})), kind="lost-data")
+    )
     found = proposal(context_of(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)
     added, moved = found.updates
     assert isinstance(added, AddSnapshot)
@@ -224,7 +226,7 @@ def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(
 
 
 def test_a_branch_that_has_moved_on_is_not_repaired(table: TableBuilder) -> None:
-    made, outputs = write(table, mend(ManifestChange(1, dropped=frozenset({0}))))
+    made, outputs = write(table, head_fix(ManifestChange(1, dropped=frozenset({0}))))
     table.append([9])
     with pytest.raises(CommitConflict, match="branch main has changed; run the repair again"):
         proposal(context_of(table.directory), table.metadata, made, SNAPSHOT_ID, outputs)

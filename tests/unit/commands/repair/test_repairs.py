@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from icectl.checks.rule import Finding
-from icectl.commands.repair.head import ManifestChange, Mend, ReadHead, read_head
+from icectl.commands.repair.head import HeadFix, ManifestChange, ReadHead, read_head
 from icectl.commands.repair.plan import RemainingFinding
-from icectl.commands.repair.repairs import Accepted, find_mends
+from icectl.commands.repair.repairs import Accepted, find_head_fixes
 from icectl.entries.rows import with_values
 from icectl.errors import Incomplete, MissingFile, StorageError
 from icectl.format.manifest import ManifestContent, ManifestFile
@@ -94,35 +94,35 @@ def head_of(table: TableBuilder, store: Store | None = None) -> ReadHead:
     return read_head(reader_of(table, store=store), snapshot_of(table, last(table)))
 
 
-def mends(
+def head_fixes(
     table: TableBuilder,
     *findings: Finding,
     asked: Accepted = NOTHING,
     head: ReadHead | None = None,
     store: Store | None = None,
-) -> tuple[list[Mend], list[RemainingFinding]]:
+) -> tuple[list[HeadFix], list[RemainingFinding]]:
     reader = reader_of(table, store=store)
-    return find_mends(reader, head or head_of(table, store), findings, asked)
+    return find_head_fixes(reader, head or head_of(table, store), findings, asked)
 
 
 def wrong(rule: str, subject: str, severity: Any = "error") -> Finding:
     return Finding(rule, severity, subject, "it is wrong", "hint")
 
 
-def one(found: tuple[list[Mend], list[RemainingFinding]]) -> Mend:
-    """The only mend, where nothing is left."""
-    (mend,), left = found
+def one(found: tuple[list[HeadFix], list[RemainingFinding]]) -> HeadFix:
+    """The only fix, where nothing is left."""
+    (head_fix,), left = found
     assert left == []
-    return mend
+    return head_fix
 
 
-def told(mend: Mend) -> tuple[str, str, str, str, int | None, int | None]:
-    remedy, loss = mend.remedy, mend.remedy.loss
-    return remedy.id, remedy.subject, remedy.what, remedy.proof, loss.rows, loss.rows_back
+def told(head_fix: HeadFix) -> tuple[str, str, str, str, int | None, int | None]:
+    fix, loss = head_fix.fix, head_fix.fix.loss
+    return fix.id, fix.subject, fix.what, fix.proof, loss.rows, loss.rows_back
 
 
-def test_a_whole_head_needs_no_mend(table: TableBuilder) -> None:
-    assert mends(table, asked=ALL) == ([], [])
+def test_a_whole_head_needs_no_fix(table: TableBuilder) -> None:
+    assert head_fixes(table, asked=ALL) == ([], [])
 
 
 # -- a lost list --------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(
 ) -> None:
     head = without_list(table)
     lost = wrong("R-034", str(head.snapshot.manifest_list))
-    found = mends(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
+    found = head_fixes(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
     reason = "nothing else shows what it listed; `--to-snapshot whole` goes back"
     assert found == ([], [RemainingFinding(lost, reason)])
 
@@ -151,8 +151,8 @@ def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuil
     head = without_list(table, is_proven=True, changes=changes)
     location = str(head.snapshot.manifest_list)
     lost, other = wrong("R-034", location), wrong("R-050", head.listed.manifests[0].manifest_path)
-    mend = one(mends(table, lost, other, head=head))
-    assert told(mend) == (
+    head_fix = one(head_fixes(table, lost, other, head=head))
+    assert told(head_fix) == (
         "manifest-list",
         location,
         "commit a snapshot of the same 3 files, with a list of its own",
@@ -163,14 +163,14 @@ def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuil
         0,
         0,
     )  # fmt: skip
-    assert mend.remedy.answers == {lost}
-    assert mend.changes == changes
+    assert head_fix.fix.answers == {lost}
+    assert head_fix.changes == changes
 
 
 def test_what_stands_in_for_a_list_may_lack_a_manifest_in_the_count(table: TableBuilder) -> None:
     head = without_list(table, is_proven=True)
     head = replace(head, entries=(None, *head.entries[1:]))
-    assert "of the same 2 files" in one(mends(table, head=head)).remedy.what
+    assert "of the same 2 files" in one(head_fixes(table, head=head)).fix.what
 
 
 def numbered_high(head: ReadHead) -> ReadHead:
@@ -185,7 +185,7 @@ def test_nothing_is_built_on_rows_that_are_not_sure(table: TableBuilder) -> None
     lost = lose(manifests(table)[0]).manifest_path
     head = numbered_high(head_of(table))
     unsure, missing = wrong("R-044", "snapshot"), wrong("R-034", lost)
-    found = mends(table, missing, unsure, head=head, asked=ALL)
+    found = head_fixes(table, missing, unsure, head=head, asked=ALL)
     reason = "until this is repaired, it is unclear which rows are live (R-044)"
     assert found == ([], [RemainingFinding(unsure, reason)])
 
@@ -195,7 +195,7 @@ def test_a_list_is_not_proved_by_files_of_which_it_is_not_sure_that_they_live(
 ) -> None:
     head = numbered_high(without_list(table, is_proven=True))
     lost = wrong("R-034", str(head.snapshot.manifest_list))
-    found, left = mends(table, lost, wrong("R-044", "snapshot"), head=head)
+    found, left = head_fixes(table, lost, wrong("R-044", "snapshot"), head=head)
     assert (found, [each.finding for each in left]) == ([], [lost])
 
 
@@ -214,9 +214,9 @@ def rebuilt(tmp_path: Path) -> tuple[TableBuilder, ManifestFile]:
 def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_path: Path) -> None:
     table, lost = rebuilt(tmp_path)
     missing = wrong("R-034", lost.manifest_path)
-    mend = one(mends(table, missing, wrong("R-163", "version-hint.text")))
+    head_fix = one(head_fixes(table, missing, wrong("R-163", "version-hint.text")))
     name = Path(lost.manifest_path).name
-    assert told(mend) == (
+    assert told(head_fix) == (
         f"manifest:{name}",
         lost.manifest_path,
         "rewrite it, with 2 files",
@@ -224,8 +224,8 @@ def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_pat
         0,
         0,
     )
-    assert mend.remedy.answers == {missing}
-    (change,) = mend.changes
+    assert head_fix.fix.answers == {missing}
+    (change,) = head_fix.changes
     assert change.place == manifests(table).index(lost)
     assert change.rebuilt is not None
     assert change.rebuilt.table["record_count"].to_pylist() == [4, 4]
@@ -245,11 +245,11 @@ def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path: Path)
     }
     table.metadata = replace(table.metadata, snapshots=(replace(snapshot, summary=summary),))
     lost = lose(manifests(table)[0])
-    assert mends(table, wrong("R-034", lost.manifest_path))[0] == []  # the file is of today
+    assert head_fixes(table, wrong("R-034", lost.manifest_path))[0] == []  # the file is of today
     date_files(table)
-    mend = one(mends(table, wrong("R-034", lost.manifest_path)))
-    assert mend.remedy.what == "rewrite it, with 1 file"
-    assert mend.remedy.proof == (
+    head_fix = one(head_fixes(table, wrong("R-034", lost.manifest_path)))
+    assert head_fix.fix.what == "rewrite it, with 1 file"
+    assert head_fix.fix.proof == (
         "no other manifest lists these files, which have the rows and bytes that its snapshot added"
     )
 
@@ -257,7 +257,7 @@ def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path: Path)
 def test_a_manifest_that_may_not_be_read_is_not_lost(table: TableBuilder) -> None:
     path = manifests(table)[0].manifest_path
     denied = Failing("read", path, StorageError("may not be read", id=ACCESS_DENIED))
-    assert mends(table, wrong("R-034", path), asked=ALL, store=denied) == ([], [])
+    assert head_fixes(table, wrong("R-034", path), asked=ALL, store=denied) == ([], [])
 
 
 def test_r042_a_manifest_that_others_may_read_is_not_dropped(table: TableBuilder) -> None:
@@ -266,7 +266,7 @@ def test_r042_a_manifest_that_others_may_read_is_not_dropped(table: TableBuilder
     r042_an_entry_without_any_snapshot_id(broken)
     (at,) = [number for number, each in enumerate(head_of(table).entries) if each is None]
     missing = wrong("R-042", manifests(table)[at].manifest_path)
-    assert mends(table, missing, asked=ALL) == ([], [])
+    assert head_fixes(table, missing, asked=ALL) == ([], [])
 
 
 @pytest.mark.parametrize("content", [None, b"Obj\x01"])
@@ -294,10 +294,13 @@ def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
     missing = wrong("R-034", lost.manifest_path)
     other = DROP if asked is UNDELETE else UNDELETE
     for refused in (NOTHING, other):
-        assert mends(table, missing, asked=refused) == ([], [RemainingFinding(missing, reason)])
-    mend = one(mends(table, missing, asked=asked))
+        assert head_fixes(table, missing, asked=refused) == (
+            [],
+            [RemainingFinding(missing, reason)],
+        )
+    head_fix = one(head_fixes(table, missing, asked=asked))
     is_data = kind is ManifestContent.DATA
-    assert told(mend) == (
+    assert told(head_fix) == (
         f"{'lost-data' if is_data else 'lost-deletes'}:{path.name}",
         lost.manifest_path,
         "remove it from the table",
@@ -307,8 +310,8 @@ def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
         4 if is_data else 0,
         0 if is_data else 2,
     )  # fmt: skip
-    assert mend.remedy.answers == {missing}
-    assert mend.changes == (ManifestChange(at, gone=True),)
+    assert head_fix.fix.answers == {missing}
+    assert head_fix.changes == (ManifestChange(at, gone=True),)
 
 
 @pytest.mark.parametrize("name", ["added_rows_count", "existing_rows_count"])
@@ -321,9 +324,9 @@ def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
     relist(table, last(table), [replace(lost, **{name: None})])
     missing = wrong("R-034", lose(lost).manifest_path)
     reason = NOTHING_ELSE.replace(" {}", "")
-    assert mends(table, missing) == ([], [RemainingFinding(missing, reason)])
-    mend = one(mends(table, missing, asked=DROP))
-    assert mend.remedy.loss == Loss(rows=None)
+    assert head_fixes(table, missing) == ([], [RemainingFinding(missing, reason)])
+    head_fix = one(head_fixes(table, missing, asked=DROP))
+    assert head_fix.fix.loss == Loss(rows=None)
 
 
 def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> None:
@@ -333,8 +336,8 @@ def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> Non
     rows = [*head.listed.manifests]
     rows[at] = replace(rows[at], added_rows_count=None)
     head = replace(head, listed=replace(head.listed, manifests=tuple(rows)))
-    mend = one(mends(table, wrong("R-034", path), head=head, asked=UNDELETE))
-    assert mend.remedy.loss == Loss(rows_back=None)
+    head_fix = one(head_fixes(table, wrong("R-034", path), head=head, asked=UNDELETE))
+    assert head_fix.fix.loss == Loss(rows_back=None)
 
 
 def test_rows_that_were_kept_are_lost_with_a_manifest_too(table: TableBuilder) -> None:
@@ -345,8 +348,8 @@ def test_rows_that_were_kept_are_lost_with_a_manifest_too(table: TableBuilder) -
         for number, each in enumerate(rows)
     ])  # fmt: skip
     lost = lose(rows[at])
-    mend = one(mends(table, wrong("R-034", lost.manifest_path), asked=DROP))
-    assert mend.remedy.loss == Loss(9)
+    head_fix = one(head_fixes(table, wrong("R-034", lost.manifest_path), asked=DROP))
+    assert head_fix.fix.loss == Loss(9)
 
 
 # -- lost files ---------------------------------------------------------------------------------
@@ -367,17 +370,20 @@ def test_a_lost_file_is_listed_no_more_only_where_that_is_asked_for(
     missing = wrong("R-034", str(path))
     findings = (wrong("R-130", str(path)), missing, wrong("R-034", file_of(table, 4)))
     for refused in (NOTHING, DROP if asked is UNDELETE else UNDELETE):
-        assert mends(table, *findings, asked=refused) == ([], [RemainingFinding(missing, reason)])
-    mend = one(mends(table, *findings, asked=asked))
-    assert told(mend)[:3] == (
+        assert head_fixes(table, *findings, asked=refused) == (
+            [],
+            [RemainingFinding(missing, reason)],
+        )
+    head_fix = one(head_fixes(table, *findings, asked=asked))
+    assert told(head_fix)[:3] == (
         f"{'lost-deletes' if content else 'lost-data'}:{path.name}",
         str(path),
         "remove it from the table",
     )  # fmt: skip
-    assert told(mend)[4:] == ((0, 2) if content else (3, 0))
-    assert mend.remedy.answers == {missing}
+    assert told(head_fix)[4:] == ((0, 2) if content else (3, 0))
+    assert head_fix.fix.answers == {missing}
     at = place(table, rows, ManifestContent.DELETES if content else ManifestContent.DATA)
-    assert mend.changes == (ManifestChange(at, dropped=frozenset({0})),)
+    assert head_fix.changes == (ManifestChange(at, dropped=frozenset({0})),)
 
 
 def test_lost_files_are_found_beside_a_lost_manifest(table: TableBuilder) -> None:
@@ -385,8 +391,10 @@ def test_lost_files_are_found_beside_a_lost_manifest(table: TableBuilder) -> Non
     lost = lose(manifests(table)[0])
     path = file_of(table, 4)
     Path(path).unlink()
-    found, left = mends(table, wrong("R-034", path), wrong("R-034", lost.manifest_path), asked=DROP)
-    assert [mend.remedy.kind for mend in found] == ["lost-data"]
+    found, left = head_fixes(
+        table, wrong("R-034", path), wrong("R-034", lost.manifest_path), asked=DROP
+    )
+    assert [head_fix.fix.kind for head_fix in found] == ["lost-data"]
     assert [each.finding.subject for each in left] == [lost.manifest_path]
 
 
@@ -394,22 +402,22 @@ def test_a_lost_file_that_lives_no_more_is_no_concern(table: TableBuilder) -> No
     path = file_of(table, 4)
     table.remove_data_files(2)
     Path(path).unlink()
-    assert mends(table, wrong("R-034", path), asked=ALL) == ([], [])
+    assert head_fixes(table, wrong("R-034", path), asked=ALL) == ([], [])
 
 
 def test_the_vector_of_a_lost_data_file_goes_with_it(vectors: TableBuilder) -> None:
     path = file_of(vectors, 3)
     Path(path).unlink()
-    mend = one(mends(vectors, wrong("R-034", path), asked=DROP))
+    head_fix = one(head_fixes(vectors, wrong("R-034", path), asked=DROP))
     of_deletes = [each["referenced_data_file"] for each in vectors.live() if each["content"] == 1]
-    assert mend.changes == (
+    assert head_fix.changes == (
         ManifestChange(place(vectors, 3), dropped=frozenset({0})),
         ManifestChange(
             place(vectors, 2, ManifestContent.DELETES),
             dropped=frozenset({of_deletes.index(path)}),
         ),
     )
-    assert mend.remedy.loss.rows_back == 0
+    assert head_fix.fix.loss.rows_back == 0
 
 
 def test_a_vector_that_names_no_file_is_that_of_none(vectors: TableBuilder) -> None:
@@ -421,18 +429,20 @@ def test_a_vector_that_names_no_file_is_that_of_none(vectors: TableBuilder) -> N
     deletes = entries[at]
     assert deletes is not None
     entries[at] = with_values(deletes, "referenced_data_file", [None, path])
-    mend = one(
-        mends(vectors, wrong("R-034", path), asked=DROP, head=replace(head, entries=(*entries,)))
+    head_fix = one(
+        head_fixes(
+            vectors, wrong("R-034", path), asked=DROP, head=replace(head, entries=(*entries,))
+        )
     )
-    assert mend.changes[1:] == (ManifestChange(at, dropped=frozenset({1})),)
+    assert head_fix.changes[1:] == (ManifestChange(at, dropped=frozenset({1})),)
 
 
 def test_a_lost_data_file_goes_where_its_vectors_are_lost_too(vectors: TableBuilder) -> None:
     path = file_of(vectors, 3)
     Path(path).unlink()
     lose(manifests(vectors)[place(vectors, 2, ManifestContent.DELETES)])
-    found, _ = mends(vectors, wrong("R-034", path), asked=DROP)
-    assert [mend.changes for mend in found] == [
+    found, _ = head_fixes(vectors, wrong("R-034", path), asked=DROP)
+    assert [head_fix.changes for head_fix in found] == [
         (ManifestChange(place(vectors, 3), dropped=frozenset({0})),)
     ]
 
@@ -476,8 +486,8 @@ def test_metrics_are_taken_from_the_footer_where_they_are_wrong(
 ) -> None:
     manifest, path = narrow(table)
     finding = wrong(rule, manifest if of_manifest else path)
-    mend = one(mends(table, finding, wrong("R-071", manifest), wrong(rule, "elsewhere")))
-    assert told(mend) == (
+    head_fix = one(head_fixes(table, finding, wrong("R-071", manifest), wrong(rule, "elsewhere")))
+    assert told(head_fix) == (
         f"metrics:{Path(manifest).name}",
         manifest,
         METRICS,
@@ -485,8 +495,8 @@ def test_metrics_are_taken_from_the_footer_where_they_are_wrong(
         0,
         0,
     )
-    assert mend.remedy.answers == {finding}
-    (change,) = mend.changes
+    assert head_fix.fix.answers == {finding}
+    (change,) = head_fix.changes
     assert change.place == [each.manifest_path for each in manifests(table)].index(manifest)
     assert {at: list(columns) for at, columns in change.restated.items()} == {0: ["lower_bounds"]}
     assert dict(change.restated[0]["lower_bounds"])[1] == bytes(8)
@@ -503,19 +513,19 @@ def test_only_the_files_that_are_named_are_looked_at(tmp_path: Path) -> None:
         (wrong("R-092", second), {1}),
         (wrong("R-092", manifest), {0, 1}),
     ):
-        (change,) = one(mends(table, finding)).changes
+        (change,) = one(head_fixes(table, finding)).changes
         assert set(change.restated) == places
-    both = one(mends(table, wrong("R-092", first), wrong("R-092", second)))
-    assert both.remedy.what == "rewrite it with lower_bounds of 2 files as their footers have them"
-    assert {each.subject for each in both.remedy.answers} == {first, second}
+    both = one(head_fixes(table, wrong("R-092", first), wrong("R-092", second)))
+    assert both.fix.what == "rewrite it with lower_bounds of 2 files as their footers have them"
+    assert {each.subject for each in both.fix.answers} == {first, second}
 
 
 def test_metrics_that_are_right_or_of_deletes_stay(table: TableBuilder) -> None:
     _, path = narrow(table)
     manifest = manifests(table)[place(table, 2, ManifestContent.DELETES)].manifest_path
     others = (wrong("R-092", file_of(table, 3)), wrong("R-092", file_of(table, 2, 1)))
-    assert mends(table, *others, wrong("R-092", manifest)) == ([], [])
-    assert mends(table, wrong("R-047", path)) == ([], [])
+    assert head_fixes(table, *others, wrong("R-092", manifest)) == ([], [])
+    assert head_fixes(table, wrong("R-047", path)) == ([], [])
 
 
 def test_r063_counts_of_deletes_are_not_taken_from_footers(table: TableBuilder) -> None:
@@ -523,21 +533,21 @@ def test_r063_counts_of_deletes_are_not_taken_from_footers(table: TableBuilder) 
     Broken(table.directory).edit_manifest(
         in_first(lambda entry: entry["data_file"].update(record_count=9)), content=1
     )
-    assert mends(table, wrong("R-063", path)) == ([], [])
+    assert head_fixes(table, wrong("R-063", path)) == ([], [])
 
 
 def test_metrics_are_found_behind_a_lost_manifest(table: TableBuilder) -> None:
     manifest, path = narrow(table)
     lost = lose(manifests(table)[0]).manifest_path
     assert lost != manifest
-    found, _ = mends(table, wrong("R-092", path))
-    assert [mend.remedy.subject for mend in found] == [manifest]
+    found, _ = head_fixes(table, wrong("R-092", path))
+    assert [head_fix.fix.subject for head_fix in found] == [manifest]
 
 
 def test_what_a_rewrite_would_lose_is_not_written_anew(table: TableBuilder) -> None:
     _, path = narrow(table)
     head = with_unknown_fields(head_of(table), place(table, 4))
-    assert mends(table, wrong("R-092", path), head=head) == ([], [])
+    assert head_fixes(table, wrong("R-092", path), head=head) == ([], [])
 
 
 def with_unknown_fields(head: ReadHead, at: int) -> ReadHead:
@@ -561,18 +571,21 @@ def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(
     kind = ManifestContent.DATA if rows == 3 else ManifestContent.DELETES
     missing = wrong("R-034", path)
     head = with_unknown_fields(head_of(vectors), place(vectors, rows, kind))
-    assert mends(vectors, missing, asked=ALL, head=head) == (
+    assert head_fixes(vectors, missing, asked=ALL, head=head) == (
         [],
         [RemainingFinding(missing, FIELDS_LOST)],
     )
     head = with_unknown_fields(head_of(vectors), place(vectors, 4))
-    assert one(mends(vectors, missing, asked=ALL, head=head)).remedy.kind == "lost-data"
+    assert one(head_fixes(vectors, missing, asked=ALL, head=head)).fix.kind == "lost-data"
 
 
 def test_vectors_are_not_dropped_from_what_a_rewrite_would_spoil(vectors: TableBuilder) -> None:
     dangle(vectors, 3)
     head = with_unknown_fields(head_of(vectors), place(vectors, 2, ManifestContent.DELETES))
-    assert mends(vectors, DANGLING, head=head) == ([], [RemainingFinding(DANGLING, FIELDS_LOST)])
+    assert head_fixes(vectors, DANGLING, head=head) == (
+        [],
+        [RemainingFinding(DANGLING, FIELDS_LOST)],
+    )
 
 
 def test_the_time_limit_ends_the_search_for_metrics(table: TableBuilder) -> None:
@@ -580,7 +593,7 @@ def test_the_time_limit_ends_the_search_for_metrics(table: TableBuilder) -> None
     head = head_of(table)
     reader = reader_of(table, ends_at_seconds=0)
     with pytest.raises(Incomplete):
-        find_mends(reader, head, [wrong("R-092", path)], NOTHING)
+        find_head_fixes(reader, head, [wrong("R-092", path)], NOTHING)
 
 
 # -- the list -----------------------------------------------------------------------------------
@@ -609,18 +622,20 @@ def test_a_row_of_the_list_is_counted_anew(
 ) -> None:
     path = relisted(table, at, **told)
     finding = wrong(rule, path)
-    mend = one(mends(table, finding, wrong("R-130", path, "warning"), wrong(rule, "other")))
-    remedy = mend.remedy
-    assert (remedy.id, remedy.subject) == (f"list-row:{Path(path).name}", path)
-    assert remedy.what == "list its length, counts and ranges as they are"
-    assert remedy.proof == "the manifest is complete, and counted again"
-    assert remedy.answers == {finding}
-    assert mend.changes == (ManifestChange(at, described=True),)
+    head_fix = one(
+        head_fixes(table, finding, wrong("R-130", path, "warning"), wrong(rule, "other"))
+    )
+    fix = head_fix.fix
+    assert (fix.id, fix.subject) == (f"list-row:{Path(path).name}", path)
+    assert fix.what == "list its length, counts and ranges as they are"
+    assert fix.proof == "the manifest is complete, and counted again"
+    assert fix.answers == {finding}
+    assert head_fix.changes == (ManifestChange(at, described=True),)
 
 
 def test_a_row_is_counted_only_where_something_is_wrong_of_it(table: TableBuilder) -> None:
     path = relisted(table, 1, manifest_length=5)
-    assert mends(table, wrong("R-130", path), wrong("R-050", "other")) == ([], [])
+    assert head_fixes(table, wrong("R-130", path), wrong("R-050", "other")) == ([], [])
 
 
 @pytest.mark.parametrize("spec_id", [1, 9])
@@ -631,8 +646,8 @@ def test_r061_a_row_that_names_another_spec_is_not_counted_anew(
     table.respec("none")
     path = relisted(table, 1, manifest_length=5, partition_spec_id=spec_id)
     other = relisted(table, 0, manifest_length=5)
-    (mend,), _ = mends(table, wrong("R-050", path), wrong("R-050", other))
-    assert mend.remedy.subject == other
+    (head_fix,), _ = head_fixes(table, wrong("R-050", path), wrong("R-050", other))
+    assert head_fix.fix.subject == other
 
 
 def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(
@@ -642,10 +657,10 @@ def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(
     head = head_of(table)
     unsized = tuple(replace(each, size_bytes=None) for each in head.read)
     finding = wrong("R-050", path)
-    assert mends(table, finding, head=replace(head, read=unsized)) == ([], [])
+    assert head_fixes(table, finding, head=replace(head, read=unsized)) == ([], [])
     for damage in (lambda: Path(path).write_bytes(b"Obj\x01"), Path(path).unlink):
         damage()
-        assert mends(table, finding)[0] == []
+        assert head_fixes(table, finding)[0] == []
 
 
 def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table: TableBuilder) -> None:
@@ -655,9 +670,9 @@ def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table: TableBuilder
         wrong(rule, subject)
         for rule, subject in (("R-050", "list"), ("R-066", "b"), ("R-103", "c"), ("R-114", "d"))
     ]
-    mend = one(mends(table, *answered, wrong("R-140", "e")))
+    head_fix = one(head_fixes(table, *answered, wrong("R-140", "e")))
     path = rows[1].manifest_path
-    assert told(mend) == (
+    assert told(head_fix) == (
         f"list-row:{Path(path).name}",
         path,
         "list it once",
@@ -665,16 +680,16 @@ def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table: TableBuilder
         0,
         0,
     )
-    assert mend.remedy.answers == set(answered)
-    assert mend.changes == (ManifestChange(3, gone=True),)
+    assert head_fix.fix.answers == set(answered)
+    assert head_fix.changes == (ManifestChange(3, gone=True),)
 
 
 def test_r050_a_manifest_that_is_listed_twice_is_counted_once(table: TableBuilder) -> None:
     path = relisted(table, 1, manifest_length=5)
     rows = manifests(table)
     relist(table, last(table), [*rows, rows[1]])
-    found, _ = mends(table, wrong("R-050", path))
-    assert [mend.changes for mend in found] == [
+    found, _ = head_fixes(table, wrong("R-050", path))
+    assert [head_fix.changes for head_fix in found] == [
         (ManifestChange(1, described=True),), (ManifestChange(3, gone=True),),
     ]  # fmt: skip
 
@@ -682,18 +697,18 @@ def test_r050_a_manifest_that_is_listed_twice_is_counted_once(table: TableBuilde
 def test_r050_of_two_rows_that_differ_none_is_taken(table: TableBuilder) -> None:
     rows = manifests(table)
     relist(table, last(table), [*rows, replace(rows[1], manifest_length=5)])
-    assert mends(table, wrong("R-066", "a file")) == ([], [])
+    assert head_fixes(table, wrong("R-066", "a file")) == ([], [])
 
 
 ONLY = "commit a snapshot of the same files, with a list and totals of its own"
 
 
 @pytest.mark.parametrize("rule", ["R-031", "R-054"])
-def test_a_new_list_is_a_mend_by_itself(table: TableBuilder, rule: str) -> None:
+def test_a_new_list_is_a_fix_by_itself(table: TableBuilder, rule: str) -> None:
     finding = wrong(rule, f"snapshot {last(table)}")
     others = (wrong("R-140", "statistics", "warning"), wrong("R-163", "hint", "info"))
-    mend = one(mends(table, finding, *others))
-    assert told(mend) == (
+    head_fix = one(head_fixes(table, finding, *others))
+    assert told(head_fix) == (
         "manifest-list",
         f"snapshot {last(table)}",
         ONLY,
@@ -701,19 +716,22 @@ def test_a_new_list_is_a_mend_by_itself(table: TableBuilder, rule: str) -> None:
         0,
         0,
     )
-    assert (mend.remedy.answers, mend.changes) == ({finding}, ())
-    assert mends(table, *others) == ([], [])
+    assert (head_fix.fix.answers, head_fix.changes) == ({finding}, ())
+    assert head_fixes(table, *others) == ([], [])
 
 
-def test_a_new_list_is_made_with_other_mends_and_not_beside_an_error(table: TableBuilder) -> None:
+def test_a_new_list_is_made_with_other_fixes_and_not_beside_an_error(table: TableBuilder) -> None:
     path = relisted(table, 1, manifest_length=5)
     totals, length = wrong("R-031", "snapshot"), wrong("R-050", path)
-    found, _ = mends(table, totals, length)
-    assert [mend.remedy.id for mend in found] == [f"list-row:{Path(path).name}", "manifest-list"]
-    found, _ = mends(table, totals, length, wrong("R-099", "file"))
-    assert [mend.remedy.kind for mend in found] == ["list-row"]
+    found, _ = head_fixes(table, totals, length)
+    assert [head_fix.fix.id for head_fix in found] == [
+        f"list-row:{Path(path).name}",
+        "manifest-list",
+    ]
+    found, _ = head_fixes(table, totals, length, wrong("R-099", "file"))
+    assert [head_fix.fix.kind for head_fix in found] == ["list-row"]
     lose(manifests(table)[0])
-    assert mends(table, totals)[0] == []
+    assert head_fixes(table, totals)[0] == []
 
 
 # -- dangling vectors ---------------------------------------------------------------------------
@@ -734,8 +752,8 @@ def test_r116_vectors_of_removed_files_are_listed_no_more(vectors: TableBuilder)
     referenced = [each["referenced_data_file"] for each in vectors.live() if each["content"] == 1]
     at = referenced.index(file_of(vectors, 3))
     dangle(vectors, 3)
-    mend = one(mends(vectors, DANGLING, wrong("R-111", "other", "info")))
-    assert told(mend) == (
+    head_fix = one(head_fixes(vectors, DANGLING, wrong("R-111", "other", "info")))
+    assert told(head_fix) == (
         "dangling-deletes",
         f"snapshot {last(vectors)}",
         "remove 1 deletion vector from the table",
@@ -743,20 +761,20 @@ def test_r116_vectors_of_removed_files_are_listed_no_more(vectors: TableBuilder)
         0,
         0,
     )
-    assert mend.remedy.answers == {DANGLING}
+    assert head_fix.fix.answers == {DANGLING}
     deletes = place(vectors, 2, ManifestContent.DELETES)
-    assert mend.changes == (ManifestChange(deletes, dropped=frozenset({at})),)
+    assert head_fix.changes == (ManifestChange(deletes, dropped=frozenset({at})),)
     dangle(vectors, 4)
-    mend = one(mends(vectors, DANGLING))
-    assert mend.remedy.what == "remove 2 deletion vectors from the table"
-    assert mend.changes == (ManifestChange(deletes, dropped=frozenset({0, 1})),)
+    head_fix = one(head_fixes(vectors, DANGLING))
+    assert head_fix.fix.what == "remove 2 deletion vectors from the table"
+    assert head_fix.changes == (ManifestChange(deletes, dropped=frozenset({0, 1})),)
 
 
 def test_vectors_are_looked_at_only_where_one_is_said_to_dangle(vectors: TableBuilder) -> None:
     dangle(vectors, 3)
-    assert mends(vectors, wrong("R-111", "other", "info")) == ([], [])
+    assert head_fixes(vectors, wrong("R-111", "other", "info")) == ([], [])
     lose(manifests(vectors)[place(vectors, 4)])
-    found, left = mends(vectors, DANGLING)
+    found, left = head_fixes(vectors, DANGLING)
     assert (found, left) == ([], [])
 
 
@@ -765,7 +783,7 @@ REASON = "no snapshot has the data file that it names: rows of another may be ba
 
 def test_vectors_of_files_that_nobody_knows_stay(vectors: TableBuilder) -> None:
     """They may be those of live files, by another name."""
-    assert mends(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
+    assert head_fixes(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
     dangle(vectors, 3)
 
     def elsewhere(entries: list[dict[str, Any]]) -> None:
@@ -775,7 +793,7 @@ def test_vectors_of_files_that_nobody_knows_stay(vectors: TableBuilder) -> None:
                 entry["data_file"]["referenced_data_file"] = "/elsewhere.parquet"
 
     Broken(vectors.directory).edit_manifest(elsewhere, content=1)
-    assert mends(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
+    assert head_fixes(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
 
 
 def test_files_of_other_snapshots_are_known_though_some_cannot_be_read(
@@ -786,4 +804,4 @@ def test_files_of_other_snapshots_are_known_though_some_cannot_be_read(
     dangle(vectors, 3)
     relist(vectors, second.snapshot_id, [replace(manifest, manifest_path="/gone.avro")])
     Path(str(first.manifest_list)).unlink()
-    assert one(mends(vectors, DANGLING)).remedy.kind == "dangling-deletes"
+    assert one(head_fixes(vectors, DANGLING)).fix.kind == "dangling-deletes"
