@@ -439,7 +439,8 @@ def test_position_delete_files_become_vectors(tmp_path, icectl) -> None:
     )
     planned = icectl(*words, "--check", "--json").document["result"]
     assert planned["steps"][-1]["step"] == "convert-position-deletes"
-    assert planned["steps"][-1]["detail"].startswith("6 position delete files")  # of two branches
+    detail = planned["steps"][-1]["detail"]  # of two branches
+    assert detail.startswith("replace 6 position delete files")
     assert planned["findings"] == []
     assert icectl(*words, "--yes").code == 0
     after = every_row(directory)
