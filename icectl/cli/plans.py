@@ -20,7 +20,7 @@ from icectl.cli.document import (
     result_schema,
     table_json,
 )
-from icectl.cli.naming import is_pattern, name_in_catalog, name_in_hints
+from icectl.cli.naming import name_in_catalog, name_in_hints
 from icectl.cli.options import (
     NEVER_PLANNED,
     SPARK_OPTIONS,
@@ -32,6 +32,7 @@ from icectl.cli.options import (
     SparkRun,
     option_settings,
 )
+from icectl.cli.patterns import is_pattern
 from icectl.cli.settings import Settings, as_planned, texts_of
 from icectl.env import Env, InstantEnv
 from icectl.errors import CommitConflict, Refused, StorageError, Unsupported, UsageError

@@ -1,7 +1,7 @@
 """The start of every command: the store, the table's catalog, and what it may use of both."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from icectl.cli.naming import NameInCatalog, name_in_catalog, name_in_hints, war
 from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.errors import CorruptTable, IcectlError, UsageError
-from icectl.rows.spark_classic import SparkOptions, is_submitted, runs_already
 from icectl.storage.location import parent, redacted
 from icectl.storage.open import PathMapStore, StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
@@ -284,53 +283,3 @@ def _read_path_map(file: Path) -> Iterable[tuple[str, str]]:
         if not tab or not start.strip() or not target.strip():
             raise UsageError(f"`--path-map-file`: line {number} of `{file}` is not FROM, tab, TO")
         yield start.strip(), target.strip()
-
-
-def spark_options(
-    session: Session,
-    master: str | None,
-    spark_conf: Sequence[str],
-    *,
-    is_asked_for: bool = True,
-    remote: str | None = None,
-) -> SparkOptions:
-    """Read which Spark to run on, and its settings. Raises: UsageError.
-
-    Where Spark runs already there is nothing to choose, and a master that is not asked for is that
-    of other runs.
-    """
-    pairs = [split_pair(text, "--spark-conf", text.partition("=")) for text in spark_conf]
-    secret = frozenset(key for key, _ in pairs if is_secret(key))
-    for key, value in pairs:
-        if key in secret:
-            session.console.hide(value)
-    if session.spark is not None or runs_already():
-        _check_not_given(master if is_asked_for else None, spark_conf, _why_not(), remote)
-        return SparkOptions(session=session.spark)
-    if remote is not None:
-        if master is not None and is_asked_for:
-            raise UsageError("`--master` and `--remote` cannot be used together")
-        return SparkOptions(settings=tuple(pairs), remote=remote)
-    return SparkOptions(master, tuple(pairs), secret=secret)
-
-
-def check_no_spark_options(
-    master: str | None, spark_conf: Sequence[str], remote: str | None = None
-) -> None:
-    """Refuse what only Spark could make use of. Raises: UsageError."""
-    _check_not_given(master, spark_conf, "needs `--engine spark`", remote)
-
-
-def _why_not() -> str:
-    if is_submitted():
-        return "is an option of spark-submit here, before the script: this run uses its session"
-    return "starts a session, and this process already has one"
-
-
-def _check_not_given(
-    master: str | None, spark_conf: Sequence[str], why: str, remote: str | None = None
-) -> None:
-    options = {"--master": master, "--remote": remote, "--spark-conf": spark_conf}
-    for option, pairs in options.items():
-        if pairs:
-            raise UsageError(f"`{option}` {why}")

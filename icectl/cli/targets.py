@@ -11,16 +11,9 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, parse_name, without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
 from icectl.catalog.protocol import Catalog, LoadedTable, Warehouse
-from icectl.cli.naming import (
-    NameInCatalog,
-    covers,
-    fixed_part,
-    is_pattern,
-    matches,
-    name_in_catalog,
-    warehouse_of,
-)
+from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
+from icectl.cli.patterns import covers, fixed_part, is_pattern, matches
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY
 from icectl.env import Deadline, Env

@@ -5,8 +5,8 @@ from importlib import import_module
 from typing import Any
 
 from icectl.cli.document import Outcome
-from icectl.cli.naming import is_pattern
 from icectl.cli.options import Common
+from icectl.cli.patterns import is_pattern
 
 
 def run_of(command: str) -> Callable[..., Outcome]:

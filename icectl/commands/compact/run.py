@@ -10,14 +10,9 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.checks.file_identity import StatedFile
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
-from icectl.cli.session import (
-    Session,
-    check_no_spark_options,
-    open_session,
-    spark_options,
-    unpublished_metadata,
-)
+from icectl.cli.session import Session, open_session, unpublished_metadata
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer
+from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.deletes_plan import plan_deletes
 from icectl.commands.compact.options import CompactRequest

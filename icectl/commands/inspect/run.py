@@ -13,8 +13,9 @@ from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, put_in_place
-from icectl.cli.naming import is_pattern, may_be_short, name_in_catalog, name_in_hints
+from icectl.cli.naming import may_be_short, name_in_catalog, name_in_hints
 from icectl.cli.options import Common, read_options
+from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import (
     COMPACT_ENGINE,

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 from icectl.catalog.configured import flattened
 from icectl.catalog.identifier import without_quoted
-from icectl.cli.naming import covers, fixed_part, is_pattern
 from icectl.cli.options import SPARK_OPTIONS, declared_options
+from icectl.cli.patterns import covers, fixed_part, is_pattern
 from icectl.cli.settings import (
     HEALTH_LIMITS,
     HEALTH_SECTION,

@@ -6,18 +6,13 @@ from pathlib import Path
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
-from icectl.cli.session import (
-    Session,
-    check_no_spark_options,
-    open_session,
-    spark_options,
-    unpublished_metadata,
-)
+from icectl.cli.session import Session, open_session, unpublished_metadata
 from icectl.cli.settings import (
     ORPHANS_MAX_FRACTION,
     ORPHANS_OLDER_THAN,
     ORPHANS_QUARANTINE,
 )
+from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.remove_orphans.deletion import execute, failures
 from icectl.commands.remove_orphans.options import OrphansRequest

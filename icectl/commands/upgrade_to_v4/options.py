@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from icectl.cli.document import Outcome
-from icectl.cli.naming import is_pattern
 from icectl.cli.options import Change, Common, TablesArgument, command, option
+from icectl.cli.patterns import is_pattern
 from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout

@@ -21,14 +21,9 @@ from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Common, read_options
-from icectl.cli.session import (
-    Session,
-    check_no_spark_options,
-    identity_of,
-    open_session,
-    spark_options,
-)
+from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
+from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.validate.data import HowToCheck, RemoteReaders, check_data
 from icectl.commands.validate.files import check_files, check_version_hint
 from icectl.commands.validate.lists import CheckTally, SnapshotsChecked, check_snapshots_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli.naming import fixed_part, matches
+from icectl.cli.patterns import fixed_part, matches
 from icectl.commands.maintain.plan import (
     VALIDATE,
     WORKER_ENDED,
