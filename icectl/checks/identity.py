@@ -77,7 +77,7 @@ def check_own_list(
 def _lacks_own(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
     summary = snapshot.summary or {}
     added = [summary.get(name, "0") for name in ("added-data-files", "added-delete-files")]
-    is_own = (one.added_snapshot_id in (None, snapshot.snapshot_id) for one in manifests)
+    is_own = (manifest.added_snapshot_id in (None, snapshot.snapshot_id) for manifest in manifests)
     return added != ["0", "0"] and not any(is_own)
 
 
@@ -97,7 +97,7 @@ def _other_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iter
     for name, content, kind in _TOTALS:
         if name not in summary:
             continue
-        of_content = [one for one in manifests if one.content is content]
+        of_content = [manifest for manifest in manifests if manifest.content is content]
         counts = list(chain.from_iterable(map(_COUNTS[kind], of_content)))
         if None not in counts and str(sum(counts)) != summary[name]:
             yield f"it lists {sum(counts)} as `{name}`, the summary {summary[name]}"

@@ -50,10 +50,10 @@ def _other_header(listed: ManifestList) -> Iterator[Breach]:
 def _only_deleted(listed: ManifestList) -> Iterator[Breach]:
     """Manifests that only say what an older snapshot removed."""
     locations = [
-        one.manifest_path
-        for one in listed.manifests
-        if one.added_files_count == one.existing_files_count == 0
-        and one.added_snapshot_id != listed.snapshot.snapshot_id
+        manifest.manifest_path
+        for manifest in listed.manifests
+        if manifest.added_files_count == manifest.existing_files_count == 0
+        and manifest.added_snapshot_id != listed.snapshot.snapshot_id
     ]
     if locations:
         message = (

@@ -50,7 +50,7 @@ def column_ids_above_counter(file: MetadataFile) -> Iterator[Breach]:
     """Find ids of columns and expressions above their counter."""
     metadata = file.metadata
     used = {id_ for schema in metadata.schemas for id_ in schema.all_fields}
-    used.update(one.expr_id for one in metadata.expressions)
+    used.update(expression.expr_id for expression in metadata.expressions)
     yield from _above_counter("last-column-id", metadata.last_column_id, used)
 
 
@@ -80,7 +80,7 @@ def row_ids_above_counter(base: CommitBase) -> Iterator[Breach]:
 def _numbered(file: MetadataFile) -> Sequence[Snapshot]:
     """Return the snapshots with sequence numbers, of which version 1 has none."""
     snapshots = file.metadata.snapshots if file.version > 1 else ()
-    return [one for one in snapshots if one.sequence_number > 0]
+    return [snapshot for snapshot in snapshots if snapshot.sequence_number > 0]
 
 
 def _falling(file: MetadataFile) -> Iterator[Breach]:
@@ -223,9 +223,9 @@ def _without_row_ids(listed: ManifestList) -> Iterator[Breach]:
     if not _assigns_row_ids(listed):
         return
     lacking = [
-        one.manifest_path
-        for one in listed.manifests
-        if one.content is ManifestContent.DATA and one.first_row_id is None
+        manifest.manifest_path
+        for manifest in listed.manifests
+        if manifest.content is ManifestContent.DATA and manifest.first_row_id is None
     ]
     if lacking:
         yield Breach(

@@ -91,10 +91,10 @@ def in_snapshots(
 
     def search(file: MetadataFile) -> Iterator[Breach]:
         metadata = file.metadata
-        for one in metadata.snapshots:
-            if wrong(one, metadata):
-                message = what.format(one=one, metadata=metadata)
-                yield Breach(message, f"snapshot {one.snapshot_id}", severity, hint)
+        for snapshot in metadata.snapshots:
+            if wrong(snapshot, metadata):
+                message = what.format(one=snapshot, metadata=metadata)
+                yield Breach(message, f"snapshot {snapshot.snapshot_id}", severity, hint)
 
     return Check(MetadataFile, search)
 
@@ -156,10 +156,10 @@ def in_lists(
 
     def search(listed: ManifestList) -> Iterator[Breach]:
         if listed.metadata.format_version in versions:
-            for one in listed.manifests:
-                if wrong(one, listed):
-                    message = what.format(one=one, listed=listed)
-                    yield Breach(message, one.manifest_path, severity)
+            for manifest in listed.manifests:
+                if wrong(manifest, listed):
+                    message = what.format(one=manifest, listed=listed)
+                    yield Breach(message, manifest.manifest_path, severity)
 
     return Check(ManifestList, search)
 

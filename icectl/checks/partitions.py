@@ -203,15 +203,19 @@ def _fields_of(
 
 
 def _summaries(listed: ManifestList) -> Iterator[Breach]:
-    for one in listed.manifests:
-        spec = listed.metadata.spec(one.partition_spec_id)
-        if spec is None or one.partitions is None or len(one.partitions) == len(spec.fields):
+    for manifest in listed.manifests:
+        spec = listed.metadata.spec(manifest.partition_spec_id)
+        if (
+            spec is None
+            or manifest.partitions is None
+            or len(manifest.partitions) == len(spec.fields)
+        ):
             continue
         message = (
-            f"it has summaries of {len(one.partitions)} partition fields, its spec "
-            f"{one.partition_spec_id} has {len(spec.fields)}"
+            f"it has summaries of {len(manifest.partitions)} partition fields, its spec "
+            f"{manifest.partition_spec_id} has {len(spec.fields)}"
         )
-        yield Breach(message, one.manifest_path)
+        yield Breach(message, manifest.manifest_path)
 
 
 def _excluding_summaries(stored: StoredManifest) -> Iterator[Breach]:

@@ -197,7 +197,9 @@ def _incomparable_sources(file: MetadataFile) -> Iterator[Breach]:
         fields += [(f"sort order {order.order_id}", one) for one in order.fields]
     for subject, field in fields:
         columns = [schema.field(id_) for schema in metadata.schemas for id_ in field.source_ids]
-        types = [one.type for one in columns if one is not None and not is_nested(one.type)]
+        types = [
+            column.type for column in columns if column is not None and not is_nested(column.type)
+        ]
         if types and field.transform.name != "void" and not is_comparable(types[-1]):
             yield Breach(f"{field.transform.text} takes no {type_text(types[-1])}", subject)
 

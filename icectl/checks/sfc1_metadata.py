@@ -47,7 +47,7 @@ _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 def _roots_before_version_4(base: CommitBase) -> Iterator[Breach]:
     metadata = base.metadata
-    rooted = [one for one in metadata.snapshots if one.root_manifest is not None]
+    rooted = [snapshot for snapshot in metadata.snapshots if snapshot.root_manifest is not None]
     if rooted and metadata.format_version < 4:
         message = (
             f"`format-version` is {metadata.format_version}, but {len(rooted)} snapshots have "
@@ -67,7 +67,7 @@ def _long_metadata_log(file: MetadataFile) -> Iterator[Breach]:
 
 def _ids_of_columns(file: MetadataFile) -> Iterator[Breach]:
     columns = {id_ for schema in file.metadata.schemas for id_ in schema.all_fields}
-    for id_ in dict.fromkeys(one.expr_id for one in file.metadata.expressions):
+    for id_ in dict.fromkeys(expression.expr_id for expression in file.metadata.expressions):
         if id_ in columns:
             yield Breach(f"id {id_} is that of a column too", "expressions")
 
@@ -103,7 +103,10 @@ def _expressions(file: MetadataFile) -> Iterator[Breach]:
 
 
 def _expression_of(field: PartitionField, metadata: TableMetadata) -> Expression | None:
-    return next((one for one in metadata.expressions if one.expr_id == field.expr_id), None)
+    return next(
+        (expression for expression in metadata.expressions if expression.expr_id == field.expr_id),
+        None,
+    )
 
 
 def _without_room_for_statistics(file: MetadataFile) -> Iterator[Breach]:

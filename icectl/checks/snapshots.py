@@ -62,7 +62,7 @@ def own_ancestors(metadata: TableMetadata) -> Set[int]:
 
     Cost: linear in the snapshots, since each is followed once.
     """
-    parents = {one.snapshot_id: one.parent_snapshot_id for one in metadata.snapshots}
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
     followed: set[int] = set()
     found: set[int] = set()
     for start in parents:

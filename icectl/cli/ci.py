@@ -51,7 +51,7 @@ def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
 def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:
     """Print a document in a format of CI; `table` as the command line names it."""
     messages = [
-        _escaped_message(one) for one in (*_messages(built, table), *_missing(built, table))
+        _escaped_message(message) for message in (*_messages(built, table), *_missing(built, table))
     ]
     return _WRITERS[wanted](messages, built, inert(table))
 
@@ -168,11 +168,15 @@ def _github(messages: Sequence[_Message], built: Mapping[str, Any], table: str) 
     """Commands of a workflow's log, a line each; `%` and ends of lines are escaped as it asks."""
     levels = {"error": "error", "warning": "warning", "info": "notice"}
     lines = []
-    for one in messages:
-        title = _escaped(f"{one.rule} {one.table}").replace(":", "%3A").replace(",", "%2C")
-        text = f"{one.subject}: {one.message}" if one.subject != one.table else one.message
-        text += f" ({one.hint})" if one.hint else ""
-        lines.append(f"::{levels[one.severity]} title={title}::{_escaped(text)}\n")
+    for message in messages:
+        title = _escaped(f"{message.rule} {message.table}").replace(":", "%3A").replace(",", "%2C")
+        text = (
+            f"{message.subject}: {message.message}"
+            if message.subject != message.table
+            else message.message
+        )
+        text += f" ({message.hint})" if message.hint else ""
+        lines.append(f"::{levels[message.severity]} title={title}::{_escaped(text)}\n")
     return "".join(lines)
 
 
@@ -185,10 +189,12 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
 
     Those that do not fail the run are what a case says.
     """
-    failing = [one for one in messages if one.fails and one.severity != "info"]
-    errors = sum(one.is_error for one in messages)
+    failing = [message for message in messages if message.fails and message.severity != "info"]
+    errors = sum(message.is_error for message in messages)
     silent = [
-        each for each in _tables_of(built, table) if all(one.table != each for one in messages)
+        each
+        for each in _tables_of(built, table)
+        if all(message.table != each for message in messages)
     ]
     suite = ET.Element(
         "testsuite",
@@ -199,16 +205,18 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
     )
     for each in silent:
         ET.SubElement(suite, "testcase", classname=_xml(each), name=_xml(each))
-    for one in messages:
-        name = _xml(f"{one.rule} {one.subject}")
-        case = ET.SubElement(suite, "testcase", classname=_xml(one.table), name=name)
-        text = one.message + (f"\n{one.hint}" if one.hint else "")
-        if one in failing:
-            kind = "error" if one.is_error else "failure"
-            element = ET.SubElement(case, kind, message=_xml(one.message), type=one.severity)
+    for message in messages:
+        name = _xml(f"{message.rule} {message.subject}")
+        case = ET.SubElement(suite, "testcase", classname=_xml(message.table), name=name)
+        text = message.message + (f"\n{message.hint}" if message.hint else "")
+        if message in failing:
+            kind = "error" if message.is_error else "failure"
+            element = ET.SubElement(
+                case, kind, message=_xml(message.message), type=message.severity
+            )
             element.text = _xml(text)
         else:
-            ET.SubElement(case, "system-out").text = _xml(f"{one.severity}: {text}")
+            ET.SubElement(case, "system-out").text = _xml(f"{message.severity}: {text}")
     suites = ET.Element("testsuites")
     suites.append(suite)
     ET.indent(suites)
@@ -222,22 +230,22 @@ def _xml(text: str) -> str:
 
 def _sarif(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
     """SARIF 2.1.0: rules with their text, results with the object as a logical location."""
-    ids = list(dict.fromkeys(one.rule for one in messages))
+    ids = list(dict.fromkeys(message.rule for message in messages))
     rules = [{"id": id_, "shortDescription": {"text": _rule_text(id_)}} for id_ in ids]
     results = [
         {
-            "ruleId": one.rule,
-            "ruleIndex": ids.index(one.rule),
-            "level": _LEVELS[one.severity],
-            "message": {"text": one.message + (f" ({one.hint})" if one.hint else "")},
+            "ruleId": message.rule,
+            "ruleIndex": ids.index(message.rule),
+            "level": _LEVELS[message.severity],
+            "message": {"text": message.message + (f" ({message.hint})" if message.hint else "")},
             "locations": [
                 {
-                    "physicalLocation": {"artifactLocation": {"uri": _uri(one.table)}},
-                    "logicalLocations": [{"fullyQualifiedName": one.subject}],
+                    "physicalLocation": {"artifactLocation": {"uri": _uri(message.table)}},
+                    "logicalLocations": [{"fullyQualifiedName": message.subject}],
                 }
             ],
         }
-        for one in messages
+        for message in messages
     ]
     driver = {
         "name": "icectl", "version": __version__, "informationUri": _PROJECT, "rules": rules,

@@ -263,7 +263,11 @@ def usage_error(error: Any, word: str) -> UsageError:
     kind = type(error).__name__
     if kind == "NoSuchOption":
         close = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
-        begun = [one for one in error.possibilities or () if one.startswith(error.option_name)]
+        begun = [
+            possibility
+            for possibility in error.possibilities or ()
+            if possibility.startswith(error.option_name)
+        ]
         close = close or begun[:1]
         meant, text = _MEANT_OPTIONS.get(error.option_name, ("", ""))
         context = getattr(error, "ctx", None)

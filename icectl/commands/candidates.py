@@ -93,7 +93,7 @@ class _Line:
 def main(words: Sequence[str]) -> None:
     """Print the candidates, one a line, and end the process: nothing that still waits delays it."""
     with suppress(Exception):
-        sys.stdout.write("".join(f"{each}\n" for each in candidates(words)))
+        sys.stdout.write("".join(f"{candidate}\n" for candidate in candidates(words)))
         sys.stdout.flush()
     os._exit(0)
 
@@ -114,9 +114,13 @@ def candidates(words: Sequence[str]) -> list[str]:
         settings = resolve({}, os.environ, line.options.get("--config"))
         shell = Shell(console, env, settings, deadline, interrupts)
         common = Common(shell=shell, catalog=line.options.get("--catalog"))
-        names = {each: None for each in _candidates(common, line) if each.startswith(line.current)}
+        names = {
+            candidate: None
+            for candidate in _candidates(common, line)
+            if candidate.startswith(line.current)
+        }
     plain = _PLAIN_IN_QUOTES if line.is_quoted else _PLAIN
-    return [each for each in names if plain.fullmatch(each)]
+    return [name for name in names if plain.fullmatch(name)]
 
 
 def _whole(words: Sequence[str]) -> list[str]:
@@ -191,7 +195,9 @@ def _candidates(common: Common, line: _Line) -> Iterable[str]:
         return () if makes_one else _metadata(common, line).refs
     parser = parser_of(load_command(line.command))
     arguments = [
-        each for each in parser.get_params(typer.Context(parser)) if isinstance(each, TyperArgument)
+        param
+        for param in parser.get_params(typer.Context(parser))
+        if isinstance(param, TyperArgument)
     ]
     place = min(len(line.arguments), len(arguments) - 1)
     if arguments[place].metavar not in _TABLES or (

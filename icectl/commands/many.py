@@ -45,14 +45,14 @@ def many_result(ends: Sequence[TableEnd]) -> dict[str, Any]:
     return {
         "tables": [
             {
-                "table": one.table,
-                "status": one.status,
-                "exit": one.exit_code,
-                "reason": one.reason or None,
-                "hint": one.hint,
-                "result": one.result,
+                "table": end.table,
+                "status": end.status,
+                "exit": end.exit_code,
+                "reason": end.reason or None,
+                "hint": end.hint,
+                "result": end.result,
             }
-            for one in ends
+            for end in ends
         ]
     }
 
@@ -68,7 +68,7 @@ def print_lines(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
 
 def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None:
     """Print a line a table, and how many ended in which way; hints of failures after it."""
-    shown = [one for one in ends if console.options.verbosity >= 0 or one.exit_code]
+    shown = [end for end in ends if console.options.verbosity >= 0 or end.exit_code]
     if shown:
         print_lines(
             console,
@@ -77,8 +77,8 @@ def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None
                 for one in shown
             ],
         )
-    print_troubles(console, [(one.table, one.reason, one.hint) for one in ends if one.exit_code])
-    counts = Counter(_status(command, one) for one in ends)
+    print_troubles(console, [(end.table, end.reason, end.hint) for end in ends if end.exit_code])
+    counts = Counter(_status(command, end) for end in ends)
     statuses = ", ".join(
         f"{number:,} {STATUS_NAMES.get(is_, is_)}" for is_, number in counts.items()
     )
@@ -126,7 +126,7 @@ def _status(command: str, end: TableEnd) -> str:
 def worst_finding(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the first error that `validate` has found, or what it has found first."""
     findings: Sequence[Mapping[str, Any]] = result.get("findings", ())
-    errors = [one for one in findings if one["severity"] == "error"]
+    errors = [finding for finding in findings if finding["severity"] == "error"]
     return next(iter(errors or findings), None)
 
 
@@ -315,13 +315,13 @@ def _failed(common: Common, table: str, shell: Shell, raised: Exception) -> Tabl
 def _outcome(command: str, ends: Sequence[TableEnd], change: Change | None) -> Outcome:
     planning = change is not None and (change.dry_run or change.check)
     checks = change is None or change.check  # `validate` ends with 4 where it has found errors
-    code = exit_code_of([one.exit_code for one in ends], check=checks)
+    code = exit_code_of([end.exit_code for end in ends], check=checks)
     return Outcome(
         command=command,
         result=many_result(ends),
         render=lambda console: print_many(console, command, ends),
         exit_code=code,
-        status=_outcome_status(code, {one.status for one in ends}),
+        status=_outcome_status(code, {end.status for end in ends}),
         dry_run=planning,
     )
 

@@ -434,7 +434,7 @@ def joined_bounds(bounds: Sequence[bytes], side: Side) -> bytes | None:
     joined = {}
     for path in parsed[0] if parsed else ():
         values = [fields[path] for fields in parsed if path in fields]
-        read = {one: read_primitive(one) for one in values}
+        read = {value: read_primitive(value) for value in values}
         types = {None if one is None else one.type_id for one in read.values()}
         if len(values) < len(parsed) or len(types) > 1 or types & {None, *_WITHOUT_ORDER}:
             continue

@@ -141,7 +141,7 @@ class DecodedRows:
                     facts.null_count = said.null_value_counts.get(column.id, facts.null_count)
                 name = self.schema.name_of(column.id) or str(column.id)
                 differences = list(_differences(facts, said, column))
-                self._problems += [f"{where}`{name}` {one}" for one in differences]
+                self._problems += [f"{where}`{name}` {difference}" for difference in differences]
             self.measured.setdefault(column.id, ColumnFacts()).merge(facts)
             facts.clear()
 

@@ -62,8 +62,8 @@ class _Chain:
 
     def first_rank(self, location: str) -> int | None:
         """Return the place of the first delete file that applies to a data file."""
-        for rank, one in enumerate(self.deletes):
-            if location in one.applies_to:
+        for rank, delete in enumerate(self.deletes):
+            if location in delete.applies_to:
                 return rank
         return None
 
@@ -148,8 +148,8 @@ def equality_indexes(
     held = held_bytes = 0
     for chain in _chains(deletes, schema):
         collected = _Collected(chain)
-        for rank, one in enumerate(chain.deletes):
-            for keys in _read_keys(one, chain.lines, open_file):
+        for rank, delete in enumerate(chain.deletes):
+            for keys in _read_keys(delete, chain.lines, open_file):
                 collected.add(keys, rank)
                 held += len(keys)
                 held_bytes += keys.encoded.nbytes
@@ -171,16 +171,16 @@ def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
     list a partition, and each row is looked up once however many delete files there are.
     """
     chains: dict[tuple[int, ...], list[_Chain]] = {}
-    for one in sorted(deletes, key=lambda each: (len(each.applies_to), each.file.location)):
-        ids = tuple(sorted(one.equality_ids))
+    for delete in sorted(deletes, key=lambda each: (len(each.applies_to), each.file.location)):
+        ids = tuple(sorted(delete.equality_ids))
         known = chains.setdefault(ids, [])
         chain = next(
-            (each for each in known if each.deletes[-1].applies_to <= one.applies_to), None
+            (each for each in known if each.deletes[-1].applies_to <= delete.applies_to), None
         )
         if chain is None:
-            chain = _Chain(_lines(ids, one, schema), [])
+            chain = _Chain(_lines(ids, delete, schema), [])
             known.append(chain)
-        chain.deletes.append(one)
+        chain.deletes.append(delete)
     return [chain for of_ids in chains.values() for chain in of_ids]
 
 

@@ -62,10 +62,10 @@ def merged_positions(
     by_key = {loosest_key(location): location for location in locations}
     for vector, positions in positions_of(deletes.vectors, outputs):
         by_file.setdefault(vector.data_file, []).append(positions)
-    for one in deletes.position_deletes:
-        with outputs.reading(one.file.location) as file:
+    for delete in deletes.position_deletes:
+        with outputs.reading(delete.file.location) as file:
             named = named_positions(
-                one.open(file), one.applies_to, by_key, deletes.scheme, only=one.named
+                delete.open(file), delete.applies_to, by_key, deletes.scheme, only=delete.named
             )
             for target, numbers in named:
                 if not target.is_exact:

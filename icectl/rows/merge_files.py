@@ -351,11 +351,11 @@ def _check_rows(
     totals = []
     for files in (group.files, (replace(new, size_bytes=None, first_row_id=None),)):
         of_files = RowTotals()
-        for one in stored_rows(replace(bare, files=files), outputs):
-            rows = one.source.project(one.batch, one.positions)
-            flags = gone.get(one.source.file.location)
+        for row in stored_rows(replace(bare, files=files), outputs):
+            rows = row.source.project(row.batch, row.positions)
+            flags = gone.get(row.source.file.location)
             if flags is not None:
-                rows = rows.filter(pa.array(~flags[one.positions]))
+                rows = rows.filter(pa.array(~flags[row.positions]))
             of_files.add(rows)
         totals.append(of_files)
     check_totals(*totals)
@@ -379,7 +379,7 @@ def _with_live_groups(
 
     Raises: NotMergeable, where too many rows are deleted among those that are left.
     """
-    deleted = [one for one in flags if one is not None]
+    deleted = [flag for flag in flags if flag is not None]
     if not deleted:
         return source
     gone = np.append(0, np.cumsum(np.logical_or.reduce(deleted)))

@@ -178,7 +178,7 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
     stated = [file.stated.metrics for file in group.files if file.stated is not None]
     if len(stated) == len(group.files):
         schema = group.columns.written
-        files = tuple(with_joined_bounds(one, stated, schema, options) for one in files)
+        files = tuple(with_joined_bounds(file, stated, schema, options) for file in files)
     return RewrittenGroup(files, totals, read.row_count - totals.row_count)
 
 
@@ -281,13 +281,13 @@ def live_batches(
     group: FileGroup, outputs: FileOutputs, read: RowsRead
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a group that are not deleted, with the columns to write."""
-    for one in stored_rows(group, outputs):
-        read.row_count += len(one.positions)
-        if not one.gone.any():
-            yield one.source.project(one.batch, one.positions)
-        elif not one.gone.all():
-            kept = ~one.gone
-            yield one.source.project(one.batch.filter(pa.array(kept)), one.positions[kept])
+    for row in stored_rows(group, outputs):
+        read.row_count += len(row.positions)
+        if not row.gone.any():
+            yield row.source.project(row.batch, row.positions)
+        elif not row.gone.all():
+            kept = ~row.gone
+            yield row.source.project(row.batch.filter(pa.array(kept)), row.positions[kept])
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class ConnectJobs:
     def note(self, stages: Any, *_: Any, **__: Any) -> None:
         """Note the progress of stages, as the session reports it."""
         self.stages.update(
-            {one.stage_id: (one.num_tasks, one.num_completed_tasks) for one in stages or ()}
+            {stage.stage_id: (stage.num_tasks, stage.num_completed_tasks) for stage in stages or ()}
         )
 
     def run(self, job: Callable[[], Result]) -> Result:

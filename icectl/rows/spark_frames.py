@@ -125,7 +125,7 @@ def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
 
 def _holds_variant(type_: Type) -> bool:
     is_one = type_ == PrimitiveType("variant")
-    return is_one or any(_holds_variant(one.type) for one in children(type_))
+    return is_one or any(_holds_variant(child.type) for child in children(type_))
 
 
 def _with_values_first(values: pa.Array, type_: Type) -> pa.Array:

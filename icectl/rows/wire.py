@@ -159,7 +159,10 @@ def _error(
 ) -> Exception:
     if not own.keys() <= _ERROR_FIELDS:
         raise ValueError("an error has fields that are unknown")
-    if not all(one is None or isinstance(one, (str, int)) for one in [*arguments, *own.values()]):
+    if not all(
+        argument is None or isinstance(argument, (str, int))
+        for argument in [*arguments, *own.values()]
+    ):
         raise TypeError("an error has fields of another type")
     kind = _ERRORS[name]
     error = kind.__new__(kind, *arguments)

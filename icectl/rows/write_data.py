@@ -440,7 +440,7 @@ def with_joined_bounds(
     lower, upper = dict(written.metrics.lower_bounds), dict(written.metrics.upper_bounds)
     for id_, item in schema.all_fields.items():
         is_wanted = id_ in options.modes and options.modes[id_].longest_bound
-        having = [one for one in sources if not _has_only_nulls(one, id_)]
+        having = [source for source in sources if not _has_only_nulls(source, id_)]
         if is_wanted and is_shape(item.type) and id_ not in lower:
             box = _joined_box(having, id_, is_geography=isinstance(item.type, GeographyType))
             if box is not None:
@@ -482,7 +482,7 @@ def with_stated_metrics(
     bounds: dict[int, tuple[bytes, bytes]] = {}
     for id_ in metrics.value_counts:
         item = schema.field(id_)
-        having = [one for one in sources if not _has_only_nulls(one, id_)]
+        having = [source for source in sources if not _has_only_nulls(source, id_)]
         if item is None or item.type not in (*_REAL, *_OF_ANY_LENGTH):
             continue
         counts = [one.nan_value_counts.get(id_) for one in having]
@@ -518,8 +518,8 @@ def _joined_range(
 ) -> tuple[bytes, bytes] | None:
     """Return the least and the greatest of the bounds of a column; None where one has none."""
     try:
-        lower = [decode(type_, one.lower_bounds[id_]) for one in sources]
-        upper = [decode(type_, one.upper_bounds[id_]) for one in sources]
+        lower = [decode(type_, source.lower_bounds[id_]) for source in sources]
+        upper = [decode(type_, source.upper_bounds[id_]) for source in sources]
     except (KeyError, ValueError):
         return None  # level metadata reports those that are none
     found = widest(lower, upper)
@@ -531,9 +531,9 @@ def _joined_box(
 ) -> BoundingBox | None:
     """Return the box around those that the bounds of a column are; None where one has none."""
     joined: BoundingBox | None = None
-    for one in sources:
+    for source in sources:
         try:
-            box = decode_box(one.lower_bounds.get(id_, b""), one.upper_bounds.get(id_, b""))
+            box = decode_box(source.lower_bounds.get(id_, b""), source.upper_bounds.get(id_, b""))
         except ValueError:
             return None  # level metadata reports those that there are
         if not box.may_bound(is_geography=is_geography):

@@ -227,7 +227,7 @@ def partitions_of(facts: TreeFacts, entries: Entries, spec_id: int) -> Partition
     table, spec = entries.table, facts.metadata.spec(spec_id)
     fields = facts.tuple_fields(spec_id)
     wanted = {item.stats_id for item in fields}
-    columns = [one for one in facts.columns if one.id in wanted]
+    columns = [column for column in facts.columns if column.id in wanted]
     types = () if spec is None else result_types(spec, facts.metadata.schemas)
     stats = with_tuples(
         pa.nulls(len(table), stats_type(columns)),

@@ -57,8 +57,10 @@ def stats_type(columns: Sequence[StatsColumn]) -> pa.StructType:
 def _stats_type(columns: tuple[StatsColumn, ...]) -> pa.StructType:
     return pa.struct(
         [
-            pa.field(f"s{one.id}", pa.struct(_members(one)), metadata=_id(group_id(one.id)))
-            for one in columns
+            pa.field(
+                f"s{column.id}", pa.struct(_members(column)), metadata=_id(group_id(column.id))
+            )
+            for column in columns
         ]
     )
 

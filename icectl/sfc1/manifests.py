@@ -78,9 +78,11 @@ class TreeFacts:
         spec = self.metadata.spec(spec_id)
         if spec is None:
             raise CorruptTable(f"an entry has spec {spec_id}, which does not exist", rule="V4-054")
-        expressions = {one.expr_id: one for one in self.metadata.expressions}
+        expressions = {expression.expr_id: expression for expression in self.metadata.expressions}
         try:
-            return tuple_fields(spec, expressions, {one.id: one.type for one in self.columns})
+            return tuple_fields(
+                spec, expressions, {column.id: column.type for column in self.columns}
+            )
         except KeyError as error:
             message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015

@@ -226,11 +226,13 @@ class RootReader:
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator[Finding]:
         """Find vectors and files that do not fit each other, and partitions that nobody knows."""
-        places = {comparison_key(one.manifest_path): at for at, one in enumerate(manifests)}
+        places = {
+            comparison_key(manifest.manifest_path): at for at, manifest in enumerate(manifests)
+        }
         affiliated = {
             at: places[data_leaf]
-            for at, one in enumerate(manifests)
-            if (data_leaf := comparison_key(one.affiliated_to or "")) in places
+            for at, manifest in enumerate(manifests)
+            if (data_leaf := comparison_key(manifest.affiliated_to or "")) in places
         }
         tree = PlannedTree(entries, self._facts.metadata, snapshot, affiliated=affiliated)
         return SFC1_RULES.findings(tree)

@@ -194,7 +194,7 @@ def with_stated(tasks: Sequence[Task], stated: Mapping[str, StatedFile]) -> list
             task,
             inputs=tuple(replace(one, stated=stated.get(one.location)) for one in task.inputs),
             delete_files=tuple(
-                replace(one, stated=stated.get(one.location)) for one in task.delete_files
+                replace(file, stated=stated.get(file.location)) for file in task.delete_files
             ),
         )
         for task in tasks
@@ -273,7 +273,11 @@ def _listed_since(
     """
     listed = read_snapshot_manifests(context.store, metadata, snapshot)
     now = {one.identity: one for one in listed}
-    same = [at for at, one in enumerate(earlier.manifests) if now.get(one.identity) == one]
+    same = [
+        at
+        for at, manifest in enumerate(earlier.manifests)
+        if now.get(manifest.identity) == manifest
+    ]
     kept = renumbered(in_manifests(earlier.entries, same), same)
     known = tuple(earlier.manifests[at] for at in same)
     seen = {one.identity for one in known}
@@ -322,7 +326,7 @@ def _with_own_vectors(manifests: Sequence[ManifestFile], entries: Entries) -> En
     there = location_keys(data_files(live(entries)).table["location"])
     named = location_keys(entries.table["referenced_data_file"])
     is_known = pc.is_in(named, pc.unique(there)).to_numpy()
-    is_shared = np.array([one.affiliated_to is None for one in manifests], bool)
+    is_shared = np.array([manifest.affiliated_to is None for manifest in manifests], bool)
     is_delete = numbers(entries, "content") != Content.DATA
     kept = ~is_delete | is_known | ~is_shared[numbers(entries, "manifest")]
     return where(entries, pa.array(kept))

@@ -60,7 +60,7 @@ class SharedValues:
         """
         table = entries.table
         columns = [
-            pa.chunked_array([self._chunk(name, one) for one in column.chunks], column.type)
+            pa.chunked_array([self._chunk(name, chunk) for chunk in column.chunks], column.type)
             for name, column in zip(table.column_names, table.columns, strict=True)
         ]
         return type(entries)(pa.table(columns, schema=table.schema))

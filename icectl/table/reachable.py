@@ -323,7 +323,7 @@ class References:
     def unread(self, metadata: TableMetadata) -> list[Snapshot]:
         """Return the snapshots that `add` would read."""
         read = self._snapshots_read
-        return [each for each in metadata.snapshots if each.snapshot_id not in read]
+        return [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in read]
 
     def _entries(
         self, loaded: LoadedTable, manifests: Sequence[ManifestFile]

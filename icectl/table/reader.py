@@ -83,7 +83,9 @@ class Reader:
                     self.gaps.has_listed = True
                 manifests = listed.manifests
                 if listed.properties is not None:
-                    manifests = tuple(listed_with_scheme(self.metadata, one) for one in manifests)
+                    manifests = tuple(
+                        listed_with_scheme(self.metadata, manifest) for manifest in manifests
+                    )
                 by_snapshot[listed.snapshot.snapshot_id] = manifests
         return by_snapshot
 

@@ -106,9 +106,9 @@ NOTHING = Loss()
 def together(losses: Sequence[Loss]) -> Loss:
     """Add losses up."""
     return Loss(
-        _total([one.rows for one in losses]),
-        _total([one.rows_back for one in losses]),
-        sum(one.snapshots for one in losses),
+        _total([loss.rows for loss in losses]),
+        _total([loss.rows_back for loss in losses]),
+        sum(loss.snapshots for loss in losses),
     )
 
 
@@ -158,7 +158,7 @@ def loss_of_going_back(metadata: TableMetadata, head: Snapshot, target: Snapshot
     count of rows.
     """
     by_id = metadata.snapshots_by_id
-    stays = {one.snapshot_id for one in ancestors(by_id, target.snapshot_id)}
+    stays = {ancestor.snapshot_id for ancestor in ancestors(by_id, target.snapshot_id)}
     line = ancestors(by_id, head.snapshot_id)
     leaving = list(takewhile(lambda one: one.snapshot_id not in stays, line))
     changing = [one for one in leaving if one.operation != "replace"]
@@ -386,8 +386,12 @@ class WholeSnapshots:
         if self.level == "files":
             named = distinct(content_files(alive, sized_keys(alive)))
             compared = compare_with_store(self.context, named, self.metadata.location)
-            gone |= {one.location for one in compared.discrepancies if _is_absent(one)}
-            if not {one.location for one in compared.discrepancies} <= gone:
+            gone |= {
+                discrepancy.location
+                for discrepancy in compared.discrepancies
+                if _is_absent(discrepancy)
+            }
+            if not {discrepancy.location for discrepancy in compared.discrepancies} <= gone:
                 return None
         columns = ("location", "content", "record_count")
         return [
@@ -520,19 +524,26 @@ class BrokenTable:
 
     def hinted(self, findings: tuple[Finding, ...], level: WholeLevel) -> tuple[Finding, ...]:
         """Return the findings, with the way out that loses least in the place of general hints."""
-        general = [one.severity == "error" and _is_general(one) for one in findings]
+        general = [finding.severity == "error" and _is_general(finding) for finding in findings]
         broken = frozenset(
-            one.subject for one, is_general in zip(findings, general, strict=True) if is_general
+            finding.subject
+            for finding, is_general in zip(findings, general, strict=True)
+            if is_general
         )
         recovery = self._recovery(level, broken) if broken else None
         if recovery is not None and recovery.is_moved:
             return tuple(
-                replace(one, hint=recovery.repair or one.hint) if one.rule in _GONE else one
-                for one in findings
+                replace(finding, hint=recovery.repair or finding.hint)
+                if finding.rule in _GONE
+                else finding
+                for finding in findings
             )
         return tuple(
-            replace(one, hint=(recovery.of(one.subject) if recovery and lost else None) or one.hint)
-            for one, lost in zip(findings, general, strict=True)
+            replace(
+                finding,
+                hint=(recovery.of(finding.subject) if recovery and lost else None) or finding.hint,
+            )
+            for finding, lost in zip(findings, general, strict=True)
         )
 
     def _recovery(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery | None:
@@ -573,7 +584,7 @@ class BrokenTable:
         entries: Sequence[StatisticsFile | PartitionStatisticsFile]
         entries = (*metadata.statistics, *metadata.partition_statistics)
         others = dict.fromkeys(search.not_named(head, broken), expire)
-        others |= dict.fromkeys((one.statistics_path for one in entries), statistics)
+        others |= dict.fromkeys((entry.statistics_path for entry in entries), statistics)
         return _Recovery(self._repair(metadata, head, search), others)
 
     def _repair(

@@ -243,7 +243,7 @@ class TaskMaker:
         by_position = tuple(
             replace(
                 file,
-                position_deletes=tuple(places[one] for one in file.position_deletes),
+                position_deletes=tuple(places[delete] for delete in file.position_deletes),
                 equality_deletes=(),
             )
             for file in inputs
@@ -257,10 +257,10 @@ class TaskMaker:
         """Data files with the deletes that apply, and those of them that are files, each once."""
         of_files = [self._index.of(row) for row in rows]
         files = sorted(
-            {row for one in of_files for row in (*one.position_deletes, *one.equality_deletes)}
+            {row for file in of_files for row in (*file.position_deletes, *file.equality_deletes)}
         )
         places = {row: place for place, row in enumerate(files)}
-        vectors = self._vectors([row for one in of_files for row in one.vectors])
+        vectors = self._vectors([row for file in of_files for row in file.vectors])
         delete_files = tuple(map(_delete_file, self._rows(files, _DELETE)))
         return tuple(
             self._input(row, found, split, places, vectors)
@@ -293,7 +293,7 @@ class TaskMaker:
 
     def _vectors(self, rows: Sequence[int]) -> Mapping[int, TaskVector]:
         values = self._rows(rows, _VECTOR)
-        return {row: TaskVector(*one) for row, one in zip(rows, values, strict=True)}
+        return {row: TaskVector(*value) for row, value in zip(rows, values, strict=True)}
 
     def _rows(self, rows: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return by_row(take(self._deletes, rows), *columns) if rows else iter(())

@@ -79,11 +79,11 @@ def refuse(findings: Iterable[Finding]) -> None:
 
     Raises: CorruptTable.
     """
-    for one in findings:
-        if one.severity == "error":
-            subject = f"`{one.subject}`" if "/" in one.subject else one.subject
-            message = f"{subject}: {one.message}"
-            raise CorruptTable(message, rule=one.rule, hint=one.hint)
+    for finding in findings:
+        if finding.severity == "error":
+            subject = f"`{finding.subject}`" if "/" in finding.subject else finding.subject
+            message = f"{subject}: {finding.message}"
+            raise CorruptTable(message, rule=finding.rule, hint=finding.hint)
 
 
 CLOCK_TOLERANCE_MS = 60_000

@@ -65,7 +65,7 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
     outputs = report.outputs.values()
     added = sum(group.expected_files for group in groups)
     if report.is_run:
-        added = sum(one.file_count for one in outputs)
+        added = sum(output.file_count for output in outputs)
     deletes_only = report.plan.options.deletes_only
     added_bytes = sum(group.expected_bytes for group in groups)
     return {
@@ -82,9 +82,11 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "added_delete_files": added if deletes_only else 0,
         "methods": _methods(report, done),
         "rewritten_bytes": sum(group.input_bytes for group in done),
-        "added_bytes": sum(one.size_bytes for one in outputs) if report.is_run else added_bytes,
+        "added_bytes": sum(output.size_bytes for output in outputs)
+        if report.is_run
+        else added_bytes,
         "rows_before": sum(group.input_rows for group in done),
-        "rows_after": sum(one.row_count for one in outputs) if report.is_run else None,
+        "rows_after": sum(output.row_count for output in outputs) if report.is_run else None,
         "dangling_delete_files": [
             location
             for (location,) in by_row(take(report.files.deletes, report.plan.dangling), "location")

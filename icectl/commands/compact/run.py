@@ -586,7 +586,7 @@ class _Run:
             found = MergeOptions(options.min_delete_ratio, verifies_rows=options.verifies_rows)
             job = replace(job_of(metadata, options.order), merging=found)
             results = self._engine.rewrite(rewriting, job, places)
-        by_id = {one.task_id: one for one in results}
+        by_id = {result.task_id: result for result in results}
         return [(group, [by_id[task.task_id] for task in group.tasks]) for group in batch]
 
     def _stated(
@@ -614,7 +614,7 @@ class _Run:
         self.snapshot_ids.append(rewrite.snapshot_id)
         self.failed |= rewrite.lost
         for (group, of_tasks), result in zip(made, results, strict=True):
-            self.not_assembled |= {one.not_assembled for one in of_tasks} - {""}
+            self.not_assembled |= {task.not_assembled for task in of_tasks} - {""}
             if group.number not in rewrite.lost:
                 self.done.append(_done(group, result, _method(group, of_tasks)))
         if rewrite.changes is not None:
@@ -624,15 +624,15 @@ class _Run:
 
 def _left_alone(results: Sequence[TaskResult]) -> str | None:
     """Tell why a task of a group was not done at all; None where all were."""
-    for one in results:
-        if one.not_merged and not len(one.entries) and not one.read_row_count:
-            return one.not_merged
+    for result in results:
+        if result.not_merged and not len(result.entries) and not result.read_row_count:
+            return result.not_merged
     return None
 
 
 def _method(group: CompactGroup, results: Sequence[TaskResult]) -> MethodChoice:
     """Return how the files of a group became new ones: some of those to merge may not have been."""
-    not_merged = [one.not_merged for one in results if one.not_merged]
+    not_merged = [result.not_merged for result in results if result.not_merged]
     if not_merged:
         is_all = len(not_merged) == len(results)
         return MethodChoice("rewrite" if is_all else "auto", not_merged[0])

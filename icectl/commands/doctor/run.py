@@ -88,13 +88,13 @@ def run(common: Common, places: Sequence[str]) -> Outcome:
     checks += [_tried_location(common, place) for place in places if "/" in place]
     redact = common.shell.console.redact
     checks = [
-        replace(one, detail=redact(one.detail), hint=redact(one.hint) if one.hint else None)
-        for one in checks
+        replace(check, detail=redact(check.detail), hint=redact(check.hint) if check.hint else None)
+        for check in checks
     ]
-    failed = sum(one.status == "failed" for one in checks)
+    failed = sum(check.status == "failed" for check in checks)
     return Outcome(
         command=COMMAND,
-        result={"checks": [asdict(one) for one in checks]},
+        result={"checks": [asdict(check) for check in checks]},
         render=lambda console: _print(console, checks, failed),
         exit_code=ProblemsFound.exit_code if failed else 0,
     )
@@ -166,7 +166,7 @@ def _tried_catalog(common: Common, configuration: Configuration, name: str) -> C
         warehouse = warehouse_of(
             limited, NameInCatalog(name, (), configuration), storage_of(limited)
         )
-        first = [dotted_name(one) for one in islice(warehouse.namespaces(), 4)]
+        first = [dotted_name(namespace) for namespace in islice(warehouse.namespaces(), 4)]
     except IcectlError as error:
         return _failed("catalog", name, error)
     shown = ", ".join([*first[:3], *(["..."] if len(first) > 3 else [])])
@@ -209,10 +209,12 @@ def _print(console: Console, checks: Sequence[Check], failed: int) -> None:
         TableColumn("detail", cut="wrap"),
     )
     print_table(
-        console, columns, [(one.check, one.subject, one.status, one.detail) for one in checks]
+        console,
+        columns,
+        [(check.check, check.subject, check.status, check.detail) for check in checks],
     )
-    for one in checks:
-        if one.status == "failed" and one.hint:
-            console.print_sentence(f"hint: {one.subject}: {one.hint}")
+    for check in checks:
+        if check.status == "failed" and check.hint:
+            console.print_sentence(f"hint: {check.subject}: {check.hint}")
     if failed:
         console.say(f"{print_count(failed, 'check')} failed")

@@ -65,7 +65,7 @@ def own_manifests(
 ) -> tuple[ManifestFile, ...]:
     """Return the manifests that only one of two snapshots lists: shared ones change nothing."""
     shared = {manifest.identity for manifest in others}
-    return tuple(each for each in manifests if each.identity not in shared)
+    return tuple(manifest for manifest in manifests if manifest.identity not in shared)
 
 
 def by_roots(metadata: TableMetadata, between: ComparedSnapshots) -> list[Snapshot] | None:

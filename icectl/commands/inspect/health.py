@@ -63,7 +63,7 @@ def health(
             metadata_files=metadata_files_in(listed),
             commands=commands,
             limits=limits or HealthLimits(),
-            is_whole=not has_gaps and not any(one.lost for one in reader.metadata.oddities),
+            is_whole=not has_gaps and not any(oddity.lost for oddity in reader.metadata.oddities),
         )
     )
 

@@ -115,7 +115,9 @@ def _print(
     for number, chunk in enumerate(_chunks(rows)):
         if number > 0:
             console.print()
-        cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
+        cells = [
+            [column.show(*map(row.get, column.members)) for row in chunk] for column in columns
+        ]
         present = [at for at, values in enumerate(cells) if whole or any(values)]
         headings = [
             TableColumn(each.heading, each.align, each.cut, each.is_spare)
@@ -143,7 +145,9 @@ def beginnings(base: str) -> tuple[str, ...]:
 
 def below(location: str, starts: Sequence[str]) -> str:
     """Return a location from the table's on; whole where it lies elsewhere."""
-    return location.removeprefix(next((one for one in starts if location.startswith(one)), ""))
+    return location.removeprefix(
+        next((start for start in starts if location.startswith(start)), "")
+    )
 
 
 def _shortened(
@@ -255,7 +259,9 @@ def _manifest_files(data: int | None, deletes: int | None) -> str:
 
 
 def _ranges(summaries: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(_range(each["lower_bound"], each["upper_bound"]) for each in summaries)
+    return ", ".join(
+        _range(summary["lower_bound"], summary["upper_bound"]) for summary in summaries
+    )
 
 
 def _range(lower: str | None, upper: str | None) -> str:

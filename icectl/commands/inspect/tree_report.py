@@ -293,7 +293,7 @@ class _Links:
         deletes = self._deletes_of.get(node.id, [])
         if not deletes:
             return ""
-        anchors = [_anchor(each, f"[{self.numbers[each]}]") for each in deletes]
+        anchors = [_anchor(delete, f"[{self.numbers[delete]}]") for delete in deletes]
         return f" rows deleted by {' '.join(anchors)}"
 
 

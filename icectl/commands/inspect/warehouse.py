@@ -109,7 +109,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
     tables = find_tables(common, targets)
     ends = {end.table: end for end in _looked_at(common, tables, request)}
-    rows = by_need(figures_of(one.table, one.result, _error(one)) for one in ends.values())
+    rows = by_need(figures_of(end.table, end.result, _error(end)) for end in ends.values())
     ordered = [ends[row["table"]] for row in rows]
     result = _result(ordered, rows)
     code = _code(ordered, request.failing)
@@ -166,8 +166,8 @@ def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, An
 
 
 def _code(ends: Sequence[TableEnd], failing: frozenset[str]) -> int:
-    codes = [one.exit_code for one in ends]
-    if any(one.result is not None and one.result["verdict"] in failing for one in ends):
+    codes = [end.exit_code for end in ends]
+    if any(end.result is not None and end.result["verdict"] in failing for end in ends):
         codes.append(ProblemsFound.exit_code)
     return exit_code_of(codes, check=True)
 

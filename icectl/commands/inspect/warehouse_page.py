@@ -139,7 +139,7 @@ def warehouse_page(
 
     A table's result is its health view, with its `history`.
     """
-    results = [one.result for one in ends if one.result is not None]
+    results = [end.result for end in ends if end.result is not None]
     sums = totals(rows)
     more = f" and {len(targets) - _NAMED:,} more" if len(targets) > _NAMED else ""
     title = as_html(f"Health of {', '.join(targets[:_NAMED])}{more}")
@@ -200,8 +200,8 @@ def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     bands = [
         (
             band(sizes[0]["from_bytes"], sizes[0]["below_bytes"]),
-            sum(one["file_count"] for one in sizes),
-            sum(one["bytes"] for one in sizes),
+            sum(size["file_count"] for size in sizes),
+            sum(size["bytes"] for size in sizes),
         )
         for sizes in zip(*(result["file_sizes"] for result in results), strict=True)
     ]

@@ -280,7 +280,7 @@ class TableRun:
     @property
     def worst(self) -> StepEnd | None:
         """The step that ended worst, the first of several; None where none was run."""
-        ends = [one for one in self.ends if one.step != VALIDATE or one.exit_code]
+        ends = [end for end in self.ends if end.step != VALIDATE or end.exit_code]
         return max(ends, key=lambda one: STATUSES.index(one.status), default=None)
 
     @property
@@ -307,7 +307,7 @@ class TableRun:
     def metadata_location(self) -> str | None:
         """Where the table's metadata lie, as far as its steps have told."""
         locations = [
-            one.metadata_location for one in self.ends if one.metadata_location is not None
+            end.metadata_location for end in self.ends if end.metadata_location is not None
         ]
         return locations[-1] if locations else None
 
@@ -340,7 +340,7 @@ class TableRun:
 
     def _go_on(self, seen: AssessedTable, step: str) -> None:
         """Have what is needed now be what is left, but for steps that had their turn."""
-        done = {one.step for one in self.ends} | {step}
+        done = {end.step for end in self.ends} | {step}
         self.left = [need for need in seen.needs if need.step not in done]
 
 
@@ -362,14 +362,14 @@ class Schedule:
 
         None where all that is left is under way.
         """
-        is_taken = any(self._is_alone(one) for one in self.tables if one.is_running)
+        is_taken = any(self._is_alone(table) for table in self.tables if table.is_running)
         free = [
-            one
-            for one in self.tables
-            if not one.is_running
-            and one.left
-            and one.skipped is None
-            and not (is_taken and self._is_alone(one))
+            table
+            for table in self.tables
+            if not table.is_running
+            and table.left
+            and table.skipped is None
+            and not (is_taken and self._is_alone(table))
         ]
         # Those that lost against another writer wait until the others have had their turn.
         return min(free, key=self._rank, default=None)
@@ -377,21 +377,21 @@ class Schedule:
     @property
     def running(self) -> Sequence[TableRun]:
         """The tables that a step is under way on."""
-        return [one for one in self.tables if one.is_running]
+        return [table for table in self.tables if table.is_running]
 
     @property
     def done_count(self) -> int:
         """The number of tables that nothing more is done with."""
-        return sum(not one.left or one.skipped is not None for one in self.tables)
+        return sum(not table.left or table.skipped is not None for table in self.tables)
 
     @property
     def has_alone(self) -> bool:
         """Whether any step that is left runs alone."""
         return any(
-            (one.name, need.step) in self.alone
-            for one in self.tables
-            if one.skipped is None
-            for need in one.left
+            (table.name, need.step) in self.alone
+            for table in self.tables
+            if table.skipped is None
+            for need in table.left
         )
 
     def _is_alone(self, table: TableRun) -> bool:

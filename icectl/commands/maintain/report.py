@@ -30,7 +30,7 @@ class Maintained:
 
 def maintained_result(run: Maintained) -> dict[str, Any]:
     """Return the run for JSON."""
-    return {"tables": [table_row(one) for one in run.tables], "totals": totals(run)}
+    return {"tables": [table_row(table) for table in run.tables], "totals": totals(run)}
 
 
 def table_row(table: TableRun) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "benefit_bytes": table.first.benefit_bytes,
         "needs": [asdict(need) for need in table.first.needs],
         "withheld": [asdict(one) for one in _withheld(table)],
-        "steps": [_step(one) for one in table.ends],
+        "steps": [_step(end) for end in table.ends],
         "before": _facts(table.first.facts),
         "after": None if table.last is None else _facts(table.last.facts),
         "seconds": round(table.seconds, 3),
@@ -96,16 +96,16 @@ def print_policy(console: Console, explained: Mapping[str, Any]) -> None:
 def print_maintained(console: Console, run: Maintained) -> None:
     """Print a line a table, tables with most to gain first, and the totals."""
     rows = [
-        (one.name, one.status, _what(one, planning=run.planning))
-        for one in run.tables
-        if console.options.verbosity >= 0 or one.exit_code
+        (table.name, table.status, _what(table, planning=run.planning))
+        for table in run.tables
+        if console.options.verbosity >= 0 or table.exit_code
     ]
     if rows:
         print_lines(console, rows)
     troubles = [
-        (one.name, reason_of(one), worst.hint)
-        for one in run.tables
-        if (worst := one.worst) is not None
+        (table.name, reason_of(table), worst.hint)
+        for table in run.tables
+        if (worst := table.worst) is not None
         and worst.exit_code
         and worst.status != "incomplete"  # the next run goes on
     ]
@@ -115,13 +115,13 @@ def print_maintained(console: Console, run: Maintained) -> None:
 
 def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
     """Note what a run has done until it was interrupted, and how much was left."""
-    for one in tables:
-        done = _done(one)
-        if one.is_running:
-            done.append(f"{one.next_step} was under way")
+    for table in tables:
+        done = _done(table)
+        if table.is_running:
+            done.append(f"{table.next_step} was under way")
         if done:
-            console.note(f"{one.name}: {', '.join(done)}")
-    left = sum(bool(one.left) for one in tables)
+            console.note(f"{table.name}: {', '.join(done)}")
+    left = sum(bool(table.left) for table in tables)
     console.note(
         f"{left:,} of {print_count(len(tables), 'table')} not finished: run again to continue"
     )
@@ -143,9 +143,9 @@ def _what(table: TableRun, *, planning: bool) -> str:
             return why
         needed = {need.step: need.reason for need in table.first.needs}
         planned = [
-            f"{one.step}: {needed.get(one.step, '')}{_left_to_next_run(one)}"
-            for one in table.ends
-            if one.status == "planned"
+            f"{end.step}: {needed.get(end.step, '')}{_left_to_next_run(end)}"
+            for end in table.ends
+            if end.status == "planned"
         ]
         return "; ".join((*planned, *_not_done(table)))
     return "; ".join(filter(None, (", ".join(_done(table)), *_not_done(table), why)))
@@ -163,9 +163,9 @@ def _not_done(table: TableRun) -> Iterator[str]:
 def _withheld(table: TableRun) -> list[WithheldStep]:
     """Return the steps that the table needs, and that were kept from doing anything."""
     by_budget = [
-        WithheldStep(one.step, "`budget.rewrite-bytes` is less than any group of files")
-        for one in table.ends
-        if one.status == "nothing-to-do" and one.figures.get(_OVER_BUDGET)
+        WithheldStep(end.step, "`budget.rewrite-bytes` is less than any group of files")
+        for end in table.ends
+        if end.status == "nothing-to-do" and end.figures.get(_OVER_BUDGET)
     ]
     return [*table.first.withheld, *by_budget]
 
@@ -184,9 +184,9 @@ _OVER_BUDGET = f"left_alone_{OVER_BUDGET}"
 
 def _done(table: TableRun) -> list[str]:
     return [
-        f"{text}{_left_to_next_run(one)}"
-        for one in table.ends
-        if one.status == "done" and (text := what_was_done(one.step, one.figures))
+        f"{text}{_left_to_next_run(end)}"
+        for end in table.ends
+        if end.status == "done" and (text := what_was_done(end.step, end.figures))
     ]
 
 
@@ -237,7 +237,7 @@ def _facts(facts: Facts | None) -> dict[str, Any] | None:
 
 
 def _sum(facts: Iterator[Facts | None]) -> dict[str, int]:
-    judged = [_facts(one) for one in facts if one is not None]
+    judged = [_facts(fact) for fact in facts if fact is not None]
     keys = ("file_count", "file_bytes", "snapshot_count", "planning_file_count", "planning_bytes")
     return {key: sum(one[key] for one in judged if one is not None) for key in keys}
 

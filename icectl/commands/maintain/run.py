@@ -183,7 +183,7 @@ def run(
         return _explained(asked)
     _check_matches(asked, targets, matched, policy)
     tables = _looked_at(asked, matched)
-    work = [one for one in tables if one.left]
+    work = [table for table in tables if table.left]
     if work and not (asked.planning or request.yes or request.policy):
         _confirm(common, tables)
     _maintain(asked, tables)
@@ -194,7 +194,9 @@ def apply_plan(
     common: Common, file: str, saved: SavedMaintenance, request: ApplyRequest, spark: SparkRun
 ) -> Outcome:
     """Carry out a plan of maintenance: the first step of a table exactly, others within it."""
-    policies = {one.table: on_spark(policy_in(one.policy, file), spark) for one in saved.tables}
+    policies = {
+        table.table: on_spark(policy_in(table.policy, file), spark) for table in saved.tables
+    }
     for policy in _distinct(policies):
         check_options(policy, common.shell)
     newer = request.allow_newer
@@ -204,7 +206,7 @@ def apply_plan(
         tuple(policies),
         policies,
         instant_ms=saved.instant_ms,
-        reviewed={one.table: reviewed_steps(one, allow_newer=newer) for one in saved.tables},
+        reviewed={table.table: reviewed_steps(table, allow_newer=newer) for table in saved.tables},
     )
     seen = _looked_at(asked, FoundTables(tuple(policies), ()))
     tables = [planned_run(*pair) for pair in zip(saved.tables, _firsts(seen), strict=True)]
@@ -213,7 +215,7 @@ def apply_plan(
 
 
 def _firsts(tables: Sequence[TableRun]) -> list[AssessedTable]:
-    return [one.first for one in tables]
+    return [table.first for table in tables]
 
 
 def _check(common: Common, request: MaintainRequest) -> None:
@@ -249,9 +251,9 @@ def _check_matches(
 def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
     """Return the policies that differ, each once: few, however many tables there are."""
     found: list[TablePolicy] = []
-    for one in policies.values():
-        if one not in found:
-            found.append(one)
+    for policy in policies.values():
+        if policy not in found:
+            found.append(policy)
     return found
 
 
@@ -464,8 +466,8 @@ def _under_way(schedule: Schedule) -> str:
     current = [f"{one.next_step} {one.name}" for one in schedule.running]
     changed = sum(
         end.figures.get("rewritten_bytes", 0) + end.figures.get("deleted_bytes", 0)
-        for one in schedule.tables
-        for end in one.ends
+        for table in schedule.tables
+        for end in table.ends
         if end.status != "planned"
     )
     told = f", {print_size(changed)}" if changed else ""
@@ -479,11 +481,11 @@ def _lines_of(asked: _Asked, tables: Sequence[TableRun]) -> Callable[[], None]:
 
     def tell() -> None:
         """Print those that are new."""
-        for one in tables:
-            over = not one.is_running and (not one.left or one.skipped is not None)
-            if asked.request.json_lines and over and one.name not in printed:
-                printed.add(one.name)
-                console.print(json_line(table_row(one)))
+        for table in tables:
+            over = not table.is_running and (not table.left or table.skipped is not None)
+            if asked.request.json_lines and over and table.name not in printed:
+                printed.add(table.name)
+                console.print(json_line(table_row(table)))
                 console.flush()
 
     return tell
@@ -493,9 +495,9 @@ def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
     request = asked.request
     ordered = sorted(tables, key=lambda one: (-one.first.benefit_bytes, one.name))
     maintained = Maintained(tuple(ordered), planning=asked.planning)
-    codes = [one.exit_code for one in tables]
+    codes = [table.exit_code for table in tables]
     if request.check:
-        codes += [ProblemsFound.exit_code for one in tables if one.status == "planned"]
+        codes += [ProblemsFound.exit_code for table in tables if table.status == "planned"]
     code = exit_code_of(codes, check=request.check)
     status = _status(code, ordered, planning=asked.planning)
 
@@ -533,6 +535,6 @@ def _plan(asked: _Asked, tables: Sequence[TableRun]) -> str | None:
 def _status(code: int, tables: Sequence[TableRun], *, planning: bool) -> Status:
     if code in (3, 12):
         return "unknown" if code == 12 else "incomplete"
-    if planning and any(one.status == "planned" for one in tables):
+    if planning and any(table.status == "planned" for table in tables):
         return "planned"
-    return "done" if any(one.status == "done" for one in tables) else "nothing-to-do"
+    return "done" if any(table.status == "done" for table in tables) else "nothing-to-do"

@@ -77,7 +77,7 @@ def maintenance_text(tables: Iterable[tuple[str, TableRun, PolicyTexts]], instan
         if steps:
             if policy not in policies:
                 policies.append(policy)
-            base = next(one.plan["base"] for one in table.ends if one.plan is not None)
+            base = next(end.plan["base"] for end in table.ends if end.plan is not None)
             number = policies.index(policy)
             planned.append({"table": name, "policy": number, "base": base, "steps": steps})
         why = reason_of(table)
@@ -168,7 +168,9 @@ def kept_plan(
     common: Common, tables: Sequence[TableRun], policies: Mapping[str, TablePolicy], instant_ms: int
 ) -> str:
     """Write the plan of a dry run over tables. Raises: UsageError, for a secret in a policy."""
-    return maintenance_text([_under_full_name(common, one, policies) for one in tables], instant_ms)
+    return maintenance_text(
+        [_under_full_name(common, table, policies) for table in tables], instant_ms
+    )
 
 
 def _under_full_name(
@@ -254,23 +256,23 @@ def _spark_steps(policy: TablePolicy) -> list[str]:
 
 def reviewed_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, ReviewedPlan]:
     """What each step of a table is held to, where all that has changed since are its own steps."""
-    for key in sorted(SPARK_KEYS & {key for one in table.steps for key in one.settings}):
+    for key in sorted(SPARK_KEYS & {key for step in table.steps for key in step.settings}):
         raise not_for_plans(key, _option(key))
     location = None if allow_newer else table.metadata_location
     return {
-        one.step: ReviewedPlan(
+        step.step: ReviewedPlan(
             TableState(table.uuid, location),
-            one.acts,
-            one.settings,
+            step.acts,
+            step.settings,
             exact=number == 0 and not allow_newer,
         )
-        for number, one in enumerate(table.steps)
+        for number, step in enumerate(table.steps)
     }
 
 
 def planned_run(table: PlannedTable, seen: AssessedTable) -> TableRun:
     """Return a table in a run that carries a plan out; `seen` is what a look at it says now."""
     if seen.end is None:
-        needs = tuple(Need(one.step, one.why, 0) for one in table.steps)
+        needs = tuple(Need(step.step, step.why, 0) for step in table.steps)
         seen = AssessedTable(seen.facts, needs)
     return TableRun(table.table, seen, is_fixed=True)

@@ -272,7 +272,7 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
         if job.step in STEPS and not job.planning and end.status == "done":
             seen = _seen_after(common, job)
     took = place.env.monotonic_seconds() - started
-    warnings = tuple(shell.console.redact(one) for one in shell.console.warnings)
+    warnings = tuple(shell.console.redact(warning) for warning in shell.console.warnings)
     return replace(end, warnings=warnings, seconds=took), seen
 
 

@@ -120,7 +120,9 @@ def plan_rollback(
     UsageError.
     """
     before = _branch(metadata, branch)
-    line = [one.snapshot_id for one in ancestors(metadata.snapshots_by_id, before.snapshot_id)]
+    line = [
+        ancestor.snapshot_id for ancestor in ancestors(metadata.snapshots_by_id, before.snapshot_id)
+    ]
     if where in refs_of(metadata) or read_count(where) is not None or instant_ms is None:
         target = snapshot_at(metadata, where, instant_ms)
     else:
@@ -146,7 +148,7 @@ def plan_fast_forward(metadata: TableMetadata, branch: str, target: int) -> RefC
     Raises: Refused; UsageError.
     """
     before = _branch(metadata, branch)
-    line = {one.snapshot_id for one in ancestors(metadata.snapshots_by_id, target)}
+    line = {ancestor.snapshot_id for ancestor in ancestors(metadata.snapshots_by_id, target)}
     if before.snapshot_id not in line:
         raise Refused(
             f"snapshot {target} does not descend from the head of `{branch}`, {before.snapshot_id}",

@@ -266,10 +266,10 @@ def _reached(report: MetadataReport[RefChange]) -> set[int]:
     refs |= {change.name: change.after for change in report.changes}
     snapshots = report.metadata.snapshots_by_id
     return {
-        one.snapshot_id
+        ancestor.snapshot_id
         for ref in refs.values()
         if ref is not None
-        for one in ancestors(snapshots, ref.snapshot_id)
+        for ancestor in ancestors(snapshots, ref.snapshot_id)
     }
 
 

@@ -41,7 +41,9 @@ class Move:
     @property
     def path_map(self) -> tuple[tuple[str, str], ...]:
         """The pairs of FROM and TO; S3 has three schemes for one store."""
-        return tuple((each, self.target) for source in self.sources for each in _spellings(source))
+        return tuple(
+            (spelling, self.target) for source in self.sources for spelling in _spellings(source)
+        )
 
     def of(self, location: str) -> str:
         """Return the new location of a file. Raises: Refused, where it is below no source."""
@@ -90,7 +92,7 @@ def decide_move(
     target = None if target is None else target.rstrip("/") or target
     if is_home and _is_done(recorded, sources, target):
         return Move((recorded,), target or place, recorded, recorded, is_done=True)
-    sources = tuple(each.rstrip("/") or each for each in sources) or (recorded,)
+    sources = tuple(source.rstrip("/") or source for source in sources) or (recorded,)
     rest = _rest(recorded, sources)
     if rest is None:
         raise UsageError(
@@ -136,7 +138,9 @@ def _is_done(recorded: str, sources: Sequence[str], target: str | None) -> bool:
     if not sources:
         return locations.comparison_key(recorded) == locations.comparison_key(target)
     is_there = locations.is_within(recorded, target)
-    return is_there and (not is_below or any(locations.is_within(target, one) for one in sources))
+    return is_there and (
+        not is_below or any(locations.is_within(target, source) for source in sources)
+    )
 
 
 def _rest(location: str, sources: Sequence[str]) -> str | None:
@@ -169,7 +173,8 @@ def new_metadata(
         moved,
         location=move.new_location,
         snapshots=tuple(
-            _recounted(one, size_changes.get(one.snapshot_id, {})) for one in moved.snapshots
+            _recounted(snapshot, size_changes.get(snapshot.snapshot_id, {}))
+            for snapshot in moved.snapshots
         ),
         table_uuid=uuid or metadata.table_uuid,
         properties={key: _property(key, value, move) for key, value in metadata.properties.items()},

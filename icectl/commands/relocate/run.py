@@ -441,8 +441,13 @@ def _missing(
     """List the files that the table keeps and that are not at the new place with their size."""
     missing = compare_with_store(there, prepared.kept, loaded.metadata.location)
     return tuple(
-        FileToCopy(each.location, move.of(each.location), each.expected, each.found)
-        for each in missing.discrepancies
+        FileToCopy(
+            discrepancy.location,
+            move.of(discrepancy.location),
+            discrepancy.expected,
+            discrepancy.found,
+        )
+        for discrepancy in missing.discrepancies
     )
 
 

@@ -110,7 +110,7 @@ def _existing(
 
 def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries) -> Entries:
     """Files that other snapshots list as added by this one, and no other manifest of it added."""
-    others = [one for one in reader.metadata.snapshots if one is not wrote]
+    others = [snapshot for snapshot in reader.metadata.snapshots if snapshot is not wrote]
     entries, _ = _entries(reader, others, lost)
     alive = live(entries)
     ids = enumerate(alive.table["snapshot_id"].to_pylist())
@@ -138,9 +138,9 @@ def _entries(
         else:
             manifests.append(listed)
     alike = [
-        one
-        for one in distinct_manifests(manifests)
-        if one.manifest_path != lost.manifest_path and one.content is lost.content
+        manifest
+        for manifest in distinct_manifests(manifests)
+        if manifest.manifest_path != lost.manifest_path and manifest.content is lost.content
     ]
     parts = []
     for one in alike:
@@ -234,10 +234,10 @@ def entries_by_footers(reader: Reader, lost: ManifestFile) -> Entries | None:
     files = _unlisted(reader, spec, count, listed)
     if files is None or not _are_those(files, lost, wrote):
         return None
-    if not all(_is_of_commit(reader.metadata, one, lost, wrote) for one in files):
+    if not all(_is_of_commit(reader.metadata, file, lost, wrote) for file in files):
         return None
     types = result_types(spec, reader.metadata.schemas)
-    entries = entries_from([_entry(one, lost) for one in files])
+    entries = entries_from([_entry(file, lost) for file in files])
     ranges = field_summaries(entries, types)
     if _bounds(lost.partitions or ()) != _bounds(ranges or ()):
         return None
@@ -269,9 +269,9 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
         reader.context,
         reader.metadata,
         [
-            one
-            for one in distinct_manifests([listed.manifests for listed in read])
-            if one.manifest_path != lost.manifest_path
+            manifest
+            for manifest in distinct_manifests([listed.manifests for listed in read])
+            if manifest.manifest_path != lost.manifest_path
         ],
         frozenset({"location"}),
     )
@@ -387,12 +387,12 @@ def _one_value(
 
 def _are_those(files: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) -> bool:
     """Whether files, rows and bytes are those that the row of the manifest and the snapshot say."""
-    rows = sum(one.metrics.record_count for one in files)
+    rows = sum(file.metrics.record_count for file in files)
     counters: Mapping[str, str] = wrote.summary or {}
     expected = {
         "added-data-files": str(len(files)),
         "added-records": str(rows),
-        "added-files-size": str(sum(one.size_bytes for one in files)),
+        "added-files-size": str(sum(file.size_bytes for file in files)),
     }
     return (
         rows == lost.added_rows_count
@@ -418,7 +418,9 @@ def _is_of_commit(
 
 
 def _bounds(summaries: Sequence[FieldSummary]) -> Sequence[tuple[bool, bytes | None, bytes | None]]:
-    return [(one.contains_null, one.lower_bound, one.upper_bound) for one in summaries]
+    return [
+        (summary.contains_null, summary.lower_bound, summary.upper_bound) for summary in summaries
+    ]
 
 
 def _entry(file: _Stored, lost: ManifestFile) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
     Cost: the manifests of the snapshot before; those in the metadata folder that no list names.
     """
     problems = [problem for _, problem in head.listed.problems]
-    if not all(isinstance(one, CorruptTable) for one in problems) or head.listed.is_odd:
+    if not all(isinstance(problem, CorruptTable) for problem in problems) or head.listed.is_odd:
         return head
     before = _before(reader, head.snapshot)
     own = None if before is None else _own_manifests(reader, head.snapshot)
@@ -147,7 +147,9 @@ def _is_sure_of_row_ids(snapshot: Snapshot, before: ReadHead, own: Iterable[_Own
     counts = [count for one in own if (count := _rows_without_id(one))]
     if not counts:
         return True
-    data = [one for one in before.listed.manifests if one.content is ManifestContent.DATA]
+    data = [
+        manifest for manifest in before.listed.manifests if manifest.content is ManifestContent.DATA
+    ]
     return counts == [snapshot.added_rows] and all(one.first_row_id is not None for one in data)
 
 
@@ -203,7 +205,7 @@ def _joined(head: ReadHead, before: ReadHead, own: list[_Own]) -> ReadHead | Non
             positions = went[-1].table["manifest_pos"].to_pylist()
             changes.append(ManifestChange(place, dropped=frozenset(positions)))
     lived = set(_keys(concat(went)))
-    living = [key for one in (*stays, added) for key in _keys(one)]
+    living = [key for stay in (*stays, added) for key in _keys(stay)]
     if len(set(living)) < len(living) or len(gone) < len(removed) or lived != gone:
         return None
     alive = concat([*stays, *came])

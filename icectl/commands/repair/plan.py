@@ -133,7 +133,7 @@ def plan(
     Raises: UsageError, where `skip` names nothing that there is.
     """
     check_skip(skip, fixes)
-    chosen = [one for one in fixes if one.kind not in skip and one.id not in skip]
+    chosen = [fix for fix in fixes if fix.kind not in skip and fix.id not in skip]
     answered = frozenset[Finding]().union(*(one.answers for one in chosen))
     known = {left.finding: left for left in reasons}
     left = [
@@ -142,7 +142,7 @@ def plan(
         if finding not in answered and finding.severity != "info"
     ]
     by_kind = sorted(chosen, key=lambda one: KINDS.index(one.kind))
-    skipped = tuple(one for one in fixes if one not in chosen)
+    skipped = tuple(fix for fix in fixes if fix not in chosen)
     left = [
         replace(one, reason="skipped as requested")
         if any(one.finding in fix.answers for fix in skipped)

@@ -83,9 +83,13 @@ def find_head_fixes(
     unsure = search.unsure()
     if lists and (not head.is_proven or unsure is not None):
         reason = "nothing else shows what it listed; `--to-snapshot whole` goes back"
-        return [], [RemainingFinding(one, reason) for one in findings if one.subject in lists]
+        return [], [
+            RemainingFinding(finding, reason) for finding in findings if finding.subject in lists
+        ]
     if unsure is not None:
-        return [], [RemainingFinding(one, unsure) for one in findings if one.rule in unsure]
+        return [], [
+            RemainingFinding(finding, unsure) for finding in findings if finding.rule in unsure
+        ]
     if lists:
         return [search.lost_list()], []
     search.lost_manifests()
@@ -111,14 +115,16 @@ class _Search:
     def of(self, subject: str, rules: Collection[str] | None = None) -> frozenset[Finding]:
         """Return the findings on an object, of some rules or of any."""
         return frozenset(
-            one
-            for one in self.findings
-            if one.subject == subject and (rules is None or one.rule in rules)
+            finding
+            for finding in self.findings
+            if finding.subject == subject and (rules is None or finding.rule in rules)
         )
 
     def unsure(self) -> str | None:
         """Tell why nothing may be built on the head: what its live entries mean is not sure."""
-        known = [(place, one) for place, one in enumerate(self.head.entries) if one is not None]
+        known = [
+            (place, entry) for place, entry in enumerate(self.head.entries) if entry is not None
+        ]
         entries = concat(with_manifest_number(one, place) for place, one in known)
         manifests = self.head.listed.manifests
         try:
@@ -130,7 +136,7 @@ class _Search:
     def lost_list(self) -> HeadFix:
         """Return the list itself, where what it named is proved."""
         ((location, _),) = self.head.listed.problems
-        count = sum(len(one) for one in self.head.entries if one is not None)
+        count = sum(len(entry) for entry in self.head.entries if entry is not None)
         fix = Fix(
             "manifest-list",
             None,
@@ -185,7 +191,7 @@ class _Search:
 
     def lost_files(self) -> None:
         """Files that live entries name and that are not there."""
-        named = {one.subject: one for one in self.findings if one.rule == "R-034"}
+        named = {finding.subject: finding for finding in self.findings if finding.rule == "R-034"}
         for place, location, content, position, rows in self._live(named):
             if self.reader.context.store.stat(location) is not None:
                 continue
@@ -202,7 +208,7 @@ class _Search:
 
     def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
         """Whether a manifest with changed entries has fields that a rewrite would lose."""
-        return any(self.head.read[one.place].content[0].unknown_field_ids for one in changes)
+        return any(self.head.read[change.place].content[0].unknown_field_ids for change in changes)
 
     def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
         """Yield the vectors of a data file, which go with it."""
@@ -275,11 +281,11 @@ class _Search:
         self.head_fixes.append(HeadFix(fix, (change,)))
 
     def _leave(self, findings: Collection[Finding], reason: str) -> None:
-        self.left += [RemainingFinding(one, reason) for one in findings]
+        self.left += [RemainingFinding(finding, reason) for finding in findings]
 
     def metrics(self) -> None:
         """Find fixes where manifests say of data files what the footers of these do not."""
-        flagged = {one.subject for one in self.findings if one.rule in OF_METRICS}
+        flagged = {finding.subject for finding in self.findings if finding.rule in OF_METRICS}
         for place, manifest in enumerate(self.head.listed.manifests):
             entries = self.head.entries[place]
             if entries is None or manifest.content is not ManifestContent.DATA:
@@ -359,7 +365,7 @@ class _Search:
         if manifests[place] != manifests[first]:
             return
         of_twice = {"R-050", "R-066", "R-103", "R-114"}
-        answers = frozenset(one for one in self.findings if one.rule in of_twice)
+        answers = frozenset(finding for finding in self.findings if finding.rule in of_twice)
         fix = Fix(
             "list-row",
             name(subject),
@@ -388,7 +394,9 @@ class _Search:
 
         One that names a file which no manifest knows may well be that of a live one.
         """
-        answers = frozenset(one for one in self.findings if one.rule in OF_DANGLING_VECTORS)
+        answers = frozenset(
+            finding for finding in self.findings if finding.rule in OF_DANGLING_VECTORS
+        )
         if not answers or not self.head.is_whole:
             return
         homeless = dict(self._homeless())
@@ -419,7 +427,7 @@ class _Search:
 
         Shape: for each its data file, as a key.
         """
-        known = [live(one) for one in self.head.entries if one is not None]
+        known = [live(entry) for entry in self.head.entries if entry is not None]
         living = set[str]().union(
             *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in known)
         )
@@ -441,20 +449,20 @@ class _Search:
         reads = try_manifests(
             reader.context,
             reader.metadata,
-            [one for one in manifests if one.content is ManifestContent.DATA],
+            [manifest for manifest in manifests if manifest.content is ManifestContent.DATA],
             frozenset({"location"}),
         )
         with closing(reads):
-            rows = [one.rows for one in reads if one.rows is not None]
+            rows = [read.rows for read in reads if read.rows is not None]
         return set[str]().union(
-            *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in rows)
+            *(loosest_keys(data_files(row).table["location"]).to_pylist() for row in rows)
         )
 
     def whole_list(self) -> None:
         """Find the fix that a new snapshot is by itself: right totals, and a right list header."""
-        answers = frozenset(one for one in self.findings if one.rule in OF_LISTS)
+        answers = frozenset(finding for finding in self.findings if finding.rule in OF_LISTS)
         answered = answers.union(*(head_fix.fix.answers for head_fix in self.head_fixes))
-        unanswered = {one.severity for one in self.findings if one not in answered}
+        unanswered = {finding.severity for finding in self.findings if finding not in answered}
         if answers and self.head.is_whole and "error" not in unanswered:
             fix = Fix(
                 "manifest-list",

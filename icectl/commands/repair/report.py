@@ -38,7 +38,7 @@ def repair_result(repair: Repair) -> dict[str, Any]:
     return {
         "level": plan.level,
         "branch": plan.branch,
-        "repairs": [_fix(one) for one in plan.fixes],
+        "repairs": [_fix(fix) for fix in plan.fixes],
         "skipped": [_fix(one) for one in plan.skipped],
         "left": [{**asdict(one.finding), "reason": one.reason} for one in plan.left],
         "to_snapshot": None if repair.target is None else id_text(repair.target.snapshot_id),

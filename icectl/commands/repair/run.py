@@ -181,7 +181,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     head = branch_head(metadata, options.branch)
     reader = Reader(context, whole.loaded)
     findings = _findings(reader, options, head)
-    fixes = [replace(one, answers=_of_metadata(one, findings)) for one in whole.fixes]
+    fixes = [replace(fix, answers=_of_metadata(fix, findings)) for fix in whole.fixes]
     fixes += _statistics(metadata, findings)
     if options.to_snapshot is not None:
         target = _target(reader, options, findings, head)
@@ -227,13 +227,13 @@ def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> 
 
 
 def _of_metadata(fix: Fix, findings: Sequence[Finding]) -> frozenset[Finding]:
-    return frozenset(one for one in findings if one.subject == fix.subject)
+    return frozenset(finding for finding in findings if finding.subject == fix.subject)
 
 
 def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fix]:
     """Return entries of statistics files that are gone, not as described, or of no snapshot."""
-    of_statistics = [one for one in findings if one.rule in OF_STATISTICS]
-    named = {one.subject for one in findings if one.rule == "R-034"}
+    of_statistics = [finding for finding in findings if finding.rule in OF_STATISTICS]
+    named = {finding.subject for finding in findings if finding.rule == "R-034"}
     fixes = []
     entries: list[StatisticsFile | PartitionStatisticsFile] = [
         *metadata.statistics,
@@ -244,7 +244,10 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fi
         places = {entry.statistics_path for entry in own}
         answers = frozenset(
             one
-            for one in [*of_statistics, *(one for one in findings if one.subject in named & places)]
+            for one in [
+                *of_statistics,
+                *(finding for finding in findings if finding.subject in named & places),
+            ]
             if one.subject in places or str(snapshot_id) in f"{one.subject} {one.message}"
         )
         if answers:
@@ -305,7 +308,7 @@ def _whole_snapshots(
         reader.context,
         reader.metadata,
         level,
-        frozenset(one.subject for one in findings if one.rule == _DESTROYED),
+        frozenset(finding.subject for finding in findings if finding.rule == _DESTROYED),
     )
 
 
@@ -322,9 +325,9 @@ def _going_back(
     """
     if head is None or target == head:
         return []
-    files = frozenset(one for one in findings if "/" in one.subject)
-    listed = frozenset(one for one in findings if str(head.snapshot_id) in one.subject)
-    if not any(one.severity == "error" for one in files | listed):
+    files = frozenset(finding for finding in findings if "/" in finding.subject)
+    listed = frozenset(finding for finding in findings if str(head.snapshot_id) in finding.subject)
+    if not any(file.severity == "error" for file in files | listed):
         raise Refused(
             f"branch {options.branch} has no error at level {options.level} that going back would "
             "repair",

@@ -162,7 +162,7 @@ def _before(rewriting: Rewriting) -> str:
     """Say what is written anew: manifests, and the files that a root lists itself (sfc-1 7.6)."""
     chosen = [rewriting.manifests[at] for group in rewriting.plan.chosen for at in group.rewritten]
     manifests = [one for one in chosen if not one.in_root]
-    size = print_size(sum(one.manifest_length for one in manifests))
+    size = print_size(sum(manifest.manifest_length for manifest in manifests))
     text = f"{print_count(len(manifests), 'manifest')} of {size}"
     if len(manifests) == len(chosen):
         return text
@@ -322,7 +322,7 @@ def _listed(
     if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
         check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
-    parquet = (at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET)
+    parquet = (at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET)
     return ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))
 
 

@@ -138,14 +138,14 @@ class _Deletion:
         check_once(files.data, sorted([*chosen.whole, *chosen.some]))
         maker = TaskMaker(files.data, files.deletes, files.index, [*chosen.whole, *chosen.some])
         found_rows = self._looked_for(metadata, maker, chosen.some)
-        emptied = {one.location for one in found_rows if not one.left}
+        emptied = {row.location for row in found_rows if not row.left}
         self._count(files, chosen, found_rows)
         if not chosen.whole and not found_rows:
             self.is_nothing = True
             return Proposal(())
         at = {place: row for row, place in _located(files, chosen.some) if place in emptied}
         gone = sorted([*chosen.whole, *at.values()])
-        left = [one for one in found_rows if one.left]
+        left = [row for row in found_rows if row.left]
         rows = {place: row for row, place in _located(files, chosen.some)}
         blank = MergeDeletesTask("m-0", 1, (), (), "vectors")
         merging = maker.merge([rows[one.location] for one in left], blank)
@@ -154,7 +154,7 @@ class _Deletion:
             GroupResult(0, (whole_files(metadata, maker, gone),), EMPTY),
             GroupResult(1, (merging,), vectors),
         ]
-        made = changes(files, [one for one in results if one.inputs])
+        made = changes(files, [result for result in results if result.inputs])
         self.removed_files = len(data_files(made.removed))
         return self.change.propose(
             metadata, lambda facts, _: row_change(facts, made, files), made.added
@@ -188,7 +188,7 @@ class _Deletion:
     def _count(self, files: LiveFiles, chosen: _Chosen, rows: Sequence[FoundRows]) -> None:
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
         of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
-        self.deleted_rows = of_whole + sum(one.count for one in rows)
+        self.deleted_rows = of_whole + sum(row.count for row in rows)
 
     def _vectors(
         self, metadata: TableMetadata, inputs: Sequence[InputFile], rows: Sequence[FoundRows]
@@ -203,7 +203,7 @@ class _Deletion:
                 data_location(metadata.location, metadata.properties, partition, name)
             )
 
-        merged: dict[str, Positions] = {one.location: one.positions for one in rows}
+        merged: dict[str, Positions] = {row.location: row.positions for row in rows}
         written = FileOutputs(next_location, self.context.store.open_new, self.context.store.open)
         base = relative_base(metadata)
         vectors = write_vectors(merged, f"icectl {__version__}", written, base)

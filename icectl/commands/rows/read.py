@@ -77,7 +77,7 @@ def _schema_of(metadata: TableMetadata, snapshot: Snapshot | None, selection: Se
     Without a name the table's, as with conditions.
     """
     if isinstance(selection.snapshot, int) and snapshot is not None and selection.where is None:
-        schemas = (one for one in metadata.schemas if one.schema_id == snapshot.schema_id)
+        schemas = (schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id)
         return next(schemas, metadata.current_schema)
     return metadata.current_schema
 

@@ -181,7 +181,7 @@ def plan_with_lists(
     manifest lists: of a table in layout sfc-1 they list so many leaves.
     """
     steps = list(_metadata_steps(metadata, options.layout))
-    rooted = sum(one.root_manifest is not None for one in metadata.snapshots)
+    rooted = sum(snapshot.root_manifest is not None for snapshot in metadata.snapshots)
     if rooted:
         detail = f"{print_count(rooted, 'snapshot')} with manifest lists instead of roots"
         leaves = "1 leaf" if leaf_count == 1 else f"{leaf_count:,} leaves"
@@ -189,7 +189,8 @@ def plan_with_lists(
     lacking = [
         head
         for head in heads
-        if options.mode == "eager" and any(one.format_version < TO_VERSION for one in head.headers)
+        if options.mode == "eager"
+        and any(header.format_version < TO_VERSION for header in head.headers)
     ]
     if lacking:
         count = sum(len(head.manifests) for head in lacking)
@@ -216,7 +217,9 @@ def plan_with_lists(
 
 def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
     """Check that every snapshot has a manifest list (R-055)."""
-    embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
+    embedding = [
+        snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.manifests is not None
+    ]
     if embedding:
         snapshots = print_count(len(embedding), "snapshot")
         message = f"manifests are embedded in {snapshots}, as only version 1 may"
@@ -237,7 +240,7 @@ def _changes_layout(metadata: TableMetadata, layout: Layout) -> bool:
 def _lost_expressions(metadata: TableMetadata) -> Iterator[Finding]:
     """Tell of expressions that no partition field links to: the layout has no place for them."""
     linked = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
-    lost = [one for one in metadata.expressions if one.expr_id not in linked]
+    lost = [expression for expression in metadata.expressions if expression.expr_id not in linked]
     if lost:
         message = f"{print_count(len(lost), 'expression')} without a partition spec would be lost"
         yield _finding("U-16", f"expression `{lost[0].name}`", message, "warning")
@@ -299,7 +302,9 @@ def _findings(
         yield from _ids(metadata, heads, expressions)
         yield from _opaque(metadata, expressions, allow_read_only=options.allow_read_only)
         yield from _lost_sources(metadata)
-    embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
+    embedding = [
+        snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.manifests is not None
+    ]
     if embedding:  # sfc-1 U-08
         message = f"manifests stay embedded in {print_count(len(embedding), 'snapshot')}"
         yield _finding("U-08", f"snapshot {embedding[0]}", message, "warning")
@@ -336,7 +341,7 @@ def _ids(
     if expressions and expressions[-1].expr_id > _HIGHEST_ID:  # sfc-1 U-12
         message = f"its expressions would need ids up to {expressions[-1].expr_id}"
         yield _finding("U-12", "`last-column-id`", message)
-    by_id = {one.expr_id: one for one in expressions}
+    by_id = {expression.expr_id: expression for expression in expressions}
     specs, _ = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
     used = {metadata.default_spec_id}
     for head in heads:
@@ -354,7 +359,9 @@ def _opaque(
     metadata: TableMetadata, expressions: Sequence[Expression], *, allow_read_only: bool
 ) -> Iterator[Finding]:
     """New files can be partitioned by the default spec (sfc-1 U-05)."""
-    by_field = {(one.partition_field_id, one.name): one for one in expressions}
+    by_field = {
+        (expression.partition_field_id, expression.name): expression for expression in expressions
+    }
     for item in metadata.default_spec.fields:
         if by_field[item.field_id, item.name].is_opaque:
             message = f"the transform `{item.transform.text}` of `{item.name}` can't be computed"

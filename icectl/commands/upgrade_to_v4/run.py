@@ -252,7 +252,7 @@ def _foreign(
     """The manifests that no root can list, and one of them that no leaf can take the place of."""
     if entries is None or not metadata.keeps_manifest_lists:
         return (), None
-    foreign = [at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET]
+    foreign = [at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET]
     deletes = count_by_value(position_delete_files(live(entries)), "manifest")
     paths = [manifests[at].manifest_path for at in foreign]
     unmovable = (path for at, path in zip(foreign, paths, strict=True) if at in deletes)

@@ -453,7 +453,7 @@ class _Checks:
             return FileChecked((), 0)  # level files reports it
         ranges = _Ranges(partial(self._store.read_range, location))
         read, size, count = ranges.read, status.size_bytes, self.record_count
-        names = [name for one in vectors for name in _names_in_entry(one)]
+        names = [name for vector in vectors for name in _names_in_entry(vector)]
         findings = (
             *check_vectors(read, size, vectors, count, self._named),
             *self._misspelt(location, names),
@@ -467,7 +467,7 @@ class _Checks:
         """
         for name in names if self.facts.compares_to_the_letter else ():
             entries = self._data_files.get(loosest_key(name), ((), 0))[0]
-            alike = [one for one in entries if comparison_key(one) == comparison_key(name)]
+            alike = [entry for entry in entries if comparison_key(entry) == comparison_key(name)]
             if alike and name not in alike:  # R-121
                 message = (
                     f"it names `{name}`, the manifest entry of that data file says `{alike[0]}`:"

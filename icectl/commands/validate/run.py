@@ -245,7 +245,7 @@ def _renamed(
 
 
 def _check_metadata(reader: Reader, tally: CheckTally) -> None:
-    odd = {(one.rule, one.message): one for one in reader.metadata.oddities}.values()
+    odd = {(oddity.rule, oddity.message): oddity for oddity in reader.metadata.oddities}.values()
     tally.add(finding(one.rule, "metadata", one.message, severity="error") for one in odd)
     location = reader.loaded.metadata_location
     try:

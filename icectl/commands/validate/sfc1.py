@@ -211,7 +211,7 @@ class _Check:
         else:
             rows = RootRows(self._facts.metadata, snapshot, stored.file, stored.rows)
             findings = list(self._stored(rows)) if is_chosen else []
-            findings += self._resolved(snapshot, stored, {one.rule for one in findings})
+            findings += self._resolved(snapshot, stored, {finding.rule for finding in findings})
         if is_chosen:
             self._tally.snapshots += 1
             self._tally.count_file(stored.size_bytes)
@@ -315,7 +315,7 @@ class _Check:
                     entries = manifest_entries(stored, listed, number)
                     findings += self._manifest_in_root(stored, entries, chosen)
             except (CorruptTable, Unsupported) as error:
-                if error.rule not in {one.rule for one in findings}:
+                if error.rule not in {finding.rule for finding in findings}:
                     findings.append(unreadable(listed.name, error, "V4-181"))
             else:
                 part = self._parts.add(entries)
@@ -419,7 +419,7 @@ class _Check:
         outside = files_outside(alive, location_keys(alive.table["location"]), roots(metadata))
         place = EVERY_RULE["R-161"]
         breaches = breaches_of_places(list(outside.values()))
-        self._tally.add(place.finding("snapshots", one) for one in breaches)
+        self._tally.add(place.finding("snapshots", breach) for breach in breaches)
         only_gone = where(files.entries, gone & ~kept)
         return SnapshotsChecked(
             planning(alive),
@@ -490,9 +490,9 @@ class _LeafVectors:
             return
         read = partial(self.store.read_range, location)
         named = partial(named_in_vector, self.metadata)
-        for one in check_vectors(read, status.size_bytes, vectors, lambda _: None, named):
-            rule = EVERY_RULE[_OF_LEAVES.get(one.rule, one.rule)]
-            yield rule.finding(one.subject, Breach(one.message))
+        for vector in check_vectors(read, status.size_bytes, vectors, lambda _: None, named):
+            rule = EVERY_RULE[_OF_LEAVES.get(vector.rule, vector.rule)]
+            yield rule.finding(vector.subject, Breach(vector.message))
 
 
 def _check_replaced(store: Store, replaced: Iterable[_ReplacedBlob]) -> Iterator[Finding]:

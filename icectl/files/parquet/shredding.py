@@ -211,8 +211,8 @@ def _shredded(column: pa.Array, metadata: pa.Array, is_null: pa.Array) -> _Value
         ]
         # A value that is missing is a null of variants: one is required here.
         return [
-            None if one is None else NULL_VALUE if found is None else found
-            for one, found in zip(names, _group(column, names), strict=True)
+            None if name is None else NULL_VALUE if found is None else found
+            for name, found in zip(names, _group(column, names), strict=True)
         ]
     except ValueError as error:
         raise _damaged(error) from error

@@ -70,7 +70,7 @@ class TreeColumns:
 
     def with_status(self, *statuses: Status) -> Mask:
         """Return rows of some statuses."""
-        return np.isin(self.status, [int(one) for one in statuses])
+        return np.isin(self.status, [int(statuse) for statuse in statuses])
 
     def absent(self, name: str) -> Mask:
         """Find where a column is null."""
@@ -255,7 +255,7 @@ def _incomparable(rows: TreeRows) -> Mask:
     schemas = rows.metadata.schemas
     comparable = {
         id_
-        for id_, field in chain.from_iterable(one.all_fields.items() for one in schemas)
+        for id_, field in chain.from_iterable(schema.all_fields.items() for schema in schemas)
         if not (isinstance(field.type, PrimitiveType) and field.type.name in ("float", "double"))
     }
     wrong = np.zeros(len(rows), bool)

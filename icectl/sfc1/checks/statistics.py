@@ -66,19 +66,21 @@ class TableStatistics:
     @cached_property
     def derived(self) -> Sequence[DerivedExpression]:
         """Expressions that can be computed from a column with statistics."""
-        columns = {one.id: one for one in self.columns}
+        columns = {column.id: column for column in self.columns}
         expressions = []
-        for one in self._facts.metadata.expressions:
-            source = columns.get(one.source_ids[0])
-            is_own = one.stats_id == one.expr_id and not one.is_opaque
-            if is_own and source is not None and one.expr_id in columns:
-                expressions.append(DerivedExpression(one.expr_id, source, one.transform))
+        for expression in self._facts.metadata.expressions:
+            source = columns.get(expression.source_ids[0])
+            is_own = expression.stats_id == expression.expr_id and not expression.is_opaque
+            if is_own and source is not None and expression.expr_id in columns:
+                expressions.append(
+                    DerivedExpression(expression.expr_id, source, expression.transform)
+                )
         return expressions
 
     @cached_property
     def top_level(self) -> frozenset[int]:
         """Stats ids whose values are as many as there are records."""
-        expressions = {one.id for one in self.columns if one.is_expression}
+        expressions = {column.id for column in self.columns if column.is_expression}
         return top_level_ids(self._facts.metadata) | expressions
 
 
@@ -175,7 +177,7 @@ def in_statistics(
 def _other_members(stats: RowStatistics) -> Iterator[Breach]:
     """Groups and members whose id or type is not that of a column."""
     if STATS in stats.stored.names:
-        known = {group_id(one.id): one for one in stats.table.columns}
+        known = {group_id(column.id): column for column in stats.table.columns}
         for group in child_fields(stats.stored.field(STATS).type):
             for what in _wrong_group(group, known):
                 yield Breach(f"it {what}")

@@ -130,7 +130,9 @@ class ListsOfRoots:
             sync_marker=bytes.fromhex(self.context.env.new_uuid().replace("-", "")),
         )
         self.context.store.create(location, content)
-        return NewList(location, frozenset({location, *(one.manifest_path for one in manifests)}))
+        return NewList(
+            location, frozenset({location, *(manifest.manifest_path for manifest in manifests)})
+        )
 
     def _own(self, facts: TreeFacts, snapshot: Snapshot, root: pa.Table) -> list[ManifestFile]:
         """Write the files that a root lists itself, with what the snapshot removed from leaves."""
@@ -247,7 +249,7 @@ class ListsOfRoots:
 
 def rooted_snapshots(metadata: TableMetadata) -> Sequence[Snapshot]:
     """Return the snapshots that have roots. Order: by sequence number."""
-    rooted = (one for one in metadata.snapshots if one.root_manifest is not None)
+    rooted = (snapshot for snapshot in metadata.snapshots if snapshot.root_manifest is not None)
     return sorted(rooted, key=lambda one: one.sequence_number)
 
 
