@@ -25,10 +25,9 @@ from icectl.files.manifest.manifest import read_manifest
 from icectl.format.manifest import Content, FileFormat, ManifestHeader
 from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
-from icectl.format.stats_columns import StatsColumn
 from icectl.sfc1.checks.rows import TreeColumns
 from icectl.sfc1.checks.vectors import RootVectors
-from icectl.sfc1.content_stats import conform, stats_type, with_tuples
+from icectl.sfc1.content_stats import StatsColumn, conform, stats_type, with_tuples
 from icectl.sfc1.manifest_file import STATS, ListedRow, TreeFile, read_tree
 from icectl.sfc1.manifests import (
     FILES,

@@ -4,7 +4,7 @@ From the maps of older versions and back, from one set of columns to another, su
 entry of a leaf, and with partition tuples (sfc-1 5).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
@@ -22,10 +22,78 @@ from icectl.entries.stats import flat, of_field
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import FIELD_ID, arrow_type, arrow_values, field_id
 from icectl.format import single_value
-from icectl.format.expressions import Expression
+from icectl.format.expressions import HIGHEST_STATS_ID, Expression
+from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
-from icectl.format.stats_columns import StatsColumn, group_id
-from icectl.format.types import DecimalType, PrimitiveType, Type, is_comparable
+from icectl.format.schema import Schema
+from icectl.format.types import (
+    DecimalType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    Type,
+    is_comparable,
+    is_nested,
+)
+
+STATS_ID, STATS_STEP = 10_000, 200
+"""The field id of all statistics, and how many ids there are for those of one column."""
+
+
+def group_id(stats_id: int) -> int:
+    """Field id of the struct of a stats id; its members follow."""
+    return STATS_ID + STATS_STEP * stats_id
+
+
+@dataclass(frozen=True, slots=True)
+class StatsColumn:
+    """A column or an expression; `is_required` is never true of expressions."""
+
+    id: int
+    type: Type
+    is_required: bool = False
+    is_expression: bool = False
+
+
+def stats_columns(metadata: TableMetadata) -> tuple[StatsColumn, ...]:
+    """Everything that entries of a table may have statistics of.
+
+    Shape: the primitive columns of the current schema outside of lists and maps, columns of older
+    schemas that specs partition by identity, and the other expressions that specs use.
+    Order: ascending ids.
+    """
+    columns = {column.id: column for column in _columns(metadata.current_schema)}
+    used = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
+    for expression in metadata.expressions:
+        number = expression.stats_id
+        if expression.expr_id not in used or number is None or number in columns:
+            continue
+        if number == expression.expr_id:
+            if expression.type is not None:
+                columns[number] = StatsColumn(number, expression.type, is_expression=True)
+            continue
+        for schema in reversed(metadata.schemas):
+            source = schema.field(number)
+            if source is not None:
+                columns[number] = StatsColumn(number, source.type, source.required)
+                break
+    return tuple(columns[number] for number in sorted(columns) if 1 <= number <= HIGHEST_STATS_ID)
+
+
+def _columns(schema: Schema) -> Iterator[StatsColumn]:
+    """Primitive columns, those inside structs too."""
+
+    def walk(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[StatsColumn]:
+        """Yield the primitive columns among fields; one is required if all around it are."""
+        for item in fields:
+            is_required = required and item.required
+            if isinstance(item.type, StructType):
+                yield from walk(item.type.fields, required=is_required)
+            elif not is_nested(item.type):
+                yield StatsColumn(item.id, item.type, is_required)
+
+    yield from walk(schema.fields, required=True)
+
 
 _COUNTS = {"value_count": 4, "null_count": 5, "nan_count": 6}
 

@@ -25,7 +25,7 @@ from icectl.files.manifest.parquet_columns import (
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.layout import LAYOUT_KEY, Layout
 from icectl.format.manifest import Status
-from icectl.format.stats_columns import STATS_ID, group_id
+from icectl.sfc1.content_stats import STATS_ID, group_id
 
 COUNTS = (
     "added_files_count", "existing_files_count", "deleted_files_count",

@@ -25,8 +25,15 @@ from icectl.format.manifest import Content, FileFormat, ManifestContent, Manifes
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
-from icectl.format.stats_columns import StatsColumn, stats_columns
-from icectl.sfc1.content_stats import TupleField, conform, from_maps, tuple_fields, with_tuples
+from icectl.sfc1.content_stats import (
+    StatsColumn,
+    TupleField,
+    conform,
+    from_maps,
+    stats_columns,
+    tuple_fields,
+    with_tuples,
+)
 from icectl.sfc1.manifest_file import (
     LISTED,
     STATS,

@@ -37,9 +37,8 @@ from icectl.format.manifest import (
 )
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.format.stats_columns import group_id
 from icectl.sfc1.checks.live import PlannedTree
-from icectl.sfc1.content_stats import recover, single_values, to_maps
+from icectl.sfc1.content_stats import group_id, recover, single_values, to_maps
 from icectl.sfc1.manifest_file import STATS, ListedRow, number_of
 from icectl.sfc1.manifests import (
     FOR_STATS,

@@ -13,9 +13,8 @@ from icectl.files.deletion_vectors import read_bitmap, read_dv, write_bitmap, wr
 from icectl.files.parquet.schema import FIELD_ID, child_fields, no_rows
 from icectl.format import properties
 from icectl.format.manifest import Content
-from icectl.format.stats_columns import StatsColumn
 from icectl.format.types import PrimitiveType
-from icectl.sfc1.content_stats import stats_type
+from icectl.sfc1.content_stats import StatsColumn, stats_type
 from icectl.sfc1.manifest_file import STATS, TREE_ROWS, TreeContent, write_tree
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sfc-1.md").read_text("utf-8")

@@ -18,10 +18,16 @@ from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.expressions import HIGHEST_STATS_ID
 from icectl.format.manifest import Content, Status
 from icectl.format.rule import COMPACT, REWRITE_MANIFESTS, Severity
-from icectl.format.stats_columns import STATS_STEP, StatsColumn, group_id
 from icectl.format.transforms import Transform
 from icectl.sfc1.checks.rows import TreeColumns
-from icectl.sfc1.content_stats import TupleField, aggregate, bound_type
+from icectl.sfc1.content_stats import (
+    STATS_STEP,
+    StatsColumn,
+    TupleField,
+    aggregate,
+    bound_type,
+    group_id,
+)
 from icectl.sfc1.manifest_file import STATS
 from icectl.sfc1.manifests import TreeFacts
 

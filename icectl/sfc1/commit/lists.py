@@ -52,9 +52,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
-from icectl.format.stats_columns import group_id
 from icectl.format.types import Type
-from icectl.sfc1.content_stats import conform, typed_values
+from icectl.sfc1.content_stats import conform, group_id, typed_values
 from icectl.sfc1.manifest_file import STATS, ListedRow
 from icectl.sfc1.manifests import FILES, TreeFacts, leaf_rows, of_contents, read_leaf
 from icectl.sfc1.reader import RootReader, leaf_manifest, raw_entries

@@ -74,6 +74,6 @@ def test_each_layout_has_a_reader_a_writer_and_checks(layout: Layout) -> None:
 
 def test_what_names_the_layout_stands_once() -> None:
     texts = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
-    for text, home in (('"sfc-1"', "format/layout.py"), ("10_000, 200", "format/stats_columns.py")):
+    for text, home in (('"sfc-1"', "format/layout.py"), ("10_000, 200", "sfc1/content_stats.py")):
         found = [path.relative_to(PACKAGE).as_posix() for path in texts if text in texts[path]]
         assert found == [home], text

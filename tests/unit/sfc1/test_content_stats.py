@@ -12,12 +12,12 @@ from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import CARRIED, RawEntries
 from icectl.errors import CorruptTable
 from icectl.files.parquet.schema import field_id
-from icectl.format.stats_columns import StatsColumn
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, parse_type
 from icectl.sfc1.content_stats import (
     TUPLE_RANGE,
     TUPLE_UNKNOWN,
     UNKNOWN_KEY,
+    StatsColumn,
     TupleField,
     aggregate,
     conform,
