@@ -402,7 +402,7 @@ def _print_for_ci(run: _Run, built: Mapping[str, Any]) -> None:
     assert run.invocation is not None
     catalog = run.invocation.value("catalog")
     table = run.invocation.table or ", ".join(run.invocation.value("tables") or ())
-    name = f"{catalog}.{table}" if catalog else f"{table}"
+    name = ".".join(part for part in (catalog, table) if part)
     run.console.write(ci_text(run.invocation.value("format"), built, name))
 
 

@@ -281,7 +281,7 @@ def usage_error(error: Any, word: str) -> UsageError:
     if kind == "MissingParameter" and parameter is not None:
         catalog = error.ctx.params.get("catalog") if getattr(error, "ctx", None) else None
         if catalog:
-            hint = f"`icectl inspect {shlex.quote(catalog)}` lists its tables"
+            hint = f"`icectl inspect --catalog {shlex.quote(catalog)}` lists its tables"
         return UsageError(f"{_parameter_name(parameter)} is missing", hint=hint)
     if kind == "BadParameter" and parameter is not None:
         message = f"{_parameter_name(parameter)}: {_lower(error.message)}"

@@ -29,9 +29,10 @@ class NameInCatalog:
         if len(self.parts) < 2:
             shown = dotted_name((self.catalog, *self.parts))
             what = "namespace" if self.parts else "catalog"
+            listed = target_of(self.catalog, self.parts)
             raise UsageError(
                 f"`{shown}` names a {what}; a table is CATALOG.NAMESPACE.TABLE",
-                hint=f"`icectl inspect {quote(shown)}` lists its tables; {quote(f'{shown}.**')} "
+                hint=f"`icectl inspect {listed}` lists its tables; {quote(f'{shown}.**')} "
                 "means all tables in it",
             )
         return TableName(self.parts[:-1], self.parts[-1])
@@ -60,7 +61,7 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
             f"`{table}` is both a path and a name in catalog `{catalog}`",
             hint=f"`{path}` means the path, `--catalog {quote(catalog)} {quote(inside)}` the name"
             if parts
-            else f"`{path}` means the path, `{quote(_in_quotes(catalog))}` the catalog",
+            else f"`{path}` means the path, `{quote(in_quotes(catalog))}` the catalog",
         )
     if is_path:
         return None
@@ -111,9 +112,18 @@ def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -
     )
 
 
-def _in_quotes(catalog: str) -> str:
+def in_quotes(catalog: str) -> str:
     """Return a catalog's name as no file is likely to be called."""
-    return f'"{catalog}"'
+    doubled = catalog.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def target_of(catalog: str, parts: tuple[str, ...]) -> str:
+    """Return what a command can call something in a catalog; no path has that name."""
+    shown = dotted_name((catalog, *parts))
+    if Path(shown).exists():
+        shown = ".".join([in_quotes(catalog), *([dotted_name(parts)] if parts else [])])
+    return quote(shown)
 
 
 def _may_be_name(table: str) -> bool:

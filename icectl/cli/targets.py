@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from shlex import quote
 from typing import Any, TypeVar
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, parse_name, without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
 from icectl.catalog.protocol import Catalog, LoadedTable, Warehouse
-from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
+from icectl.cli.naming import NameInCatalog, name_in_catalog, target_of, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.patterns import covers, fixed_part, is_pattern, matches
 from icectl.cli.session import storage_of
@@ -184,7 +183,7 @@ def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
         return "a table is a folder with metadata/*.metadata.json"
     namespace = fixed_part(name.parts)
     namespace = namespace[:-1] if namespace == name.parts else namespace
-    return f"`icectl inspect {quote(dotted_name((name.catalog, *namespace)))}` lists the tables"
+    return f"`icectl inspect {target_of(name.catalog, namespace)}` lists the tables"
 
 
 def _may_be_none(target: str) -> bool:

@@ -103,6 +103,36 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
     assert (code, [row["table"] for row in document["result"]["rows"]]) == (0, ["main.db.inner.t"])
 
 
+def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog: Path) -> None:
+    (catalog / "main").mkdir()
+    for words in (["--catalog", "main"], ["--catalog=main"], ['"main"']):
+        code, document = run(["inspect", *words, "--json"])
+        assert (code, document["result"]["view"]) == (0, "tables")
+        assert [row["table"] for row in document["result"]["rows"]] == ["main.db.inner.t"]
+    for words in (["health", "--catalog", "main"], ["--catalog", "main", "health"]):
+        code, document = run(["inspect", *words, "--json"])
+        assert (code, [one["table"] for one in document["result"]["tables"]]) == (
+            0,
+            ["main.db.inner.t"],
+        )
+    hints = {
+        tuple(words): run([*words, "--json"])[1]["error"]["hint"]
+        for words in (
+            ["compact", '"main"'],
+            ["inspect", "./main"],
+            ["inspect", "--catalog", "mian"],
+        )
+    }
+    assert hints == {
+        ("compact", '"main"'): "`icectl inspect '\"main\"'` lists its tables; "
+        "'main.**' means all tables in it",
+        ("inspect", "./main"): "a table directory contains metadata/*.metadata.json; if "
+        "write.metadata.path puts the metadata elsewhere, name one metadata file",
+        ("inspect", "--catalog", "mian"): "did you mean `main`? configured are `main`",
+    }
+    assert run(["inspect", "--json"])[1]["error"]["message"] == "`TABLE` is missing"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [

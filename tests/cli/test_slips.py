@@ -60,7 +60,7 @@ def test_a_table_in_front_of_the_command_is_seen(run: Run) -> None:
         (("expire-snapshots", "t", "--dry"), "did you mean `--dry-run`?"),
         (("refs", "t", "tag", "a", "--snapshot", "1"), "`--at` takes a snapshot's id"),
         (("remove-orphans", "t", "--move-to", "/q"), "`--quarantine DIR` moves files there"),
-        (("inspect", "--catalog", "prod"), "`icectl inspect prod` lists its tables"),
+        (("compact", "--catalog", "prod"), "`icectl inspect --catalog prod` lists its tables"),
         (("properties", "t", "a=b"), "icectl properties TABLE set KEY=VALUE"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.document import Outcome
-from icectl.cli.options import OUTPUT, Common, TableArgument, command, option
+from icectl.cli.options import OUTPUT, Common, command, option
 from icectl.cli.settings import parse_count
 from icectl.commands.launch import run_of
 
@@ -139,7 +139,15 @@ class ViewRequest:
 )
 def inspect(
     common: Common,
-    table: TableArgument,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TABLE",
+            help="table directory (path or URI), one of its metadata files, or "
+            "CATALOG.NAMESPACE.TABLE; --catalog without it means the whole catalog",
+            show_default=False,
+        ),
+    ] = None,
     view: Annotated[
         str,
         typer.Argument(

@@ -13,7 +13,13 @@ from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, put_in_place
-from icectl.cli.naming import may_be_short, name_in_catalog, name_in_hints
+from icectl.cli.naming import (
+    configuration_of,
+    in_quotes,
+    may_be_short,
+    name_in_catalog,
+    name_in_hints,
+)
 from icectl.cli.options import Common, read_options
 from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
@@ -78,12 +84,16 @@ class _Shown:
 
 
 def run(
-    common: Common, table: str, view: str, options: ViewRequest, more: Sequence[str] = ()
+    common: Common, table: str | None, view: str, options: ViewRequest, more: Sequence[str] = ()
 ) -> Outcome:
     """Run one view; with `more` words the last is the view, and the others are tables.
 
+    Without a table the catalog of `--catalog` is shown, or its health.
     Raises: UsageError for options that make no sense together; what reading the table raises.
     """
+    if table is None or (table == _HEALTH and view == "summary" and common.catalog is not None):
+        view = view if table is None else _HEALTH
+        table, common = _whole_catalog(common)
     words = [table, view, *more]
     tables, view = words[:-1], words[-1]
     if len(tables) > 1 and _view(tables[0], view).name != _HEALTH:
@@ -105,8 +115,24 @@ def run(
             raise
         try:
             return _show_warehouse(common, tables, options)
-        except (TableNotFound, StorageError):
+        except TableNotFound:
+            raise _none_below(error) from None
+        except StorageError:
             raise error from None
+
+
+def _whole_catalog(common: Common) -> tuple[str, Common]:
+    """Return the catalog of `--catalog` as a target.
+
+    Raises: UsageError, where none is named; TableNotFound, where it is not configured.
+    """
+    if common.catalog is None:
+        message, hint = "`TABLE` is missing", "`icectl inspect --help` shows how it is used"
+        raise UsageError(message, hint=hint)
+    configuration = configuration_of(common)
+    if common.catalog not in configuration and not common.catalog_option:
+        raise configuration.unknown(common.catalog)
+    return in_quotes(common.catalog), replace(common, catalog=None)
 
 
 def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> bool:
@@ -167,8 +193,18 @@ def _of_one(common: Common, table: str, view: str, options: ViewRequest) -> Outc
             raise
         try:
             return _listing(common, table, options)
-        except (TableNotFound, StorageError):
+        except TableNotFound:
+            raise _none_below(error) from None
+        except StorageError:
             raise error from None
+
+
+def _none_below(error: TableNotFound) -> TableNotFound:
+    """Return the error for a folder whose listing, which its hint names, has found nothing."""
+    parts = (error.hint or "").split("; ")
+    left = [part for part in parts if "lists the tables below a folder" not in part]
+    error.hint = "; ".join(left) or None
+    return error
 
 
 def _is_listing(common: Common, table: str, view: str, options: ViewRequest) -> bool:
