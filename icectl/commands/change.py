@@ -9,7 +9,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import Outcome, Status, write_deleted_list
 from icectl.cli.options import Change
 from icectl.cli.session import Session, identity_of, unpublished_metadata
-from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.commit.output_journal import Leftovers
 from icectl.errors import CommitConflict, Declined, Incomplete, ProblemsFound, Refused
 from icectl.format.metadata import TableMetadata
@@ -127,7 +127,7 @@ def commit_metadata(
     """
     with leftovers.removed_after(loaded):
         landed = commit_changes(
-            context, loaded, lambda newest: updates(newest, report.changes), CommitAsked()
+            context, loaded, lambda newest: updates(newest, report.changes), CommitRequest()
         )
     changed_report = replace(report, done=True, new_metadata_file=unpublished_metadata(landed))
     return Finished(changed_report, landed.metadata_location)

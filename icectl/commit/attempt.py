@@ -28,17 +28,16 @@ from icectl.table.own_places import (
 from icectl.table.row_safety import require_safe_base
 
 Changes = Callable[[TableMetadata], Sequence[Update]]
-"""What a commit makes of the newest metadata; nothing where there is nothing left to change."""
-
+"""Returns the updates for the newest metadata; none if nothing is left to change."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class CommitAsked:
-    """Whether a commit was asked for that has landed, or may have (R-156).
+class CommitRequest:
+    """Whether the catalog was asked for a commit that has landed, or may have (R-156).
 
-    While `sent` is false nothing of the run is in the table, whatever ends it.
+    While `sent` is false, the table has nothing of the run.
     """
 
     sent: bool = False
@@ -48,25 +47,25 @@ def commit_changes(
     context: TableContext,
     base: LoadedTable,
     changes: Changes,
-    asked: CommitAsked,
+    request: CommitRequest,
     *,
     forgets: bool = True,
     is_old: bool = False,
 ) -> LoadedTable:
-    """Commit what `changes` makes of the newest metadata; after a conflict, on a fresh base.
+    """Commit the updates of `changes` to the newest metadata; after a conflict, on a fresh base.
 
-    A first Ctrl-C waits for how that ends. Returns the table as it is then; whatever ends it,
-    `asked` says whether it may have landed. Metadata files that leave the log are deleted where the
-    table wants that, unless the caller sees to it (`forgets`). A base that `is_old`, since long
-    work came after it, is read again before the first attempt.
-    Raises: CommitConflict, when the retries or the time that the table allows are used up, another
-    table is there (R-002) or nothing is left to change; CorruptTable, where the base can't be built
-    on; CommitUnknown; Refused and StorageError, before anything was written.
+    Returns the table after the commit. A first Ctrl-C waits for its end. `request` says afterwards,
+    also after an error, whether the commit may have landed. With `forgets`, metadata files that
+    leave the log are deleted if the table wants that. An old base (`is_old`) is read again before
+    the first attempt.
+    Raises: CommitConflict, if retries or time run out, the table is another one (R-002), or nothing
+    is left to change; CorruptTable, for an unsafe base; CommitUnknown; Refused and StorageError,
+    before anything was written.
     Spec: R-150, R-156.
     """
     with context.shield():
         newest = context.catalog.load() if is_old else base
-        return _Attempts(context, base, asked, forgets).commit(newest, changes)
+        return _Attempts(context, base, request, forgets).commit(newest, changes)
 
 
 @dataclass(slots=True)
@@ -75,13 +74,13 @@ class _Attempts:
 
     context: TableContext
     first: LoadedTable
-    asked: CommitAsked
+    request: CommitRequest
     forgets: bool
 
     def commit(self, newest: LoadedTable, changes: Changes) -> LoadedTable:
-        """Commit what `changes` makes of the newest metadata, anew after each conflict.
+        """Commit the updates for the newest metadata, again after each conflict.
 
-        Raises: CommitConflict; CommitUnknown (R-156); what `changes` raises; what loading raises.
+        Raises: CommitConflict; CommitUnknown (R-156); as `changes`; as loading.
         """
         properties = self.first.metadata.properties
         retries = read(properties, COMMIT_RETRIES)
@@ -108,16 +107,15 @@ class _Attempts:
             base = self.context.catalog.load()
 
     def _ask(self, base: LoadedTable, updates: Sequence[Update]) -> CommitOutcome:
-        """Ask for one commit; `asked` says from then on whether it may have landed."""
         _check_possible(base, updates)
         required = requirements_of(base.metadata, updates)
-        self.asked.sent = True
+        self.request.sent = True
         try:
             outcome = self.context.catalog.commit(base, required, updates)
-        except Exception:  # then nothing was sent; what ends the program comes at any moment
-            self.asked.sent = False
+        except Exception:  # nothing was sent; Ctrl-C may come at any moment
+            self.request.sent = False
             raise
-        self.asked.sent = not isinstance(outcome, Conflict)
+        self.request.sent = not isinstance(outcome, Conflict)
         return outcome
 
     def _seconds(self) -> float:
@@ -151,26 +149,26 @@ def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
 
 
 def _forget(context: TableContext, base: LoadedTable, now: LoadedTable) -> None:
-    """Delete metadata files that a commit dropped from the log, where the table wants that.
+    """Delete metadata files that a commit dropped from the log, if the table wants that.
 
-    Only in the table's own places, and where the catalog leaves it to clients. Never raises: one
-    that stays is an orphan.
+    Only the table's own places count, and only catalogs that leave this to clients. Never raises:
+    a file that stays is an orphan.
     Spec: R-024, R-193.
     """
-    wanted = (DELETE_AFTER_COMMIT, GC_ENABLED)  # R-024, R-193
-    is_wanted = all(read(now.metadata.properties, each) for each in wanted)
+    properties = (DELETE_AFTER_COMMIT, GC_ENABLED)  # R-024, R-193
+    is_wanted = all(read(now.metadata.properties, name) for name in properties)
     if not now.capabilities.cleans_metadata or not is_wanted:
         return
-    own = own_places(now)
+    places = own_places(now)
     logged = {loosest_key(entry.metadata_file) for entry in now.metadata.metadata_log}
     logged.add(loosest_key(now.metadata_location))
     named = metadata_files_among([entry.metadata_file for entry in base.metadata.metadata_log])
-    dropped = [place for place in named if loosest_key(place) not in logged and own.holds(place)]
+    dropped = [place for place in named if loosest_key(place) not in logged and places.holds(place)]
     if not dropped:
         return
     check_sums = [check_sum(place) for place in dropped if is_local(place)]
     try:
-        OtherTables(context).check_around(now, own.folders, [parent(place) for place in dropped])
+        OtherTables(context).check_around(now, places.folders, [parent(place) for place in dropped])
         context.store.remove([*dropped, *check_sums])
     except Refused as refused:
         context.progress.warn(f"metadata files that left the log stay: {refused.message}")
@@ -179,7 +177,7 @@ def _forget(context: TableContext, base: LoadedTable, now: LoadedTable) -> None:
 
 
 def unknown_outcome(outcome: Unknown) -> CommitUnknown:
-    """Return the error for a commit of which nobody knows whether it has landed (R-156)."""
+    """Return the error for a commit that may or may not have landed (R-156)."""
     return CommitUnknown(
         outcome.message
         or f"it is not known whether {outcome.metadata_location} was written: {outcome.reason}",

@@ -1,12 +1,11 @@
 """Deleting files once a commit is known to have landed, and the record to finish it from.
 
 The journal is one JSON file in the metadata folder, written before the deletion. It only names
-candidates: the run that finishes it computes again what the table reaches, and deletes nothing of
-that.
+candidates: the run that finishes it computes the reachable files again, and keeps them.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -41,10 +40,10 @@ def write(store: Store, journal: Journal) -> None:
     store.create(journal.location, _content(journal))
 
 
-def shorten(store: Store, journal: Journal, left: Files) -> None:
-    """Let a journal name only what is left to delete; never raises."""
+def shorten(store: Store, journal: Journal, remaining: Files) -> None:
+    """Let a journal name only the files that remain to delete; never raises."""
     with suppress(StorageError):
-        store.replace(journal.location, _content(replace(journal, files=left)))
+        store.replace(journal.location, _content(replace(journal, files=remaining)))
 
 
 def _content(journal: Journal) -> bytes:
@@ -81,29 +80,26 @@ def _read(store: Store, location: str) -> Journal:
         location,
         text_or_none(content["table-uuid"]),
         int(content["created-ms"]),
-        tuple(int(each) for each in content["snapshot-ids"]),
+        tuple(map(int, content["snapshot-ids"])),
         together(parts),
     )
 
 
 def discard(store: Store, journals: Sequence[Journal]) -> None:
-    """Remove journals that are done or abandoned; never raises, one that stays does no harm."""
+    """Remove journals that are done or abandoned; never raises, since a leftover does no harm."""
     with suppress(StorageError):
         store.remove([journal.location for journal in journals])
 
 
 BATCH = 1_000
-"""What one request of S3 deletes at most."""
+"""Files that one request of S3 deletes at most."""
 STEP = 4 * BATCH
-"""Files that go at a time: requests lie side by side, each takes some tenths of a second."""
+"""Files in one step: its requests run side by side, each takes some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The files that were deleted, and those that were not and why.
-
-    `stopped` where time ran out before the end.
-    """
+    """The files that were deleted, and the failures; `stopped` if time ran out before the end."""
 
     removed: Files
     failed: tuple[FailedRemoval, ...]
@@ -115,13 +111,14 @@ def remove_files(
 ) -> Removal:
     """Delete files in their order; never raises for one that cannot be deleted.
 
-    The check sum `.x.crc` of a file goes with `x`, unless its loosest key is among
-    `kept_check_sums`; where that is None, there are no check sums.
+    The check sum `.x.crc` of a file `x` is deleted with it, unless its loosest key is among
+    `kept_check_sums`. None means that there are no check sums. Each batch has one kind of files: no
+    manifest is deleted before a file that it describes.
     """
     context.progress.phase("deleting files", total=len(files))
     removed: list[Files] = []
     failed: list[FailedRemoval] = []
-    for batch in _batches(files):
+    for batch in (part for kind in FileKind for part in slices(of_kind(files, kind), STEP)):
         if context.deadline.passed:
             return Removal(together(removed), tuple(failed), stopped=True)
         missed = remove_batch(context, [location for location, _, _ in rows(batch)])
@@ -130,22 +127,16 @@ def remove_files(
         if kept_check_sums is not None and len(removed[-1]):
             check_sums = [check_sum(location) for location, _, _ in rows(removed[-1])]
             remove_batch(  # one that stays is an orphan
-                context, [each for each in check_sums if loosest_key(each) not in kept_check_sums]
+                context, [file for file in check_sums if loosest_key(file) not in kept_check_sums]
             )
         context.progress.advance(len(batch))
     return Removal(together(removed), tuple(failed), stopped=False)
 
 
 def remove_batch(context: TableContext, locations: Sequence[str]) -> list[FailedRemoval]:
-    """Delete some files in one step; returns those that are still there, with reasons."""
+    """Delete some files in one step; returns the remaining ones, with reasons."""
     try:
         with context.shield():
             return list(context.store.remove(locations))
     except StorageError as error:
         return [FailedRemoval(location, error.message) for location in locations]
-
-
-def _batches(files: Files) -> Iterator[Files]:
-    """Pieces of one kind each: no manifest goes while a file that it describes is still there."""
-    for kind in FileKind:
-        yield from slices(of_kind(files, kind), STEP)

@@ -12,7 +12,7 @@ from icectl.storage.store import FileStatus, Store
 
 VERSION = 1
 NOT_SAID = ""
-"""In the place of a table's uuid, in journals of outputs that an older icectl has written."""
+"""Stands for a table's uuid in output journals of an older icectl."""
 
 ABANDONED_AFTER_MS = 24 * 3_600_000
 """A journal whose commit has not landed after a day belongs to a run that is over."""
@@ -20,7 +20,7 @@ ABANDONED_AFTER_MS = 24 * 3_600_000
 UNREADABLE = (
     ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError,
 )  # fmt: skip
-"""What reading a journal raises whose content is none: anybody may have written it."""
+"""Errors of reading a file that is no journal: anybody may have written it."""
 
 
 class Journal(Protocol):
@@ -40,12 +40,12 @@ _FILE_NAME = re.compile(r"icectl-[a-z0-9-]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9
 
 
 def journal_location(metadata_folder: str, command: str, uuid: str) -> str:
-    """Return where the journal of a run lies: beside the metadata files."""
+    """Return the location of a run's journal, beside the metadata files."""
     return join(metadata_folder, f"icectl-{command}-{uuid}.json")
 
 
 def uuid_of(location: str) -> str | None:
-    """Return the uuid of the run that a journal is of; None for other files."""
+    """Return the uuid of a journal's run; None for other files."""
     match = _FILE_NAME.fullmatch(name(location))
     return match[1] if match else None
 
@@ -80,27 +80,27 @@ def of_table(journals: Sequence[J], loaded: LoadedTable, progress: Progress) -> 
 
     A file-system table may have had none: no other table has its metadata folder.
     """
-    own, uuid = [], loaded.metadata.table_uuid
+    table_journals, uuid = [], loaded.metadata.table_uuid
     for journal in journals:
         has_none = journal.table_uuid is None
         if loaded.capabilities.numbers_versions if has_none else journal.table_uuid == uuid:
-            own.append(journal)
+            table_journals.append(journal)
             continue
         is_open = journal.table_uuid in (None, NOT_SAID)
         whose = "does not name its" if is_open else "belongs to another"
         progress.warn(f"the journal {name(journal.location)} {whose} table, and is ignored")
-    return own
+    return table_journals
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Return a list of texts as it was read. Raises: TypeError, for anything else."""
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    """Return a list of texts. Raises: TypeError, for anything else."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise TypeError("a list of texts is something else")
     return tuple(value)
 
 
 def text_or_none(value: object) -> str | None:
-    """Return a text as it was read, if it is there. Raises: TypeError, for anything else."""
+    """Return a text, or None. Raises: TypeError, for anything else."""
     if value is not None and not isinstance(value, str):
         raise TypeError("a text is something else")
     return value

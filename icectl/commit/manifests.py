@@ -1,4 +1,4 @@
-"""Writing entries into new manifests, and comparing before they count."""
+"""Writing entries into new manifests, which are compared before they are stored."""
 
 import os
 import tempfile
@@ -35,7 +35,7 @@ COMPARED = (
     "sequence_number", "file_sequence_number", "first_row_id", "content_offset",
     "content_size_in_bytes",
 )  # fmt: skip
-"""What of an entry must come out of a new manifest as it went in (R-069)."""
+"""Columns of an entry that must be the same in a new manifest (R-069)."""
 
 _COMPARED_OF_ADDED = tuple(name for name in COMPARED if name != "file_sequence_number")
 """An added entry inherits its file sequence number from the commit (R-041)."""
@@ -56,9 +56,9 @@ def form_for(
     content: ManifestContent,
     file_format: FileFormat | None = None,
 ) -> ManifestForm:
-    """The form of a table's manifests of a spec: as new ones are, or in the other file format.
+    """Return the form of a table's manifests of a spec: as new ones are, or in the given format.
 
-    Manifests in Avro of version 4 are those of version 3. They name the current schema, or the
+    Avro manifests of version 4 have the form of version 3. They name the current schema, or the
     newest that has all of the spec's columns.
     Raises: CorruptTable R-052.
     """
@@ -78,7 +78,7 @@ def form_for(
 
 @dataclass(frozen=True, slots=True)
 class WrittenManifest:
-    """A new manifest, and those of the entries that were given which it holds, in its order."""
+    """A new manifest and its entries, in its order."""
 
     manifest: ManifestFile
     entries: Entries
@@ -86,7 +86,7 @@ class WrittenManifest:
 
 @dataclass(frozen=True, slots=True)
 class _NewManifest:
-    """A new manifest that is not stored yet, and the entries that it should hold."""
+    """A new manifest that is not stored yet, and the entries that it must have."""
 
     location: str
     content: bytes
@@ -95,38 +95,35 @@ class _NewManifest:
 
 @dataclass(slots=True)
 class EncodedEntries:
-    """Entries of manifests, encoded in one form for an attempt and ready for the next one.
-
-    They take no more than `most_bytes`.
-    """
+    """Entries of manifests in one form, encoded once for all attempts, in `most_bytes` at most."""
 
     most_bytes: int = 0
-    _found: dict[object, list[Moved]] = field(default_factory=dict)
+    _by_key: dict[object, list[Moved]] = field(default_factory=dict)
     _size_bytes: int = 0
 
     def of(self, key: object) -> list[Moved] | None:
-        """Return the entries of a key; None where they are not there."""
-        return self._found.get(key)
+        """Return the entries of a key, if they were kept."""
+        return self._by_key.get(key)
 
     def keep(self, key: object, moved: list[Moved]) -> None:
-        """Keep the entries of a key, where there is room."""
+        """Keep the entries of a key if there is room."""
         size = sum(len(encoded) for _, encoded, _ in moved)
         if self._size_bytes + size <= self.most_bytes:
             self._size_bytes += size
-            self._found[key] = moved
+            self._by_key[key] = moved
 
 
 def _key(source: ManifestFile, entries: Entries, pieces: Integers) -> object:
-    """Return what the encoded entries of a source depend on, in one attempt or the other."""
+    """Return the key of a source's encoded entries: all that they depend on."""
     columns = (numbers(entries, name).tobytes() for name in ("status", "manifest_pos"))
     return source, *columns, pieces.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestWriter:
-    """The means to write manifests of one form; `new_location` says where the next one goes.
+    """Writes manifests of one form, each to a `new_location`.
 
-    Entries that `encoded` has are not read from their manifests again.
+    Entries in `encoded` are not read from their manifests again.
     """
 
     context: TableContext
@@ -140,12 +137,12 @@ class ManifestWriter:
     ) -> Generator[WrittenManifest, None, None]:
         """Write entries of some manifests into new ones, piece after piece.
 
-        `entries` index `sources` and have the status that they get; `pieces` numbers the piece of
-        each. Each manifest is read again and compared with the entries before it is stored.
+        `entries` index `sources` and have their new status; `pieces` numbers the piece of each.
+        Each manifest is read again and compared with the entries before it is stored.
         Order: that of the pieces.
         Raises: Unsupported for stored fields that would be lost; CorruptTable; StorageError;
-        SelfCheckFailed R-069, where they do not match.
-        Cost: every source once; memory for the entries, not for what they carry.
+        SelfCheckFailed R-069, for a difference.
+        Cost: every source once; memory for the entries, not for their metrics.
         """
         with tempfile.TemporaryFile() as spool:
             marker = bytes.fromhex(self.context.env.new_uuid().replace("-", ""))
@@ -160,7 +157,7 @@ class ManifestWriter:
     ) -> Generator[WrittenManifest, None, None]:
         """Write entries, which have every column and a snapshot id, into new manifests.
 
-        Further columns to compare may be given. Order: that of the entries.
+        `compared` names further columns to compare. Order: that of the entries.
         Raises: CorruptTable; StorageError; SelfCheckFailed R-069.
         """
         with tempfile.TemporaryFile() as spool:
@@ -177,32 +174,27 @@ class ManifestWriter:
     def _moved(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
     ) -> Generator[Moved, None, None]:
-        """Yield entries encoded anew, source after source.
-
-        Reading and encoding have their threads.
-        """
+        """Yield encoded entries, source after source; threads read and threads encode."""
         ends = [0]
         for count in count_by_manifest(entries, len(sources)):
             ends.append(ends[-1] + count)
         used = [at for at in range(len(sources)) if ends[at + 1] > ends[at]]
-        own = {
+        parts_of_source = {
             at: (part(entries, ends[at], ends[at + 1]), pieces[ends[at] : ends[at + 1]])
             for at in used
         }
-        keys = {at: _key(sources[at], *own[at]) for at in used}
+        keys = {at: _key(sources[at], *parts_of_source[at]) for at in used}
         unread = [at for at in used if self.encoded.of(keys[at]) is None]
         self.context.progress.phase("rewriting manifests", total=len(unread))
         sizes = [sources[at].manifest_length for at in unread]
 
         def read(at: int) -> tuple[int, bytes]:
-            """Read a source; returned with its number."""
             return at, read_file(self.context.store, sources[at].manifest_path)
 
         def move(stored: tuple[int, bytes]) -> list[Moved]:
-            """Move the entries of a source, as stored. Raises: Unsupported, with its location."""
             at, content = stored
             try:
-                return list(move_entries(content, *own[at], self.form))
+                return list(move_entries(content, *parts_of_source[at], self.form))
             except Unsupported as error:
                 message = f"`{sources[at].manifest_path}`: {error.message}"
                 raise Unsupported(message, hint=error.hint) from error
@@ -212,12 +204,12 @@ class ManifestWriter:
         stored = in_threads(read, unread, sizes, threads=self.context.concurrency)
         with (
             closing(stored),
-            closing(in_threads(move, stored, sizes, threads=self._processors)) as found,
+            closing(in_threads(move, stored, sizes, threads=self._processors)) as newly_moved,
         ):
             for at in used:
                 moved = self.encoded.of(keys[at])
                 if moved is None:
-                    moved = next(found)
+                    moved = next(newly_moved)
                     self.encoded.keep(keys[at], moved)
                 yield from moved
 
@@ -228,7 +220,7 @@ class ManifestWriter:
     def _stored(
         self, writer: PieceWriter, entries: Entries, pieces: Integers, columns: Sequence[str]
     ) -> Generator[WrittenManifest, None, None]:
-        """Yield the manifests that the pieces make; comparing and storing have their threads."""
+        """Yield the manifests of the pieces; threads compare and threads store."""
         held_by = by_piece(entries, pieces)
         piece_sizes = list(writer.sizes().values())
         chosen = fill(piece_sizes, self.target_size_bytes)
@@ -243,8 +235,8 @@ class ManifestWriter:
         def compare(manifest: _NewManifest) -> tuple[_NewManifest, WrittenManifest]:
             return manifest, WrittenManifest(self._compared(manifest, columns), manifest.entries)
 
-        def store(done: tuple[_NewManifest, WrittenManifest]) -> WrittenManifest:
-            new, written = done
+        def store(compared_manifest: tuple[_NewManifest, WrittenManifest]) -> WrittenManifest:
+            new, written = compared_manifest
             self.context.store.create(new.location, new.content)
             return written
 
@@ -253,9 +245,9 @@ class ManifestWriter:
             yield from in_threads(store, compared, sizes, threads=self.context.concurrency)
 
     def _compared(self, new: _NewManifest, columns: Sequence[str]) -> ManifestFile:
-        """Return the row of a manifest, which has been compared with its entries in some columns.
+        """Compare a manifest with its entries in some columns, and return its row in the list.
 
-        Locations are compared by their hashes where the entries have no more than these.
+        Locations are compared by their hashes if the entries have only these.
         """
         manifest = describe_manifest(
             new.entries,

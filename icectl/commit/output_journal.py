@@ -1,22 +1,20 @@
-"""The record of a run that writes files for a commit, so that a later run can remove what is left
-of it where it was killed.
+"""The record of a run that writes files for a commit: a later run removes its files after a kill.
 
-One JSON file in the metadata folder; its uuid is in the name of each file that the run writes, and
-it names the table, and the folders of files that lie elsewhere. Anybody who may write into the
-metadata folder may have put one there, so it is only a hint: one that names another table, or none,
-is left alone, and what is removed lies in the table's own places, is counted, and is named.
+The record is one JSON file in the metadata folder. Its uuid is in the name of each file that the
+run writes; it names the table, and the folders of files elsewhere. Anybody who may write into the
+metadata folder may have put it there, so it is only a hint. A journal that names another table, or
+none, is left alone. Removed files lie in the table's own places, are counted, and are named.
 
-Whether another run is dead can only be presumed, so what is removed does not depend on it. Whoever
-presumes it marks the journal as abandoned, and then looks which version of the table is the newest.
-A run that is about to commit looks at its journal after it has loaded the version it builds on, and
-gives up where the mark is. So whatever it may still have under way builds on that version at most;
-once there is a newer one, the file name that it needs is taken, or the pointer that it swaps names
-another file, and what the newest metadata does not reach no commit will ever name.
+That another run is dead can only be presumed, so removal does not depend on it. The later run marks
+the journal as abandoned, and then reads the table's newest version. A run that is about to commit
+reads its journal after it has loaded its base, and gives up if the mark is there. So its commit
+builds on that version at most. Once there is a newer version, the commit can no longer land: the
+file name is taken, or the pointer names another file. No commit will ever name the files that the
+newest metadata does not reach.
 
-A REST server also carries changes out on newer metadata than they were made for. There it is the
-sequence number of the run's snapshot that is taken, once another snapshot has been added since:
-servers add none whose number is not above the table's last (R-040), nor to a branch that has gone
-on.
+A REST server also applies changes to newer metadata than their base. There the sequence number of
+the run's snapshot is taken once another snapshot was added. Servers add no snapshot whose number is
+not above the table's last (R-040), nor one to a branch that has moved on.
 """
 
 import json
@@ -58,7 +56,7 @@ _DATA = (".parquet", ".puffin")
 """How names of data files, delete files and vectors end, as icectl writes them."""
 
 _PROCESSES = Path("/proc/self/ns/pid")
-"""Links to a name for the processes that this one sees; only Linux has it."""
+"""Links to a name for the visible processes; only Linux has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,8 @@ NO_DATA = DataPlaces()
 class OutputJournal:
     """One run, which writes files with `uuid` in their names for one commit.
 
-    `newest_version` is that of the table after the journal was marked as abandoned,
-    `newest_location` its metadata file, `newest_sequence_number` the last that it had given away.
+    After the journal was marked as abandoned, the table had the version `newest_version`, the
+    metadata file `newest_location` and the last sequence number `newest_sequence_number`.
     """
 
     location: str
@@ -94,7 +92,7 @@ class OutputJournal:
 
     @property
     def is_dated(self) -> bool:
-        """Whether it says which version was the newest after it was marked."""
+        """Whether it names the newest version after its mark."""
         return self.newest_version is not None or self.newest_location is not None
 
 
@@ -106,7 +104,7 @@ def new_journal(env: Env, loaded: LoadedTable, command: str, data: DataPlaces) -
 
 
 def _host(env: Env) -> str:
-    """Name where a process id means the same as here: containers may share their host's name."""
+    """Name the host of process ids: containers may share their host's name."""
     try:
         return f"{env.host_name()} {_PROCESSES.readlink()}"
     except OSError:
@@ -119,9 +117,9 @@ def write(store: Store, journal: OutputJournal) -> None:
 
 
 def check_own(store: Store, journal: OutputJournal) -> None:
-    """Go on with a commit, its base loaded, where nobody took this run for dead.
+    """Check, after its base was loaded, that nobody took this run for dead.
 
-    Raises: CommitConflict; FileNotFoundError, where the record is gone; StorageError.
+    Raises: CommitConflict; FileNotFoundError, if the record is gone; StorageError.
     """
     try:
         abandoned = _read(store, journal.location).abandoned
@@ -133,10 +131,9 @@ def check_own(store: Store, journal: OutputJournal) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The means to remove what killed runs of some commands have left.
+    """Removes the files of killed runs of some commands.
 
-    Nothing of it raises: what can't be removed now, or can't be proved to be left, stays with its
-    journal.
+    Never raises: files stay with their journal if they can't be removed, or may be needed.
     """
 
     context: TableContext
@@ -144,9 +141,9 @@ class Leftovers:
 
     @contextmanager
     def removed_after(self, loaded: LoadedTable) -> Iterator[None]:
-        """Abandon dead runs before, and remove what is left of them after, what a run does.
+        """Abandon dead runs before the block, and remove their files after it.
 
-        Only where it can be ruled out that their commits land later.
+        Does nothing if their commits might still land later.
         """
         if not loaded.capabilities.rules_out_commits:
             yield
@@ -159,7 +156,7 @@ class Leftovers:
             self._remove(loaded, taken_over)
 
     def remove(self, loaded: LoadedTable) -> None:
-        """Abandon dead runs and remove what is left of them, where a run has nothing else to do."""
+        """Abandon dead runs and remove their files, for a run with nothing else to do."""
         with self.removed_after(loaded):
             pass
 
@@ -171,7 +168,7 @@ class Leftovers:
             return ()
 
     def _remove_temporaries(self, listed: Sequence[FileStatus]) -> None:
-        """Remove what runs were writing a day ago when they were killed."""
+        """Remove files that killed runs were writing a day ago."""
         context = self.context
         try:
             old = old_temporaries(context.store, context.env, listed, journals.ABANDONED_AFTER_MS)
@@ -194,7 +191,10 @@ class Leftovers:
                 )
             ]
             own_journals = journals.of_table(read, loaded, self.context.progress)
-            marked = [self._marked(journal) for journal in own_journals]
+            marked = [
+                journal if self._may_run(journal) else self._changed(journal, abandoned=True)
+                for journal in own_journals
+            ]
             if any(journal.abandoned and not journal.is_dated for journal in marked):
                 newest = self._newest()
                 marked = [self._dated(journal, newest) for journal in marked]
@@ -203,11 +203,8 @@ class Leftovers:
             return ()
         return marked
 
-    def _marked(self, journal: OutputJournal) -> OutputJournal:
-        return journal if self._may_run(journal) else self._changed(journal, abandoned=True)
-
     def _newest(self) -> LoadedTable | None:
-        """Return the table as it is now, None where a relocation has not brought it yet."""
+        """Return the table; None if a relocation has not brought it yet."""
         try:
             return self.context.catalog.load()
         except TableNotFound:
@@ -232,8 +229,6 @@ class Leftovers:
         return changed
 
     def _may_run(self, journal: OutputJournal) -> bool:
-        """Whether to leave a run alone: it is young, and its process, where that can be seen, is
-        there."""
         if journal.abandoned:
             return False
         if self.context.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
@@ -241,7 +236,7 @@ class Leftovers:
         return _is_running(self.context.env, journal)
 
     def _remove(self, loaded: LoadedTable, abandoned: Sequence[OutputJournal]) -> None:
-        """Remove what landed runs do not need, and what abandoned runs can commit no more."""
+        """Remove files that landed runs don't need, and those of runs that can't commit now."""
         try:
             self.context.catalog.settle()
             newest = self.context.catalog.load()
@@ -250,7 +245,7 @@ class Leftovers:
             locations = [status.location for status in listed]
             for journal in abandoned:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
-                if reached.names_some(outputs) or _cannot_land(journal, newest):
+                if reached.names_any(outputs) or _cannot_land(journal, newest):
                     within = replace(journal, data=self._own_data(journal, own))
                     data = list(data_outputs(self.context.store, within))
                     surplus = [
@@ -263,7 +258,7 @@ class Leftovers:
             self._warn(error)
 
     def _own_data(self, journal: OutputJournal, own: OwnPlaces) -> DataPlaces:
-        """Return the places of a run's data that are the table's; others are named and left."""
+        """Return the table's own places of a run's data; others are named and left alone."""
         data = journal.data
         for place in (*data.folders, *data.trees):
             if not own.holds(place):
@@ -282,9 +277,9 @@ class Leftovers:
 def remove_own(
     context: TableContext, loaded: LoadedTable, own: OwnPlaces, places: Sequence[str]
 ) -> bool:
-    """Remove what killed runs have left in the table's own places, and name it; whether all went.
+    """Remove files of killed runs in the table's own places, and name them; false if some remain.
 
-    Raises: Refused, where another table lies there, or for more than may be deleted; StorageError.
+    Raises: Refused, if another table lies there, or for more than the limit; StorageError.
     """
     if not places:
         return True
@@ -300,11 +295,11 @@ def remove_own(
     )
     with context.shield():
         failed = {item.location for item in context.store.remove(places)}
-    gone = [place for place in places if place not in failed]
-    context.leftovers.removed += gone
-    if gone:
-        more = f" and {len(gone) - 1:,} more" if len(gone) > 1 else ""
-        context.progress.warn(f"removed {redacted(gone[0])}{more}: a killed run had left that")
+    removed = [place for place in places if place not in failed]
+    context.leftovers.removed += removed
+    if removed:
+        more = f" and {len(removed) - 1:,} more" if len(removed) > 1 else ""
+        context.progress.warn(f"removed {redacted(removed[0])}{more}: a killed run had left that")
     return not failed
 
 
@@ -320,18 +315,18 @@ class _Reached:
         named = metadata_files(newest.metadata, snapshots, self._manifests, {})
         self._described = frozenset(named.table["key"].to_pylist())
 
-    def names_some(self, places: Iterable[str]) -> bool:
+    def names_any(self, places: Iterable[str]) -> bool:
         """Return whether one of these is a manifest list or a manifest of some snapshot."""
         return any(loosest_key(place) in self._described for place in places)
 
     def without_metadata(self, places: Iterable[str]) -> list[str]:
-        """Keep those that are no manifest list and no manifest of any snapshot."""
+        """Return the places of no manifest list and no manifest of any snapshot."""
         return [place for place in places if loosest_key(place) not in self._described]
 
     def without_live(self, places: Sequence[str], uuid: str) -> list[str]:
-        """Return those, with a uuid in their names, that are live in no snapshot (R-191).
+        """Return the places, with a uuid in their names, that are live in no snapshot (R-191).
 
-        Raises: what reading manifests raises.
+        Raises: as reading manifests.
         """
         if not places:
             return []
@@ -343,10 +338,10 @@ class _Reached:
 
 
 def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
-    """Return the uuids of runs that may still commit what they wrote, however long ago they began.
+    """Return the uuids of runs that may still commit, however long ago they began.
 
-    Those of runs that nobody marked as abandoned, but for processes that are seen to be over.
-    Raises: StorageError, where the journals cannot be listed.
+    These runs are not marked as abandoned, and their processes are not known to be over.
+    Raises: StorageError, if the journals cannot be listed.
     """
     uuids = []
     for status in store.list_directory(loaded.metadata_folder):
@@ -366,13 +361,13 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
 
 
 def _is_running(env: Env, journal: OutputJournal) -> bool:
-    """Return whether the process of a run may be there: those of other machines are not seen."""
     return journal.host != _host(env) or _is_there(journal.pid)
 
 
 def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
-    """Whether the version that an abandoned run might still create is there already (R-162), the
-    pointer that it would swap has gone on, or the sequence number of its snapshot is taken.
+    """Return whether an abandoned run's commit is too late (R-162).
+
+    Its version exists already, its pointer names another file, or its sequence number is taken.
     """
     if not journal.abandoned:
         return False
@@ -387,10 +382,9 @@ def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
 
 
 def is_output(file_name: str, uuid: str) -> bool:
-    """Whether a file is a manifest, a manifest list, a root or a bitmap of leaves of the run with
-    this uuid.
+    """Return whether a file is a manifest, manifest list, root or bitmap of the run with a uuid.
 
-    Data files, too, end in `.parquet`, and may lie in the same folder: the whole name counts.
+    Data files also end in `.parquet`, and may lie in the same folder: the whole name counts.
     """
     if uuid not in file_name:
         return False
@@ -398,7 +392,7 @@ def is_output(file_name: str, uuid: str) -> bool:
 
 
 def data_outputs(store: Store, journal: OutputJournal) -> Iterator[str]:
-    """Yield data and delete files of a run, whoever wrote them. Raises: what listing raises."""
+    """Yield data and delete files of a run, workers' too. Raises: as listing."""
     for folder in journal.data.folders:
         for status in store.list_directory(folder):
             if _is_data_output(name(status.location), journal.uuid):
@@ -458,7 +452,7 @@ def _read(store: Store, location: str) -> OutputJournal:
     version, taken = content["newest-version"], content.get("newest-sequence-number")
     return OutputJournal(
         location,
-        # Files are told by it, so that it has to be one.
+        # Files are recognised by the uuid, so it has to be valid.
         str(UUID(name(location).removesuffix(".json")[-36:])),
         journals.text_or_none(content.get("table-uuid", journals.NOT_SAID)),
         int(content["created-ms"]),

@@ -1,8 +1,8 @@
-"""Committing rewritten files: groups that still hold, and deletes that came meanwhile.
+"""Committing rewritten files: the groups that are still valid, and deletes that came meanwhile.
 
-A rewrite that keeps the order of rows has each row where its rank among the kept ones says; one
-that sorts them has it where its row id is. So a position that others have deleted since is known in
-the new files, and goes into the same commit.
+A rewrite that keeps the order of rows puts each row at its rank among the live ones; one that sorts
+them puts it where its row id is. So positions that others have deleted since are known in the new
+files, and are deleted by the same commit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ RowIds = npt.NDArray[np.int64]
 
 
 class NotCarried(Exception):
-    """Deletes that can't be carried over; says why."""
+    """Deletes can't be carried over, for this reason."""
 
 
 def moved_positions(
@@ -62,21 +62,21 @@ def moved_positions(
     after: Mapping[str, Positions],
     runs: Sequence[tuple[str, int]],
 ) -> Mapping[str, Positions]:
-    """Return where the rows are now that `after` deletes and `before` does not, by new file.
+    """Return the positions, by new file, of the rows that only `after` deletes.
 
-    `before` are the positions that the rewrite left out, and `after` has those files alone whose
-    deletes have changed. New files have the other rows, in the order of the inputs.
-    Raises: NotCarried, where `before` is not what the rewrite left out, or is deleted no more.
+    `before` has the positions that the rewrite left out; `after` has only files whose deletes have
+    changed. New files have the other rows, in the order of the inputs.
+    Raises: NotCarried, if the rewrite left out other rows, or some of them are live again.
     """
-    came = deleted_since(inputs, before, after, runs)
+    added = deleted_since(inputs, before, after, runs)
     ranks = [np.empty(0, np.int64)]
-    kept = 0
+    row_count = 0
     for file in inputs:
-        old = _in_file(before, file)
-        if file.location in came:
-            rows = came[file.location]
-            ranks.append(kept + rows - np.searchsorted(old, rows))
-        kept += file.record_count - len(old)
+        deleted = _in_file(before, file)
+        if file.location in added:
+            rows = added[file.location]
+            ranks.append(row_count + rows - np.searchsorted(deleted, rows))
+        row_count += file.record_count - len(deleted)
     ends = np.cumsum([count for _, count in runs], dtype=np.int64)
     places = np.concatenate(ranks)
     at = np.searchsorted(ends, places, "right")
@@ -91,67 +91,69 @@ def deleted_since(
     inputs: Sequence[InputFile],
     before: Mapping[str, Positions],
     after: Mapping[str, Positions],
-    made: Sequence[tuple[str, int]],
+    new_files: Sequence[tuple[str, int]],
 ) -> Mapping[str, RowIds]:
-    """Return the positions that `after` deletes and `before` does not, of files in `after`.
+    """Return the positions that only `after` deletes, of files in `after`.
 
     Raises: as moved_positions.
     """
-    came = {}
+    added = {}
     for file in inputs:
         if file.location in after:
-            old, new = _in_file(before, file), _in_file(after, file)
-            if len(np.setdiff1d(old, new)):
+            old_positions, new_positions = _in_file(before, file), _in_file(after, file)
+            if len(np.setdiff1d(old_positions, new_positions)):
                 raise NotCarried(f"rows of `{file.location}` that were deleted are live again")
-            came[file.location] = np.setdiff1d(new, old)
-    kept = sum(file.record_count - len(_in_file(before, file)) for file in inputs)
-    if kept != sum(count for _, count in made):
+            added[file.location] = np.setdiff1d(new_positions, old_positions)
+    row_count = sum(file.record_count - len(_in_file(before, file)) for file in inputs)
+    if row_count != sum(count for _, count in new_files):
         raise NotCarried("the rows left out are not those deleted by position")
-    return came
+    return added
 
 
 def positions_of_rows(
-    wanted: RowIds, made: Iterable[tuple[str, RowIds]]
+    row_ids: RowIds, new_files: Iterable[tuple[str, RowIds]]
 ) -> Mapping[str, Positions]:
-    """Return where rows are, by new file; `made` has the ids of the rows of each, in their order.
+    """Return the positions of rows by new file; `new_files` has the row ids of each, in order.
 
-    Raises: NotCarried, where a row has no id, or not exactly one row of the new files has it.
+    Raises: NotCarried, if a row has no id, or not exactly one row of the new files has it.
     """
-    found, seen = {}, [np.empty(0, np.int64)]
-    for location, ids in made:
-        places = np.flatnonzero(np.isin(ids, wanted))
+    positions, matched_ids = {}, [np.empty(0, np.int64)]
+    for location, ids in new_files:
+        places = np.flatnonzero(np.isin(ids, row_ids))
         if len(places):
-            found[location] = places.astype(np.uint64)
-            seen.append(ids[places])
-    if (wanted < 0).any() or not np.array_equal(np.sort(np.concatenate(seen)), np.sort(wanted)):
+            positions[location] = places.astype(np.uint64)
+            matched_ids.append(ids[places])
+    if (row_ids < 0).any() or not np.array_equal(
+        np.sort(np.concatenate(matched_ids)), np.sort(row_ids)
+    ):
         raise NotCarried("rows that were deleted meanwhile can't be found by their `_row_id`")
-    return found
+    return positions
 
 
-def joined(some: Mapping[str, Positions], others: Mapping[str, Positions]) -> dict[str, Positions]:
+def joined(left: Mapping[str, Positions], right: Mapping[str, Positions]) -> dict[str, Positions]:
     """Return the positions of both, by file."""
     none = np.empty(0, np.uint64)
     return {
-        location: np.union1d(some.get(location, none), others.get(location, none))
-        for location in some.keys() | others.keys()
+        location: np.union1d(left.get(location, none), right.get(location, none))
+        for location in left.keys() | right.keys()
     }
 
 
 def new_count(
     changed: Sequence[InputFile], before: Mapping[str, Positions], after: Mapping[str, Positions]
 ) -> int:
-    """Return how many rows of changed inputs `after` deletes, and `before` does not."""
+    """Return how many rows of changed inputs only `after` deletes."""
     return sum(len(np.setdiff1d(_in_file(after, file), _in_file(before, file))) for file in changed)
 
 
 def _in_file(positions: Mapping[str, Positions], file: InputFile) -> RowIds:
-    """Return positions of rows that a file has: readers pass over others."""
+    """Return the positions within a file: readers ignore others."""
     row_numbers = positions.get(file.location, np.empty(0, np.uint64)).astype(np.int64)
     return row_numbers[row_numbers < file.record_count]
 
 
 _MOST_GONE = 0.5
-"""Part of the rows of a group from which on inputs that have gone make it fall away."""
+"""The part of a group's rows in missing inputs from which on the group is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class DeleteCarrier:
-    """What carries deletes over to the new files of groups, for one table."""
+    """Carries deletes over to the new files of groups, for one table."""
 
     store: Store
     job: MergeJob
@@ -175,43 +177,49 @@ class DeleteCarrier:
     def carry(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> Carried:
         """Write the deletes of a group's new files; `files` are those of the head.
 
-        Raises: NotCarried, where the group falls away; StorageError; SelfCheckFailed.
+        Raises: NotCarried, if the group is dropped; StorageError; SelfCheckFailed.
         """
-        gone = {file.location for file in result.inputs if head.entry(file.location) is None}
-        lost = sum(file.record_count for file in result.inputs if file.location in gone)
-        if lost >= _MOST_GONE * sum(file.record_count for file in result.inputs):
-            raise NotCarried(f"`{min(gone)}` is not live any more" if gone else "it has no rows")
+        missing = {file.location for file in result.inputs if head.entry(file.location) is None}
+        missing_rows = sum(file.record_count for file in result.inputs if file.location in missing)
+        if missing_rows >= _MOST_GONE * sum(file.record_count for file in result.inputs):
+            raise NotCarried(
+                f"`{min(missing)}` is not live any more" if missing else "it has no rows"
+            )
         positions: dict[str, Positions] = {}
-        newest = came = 0
+        newest = deleted_count = 0
         try:
-            for task, made in zip(result.rewrites, result.made, strict=True):
+            for task, output in zip(result.rewrites, result.outputs, strict=True):
                 changed = [file for file in task.inputs if is_changed(task, file, head)]
-                touched = task.inputs if made.keeps_deleted else changed
+                touched = task.inputs if output.keeps_deleted else changed
                 if not touched:
                     continue
-                now = self._now(task, touched, files, head)
-                newest = max([newest, *_numbers(now)])
-                after = joined(self._deleted(now), made.by_value) | {
+                current = self._now(task, touched, files, head)
+                vectors = [file.vector for file in current.inputs if file.vector is not None]
+                numbers = [vector.sequence_number for vector in vectors]
+                numbers += [file.sequence_number for file in current.delete_files]
+                newest = max([newest, *numbers])
+                after = joined(self._deleted(current), output.by_value) | {
                     file.location: np.arange(file.record_count, dtype=np.uint64)
                     for file in task.inputs
-                    if file.location in gone
+                    if file.location in missing
                 }
-                before = joined(self._deleted_then(task), made.by_value) if changed else {}
-                came += new_count(changed, before, after)
-                if made.by_row_id:
-                    positions |= self._sorted_positions(task.inputs, before, after, made.files)
+                before = joined(self._deleted_then(task), output.by_value) if changed else {}
+                deleted_count += new_count(changed, before, after)
+                if output.by_row_id:
+                    positions |= self._sorted_positions(task.inputs, before, after, output.files)
                 else:
-                    left_out = made.left_out if made.keeps_deleted else before
-                    positions |= moved_positions(task.inputs, left_out, after, made.files)
+                    left_out = output.left_out if output.keeps_deleted else before
+                    positions |= moved_positions(task.inputs, left_out, after, output.files)
         except (CorruptTable, Unsupported) as error:
             raise NotCarried(error.message) from error
-        entries = self._written(result, positions, max(newest, _least_number(result)))
-        return Carried(entries, came)
+        # Deletes apply to the new files from the greatest of their sequence numbers on.
+        least = max(task.sequence_number for task in result.rewrites)
+        return Carried(self._written(result, positions, max(newest, least)), deleted_count)
 
     def _now(
         self, task: RewriteTask, touched: Sequence[InputFile], files: LiveFiles, head: LiveHead
     ) -> MergeDeletesTask:
-        """Return what deletes rows of some inputs of a task by now."""
+        """Return a task with the current deletes of some inputs."""
         rows = [head.row(file.location) for file in touched if head.entry(file.location)]
         check_deletes(files, rows)
         maker = TaskMaker(files.data, files.deletes, files.index, rows)
@@ -222,40 +230,40 @@ class DeleteCarrier:
         inputs: Sequence[InputFile],
         before: Mapping[str, Positions],
         after: Mapping[str, Positions],
-        made: Sequence[tuple[str, int]],
+        new_files: Sequence[tuple[str, int]],
     ) -> Mapping[str, Positions]:
-        """Return what moved_positions does, of rows that are sorted in the new files.
+        """Return the same as moved_positions, for rows that are sorted in the new files.
 
-        Cost: the row ids of the new files, and of the inputs where these have the column.
+        Cost: the row ids of the new files, and of inputs that have the column.
         """
-        came = deleted_since(inputs, before, after, made)
+        added = deleted_since(inputs, before, after, new_files)
         try:
-            wanted = [
-                self._row_ids(_source(file))[came[file.location]]
+            row_ids = [
+                self._row_ids(_source(file))[added[file.location]]
                 for file in inputs
-                if len(came.get(file.location, ()))
+                if len(added.get(file.location, ()))
             ]
         except FileNotFoundError as error:
             raise NotCarried("files that were sorted are gone with their snapshot") from error
-        if not wanted:
+        if not row_ids:
             return {}
-        sources = (SourceFile(location, "PARQUET", count, 0) for location, count in made)
-        found = ((source.location, self._row_ids(source)) for source in sources)
-        return positions_of_rows(np.concatenate(wanted), found)
+        sources = (SourceFile(location, "PARQUET", count, 0) for location, count in new_files)
+        ids_by_file = ((source.location, self._row_ids(source)) for source in sources)
+        return positions_of_rows(np.concatenate(row_ids), ids_by_file)
 
     def _row_ids(self, source: SourceFile) -> RowIds:
-        """Return the ids of the rows of a file; -1 of a row that has none.
+        """Return the row ids of a file; -1 for rows without one.
 
         Order: that of the rows.
         """
-        found = [np.empty(0, np.int64)]
+        ids_of_batches = [np.empty(0, np.int64)]
         with self.store.open(source.location) as file, naming(source.location):
-            opened = open_source(file, source, Schema(0, LINEAGE[:1]), self.names)
-            for rows in opened.stored():
+            reader = open_source(file, source, Schema(0, LINEAGE[:1]), self.names)
+            for rows in reader.stored():
                 positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
-                ids = opened.project(rows.batch, positions).column(0)
-                found.append(pc.fill_null(ids, -1).to_numpy())
-        return np.concatenate(found)
+                ids = reader.project(rows.batch, positions).column(0)
+                ids_of_batches.append(pc.fill_null(ids, -1).to_numpy())
+        return np.concatenate(ids_of_batches)
 
     def _blank(self, group: int) -> MergeDeletesTask:
         return MergeDeletesTask(
@@ -263,7 +271,7 @@ class DeleteCarrier:
         )
 
     def _deleted_then(self, task: Task) -> dict[str, Positions]:
-        """Return the deleted rows of a task as planned. Raises: NotCarried, where they expired."""
+        """Return the deleted rows of a task as planned. Raises: NotCarried, if they expired."""
         try:
             return self._deleted(task)
         except FileNotFoundError as error:
@@ -271,7 +279,7 @@ class DeleteCarrier:
             raise NotCarried(reason) from error
 
     def _deleted(self, task: Task) -> dict[str, Positions]:
-        """Return the rows of all inputs of a task that it says are deleted by position."""
+        """Return the rows of a task's inputs that its deletes by position delete."""
         outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
         locations = [file.location for file in task.inputs]
         deletes = deletes_by_position(task, self.job.scheme)
@@ -282,7 +290,6 @@ class DeleteCarrier:
     def _written(
         self, result: GroupResult, vectors: Mapping[str, Positions], sequence_number: int
     ) -> Entries:
-        """Write deletes of new files, and return their entries."""
         first = result.rewrites[0]
         assert first.partition_key is not None
         path = partition_of(first.partition_key, self.job.specs[first.spec_id]).path
@@ -297,9 +304,11 @@ class DeleteCarrier:
         else:
             write = partial(write_delete_file, path=path, options=self.job.parquet, outputs=outputs)
             files = [write(location, positions) for location, positions in vectors.items()]
-        # What the entries take from a data file is the partition, which is that of the new ones.
-        own = replace(first.inputs[0], spec_id=first.spec_id, partition_key=first.partition_key)
-        inputs = dict.fromkeys(vectors, own)
+        # Entries of deletes take only the partition from a data file: that of the new ones.
+        template = replace(
+            first.inputs[0], spec_id=first.spec_id, partition_key=first.partition_key
+        )
+        inputs = dict.fromkeys(vectors, template)
         return Entries(delete_file_entries(inputs, files, lambda _: sequence_number))
 
 
@@ -314,23 +323,13 @@ def _source(file: InputFile) -> SourceFile:
     )
 
 
-def _numbers(task: MergeDeletesTask) -> Sequence[int]:
-    vectors = [file.vector.sequence_number for file in task.inputs if file.vector is not None]
-    return vectors + [file.sequence_number for file in task.delete_files]
-
-
-def _least_number(result: GroupResult) -> int:
-    """Return the number from which on deletes apply to the new files of a group."""
-    return max(task.sequence_number for task in result.rewrites)
-
-
 LoadFiles = Callable[[TableMetadata, Snapshot | None, LiveFiles], LiveFiles]
-"""Loads the live files of a snapshot; the last are those of an earlier one."""
+"""Loads the live files of a snapshot; the last argument is those of an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedState:
-    """The state that groups were planned on: a snapshot of a branch, and its live files."""
+    """The base of a plan: a snapshot of a branch, and its live files."""
 
     branch: str
     snapshot_id: int | None
@@ -341,9 +340,9 @@ class PlannedState:
 
 @dataclass(slots=True)
 class FileRewrite:
-    """One commit of some groups, or of none, where deletes are dangling.
+    """One commit of some groups, or of none, if deletes are dangling.
 
-    After a try `changes` is what it changes, `lost` says why groups are not among it, and `carried`
+    After an attempt `changes` is its changes, `lost` the reasons of dropped groups, and `carried`
     how many rows of the others were deleted meanwhile.
     """
 
@@ -359,10 +358,10 @@ class FileRewrite:
     _newest: LiveFiles | None = None
 
     def propose(self, metadata: TableMetadata) -> Proposal:
-        """Propose the snapshot on the newest metadata, and the files of what of it still holds.
+        """Propose the snapshot on the newest metadata, with the groups that are still valid.
 
-        Nothing is proposed where there is nothing left to change.
-        Raises: CommitConflict, where no group holds any more; StorageError; CorruptTable;
+        Proposes nothing if nothing is left to change.
+        Raises: CommitConflict, if no group is valid any more; StorageError; CorruptTable;
         Unsupported for manifests with fields that would be lost.
         """
         if metadata.format_version != self.planned.format_version:
@@ -370,7 +369,7 @@ class FileRewrite:
         if layout_of_table(metadata) is not self.planned.layout:
             raise CommitConflict("the table's layout has changed meanwhile")
         files = self._files(metadata)
-        results = self._holding(files)
+        results = self._valid(files)
         self.changes = replace(changes(files, results), carried=sum(self.carried.values()))
         if not len(self.changes.removed) and not len(self.changes.added):
             return Proposal(())
@@ -379,29 +378,29 @@ class FileRewrite:
         return replace(proposal, files=proposal.files.union(data))
 
     def _files(self, metadata: TableMetadata) -> LiveFiles:
-        """Return the live files of the branch's head, which most often is the one planned on."""
+        """Return the live files of the branch's head, which most often is that of the plan."""
         snapshot = head(metadata, self.planned.branch)
         if snapshot is not None and snapshot.snapshot_id == self.planned.snapshot_id:
             return self.planned.files
         self._newest = self.load(metadata, snapshot, self._newest or self.planned.files)
         return self._newest
 
-    def _holding(self, files: LiveFiles) -> list[GroupResult]:
-        """Return the groups that may be committed on a head; why others may not is noted."""
+    def _valid(self, files: LiveFiles) -> list[GroupResult]:
+        """Return the groups that may be committed on a head; notes the reasons of others."""
         view = head_of(files, self.results)
         self.lost, self.carried = {}, {}
-        holding = []
+        valid = []
         for result in self.results:
             try:
-                holding.append(self._held(result, files, view))
+                valid.append(self._with_deletes(result, files, view))
             except NotCarried as error:
                 self.lost[result.number] = str(error)
-        if self.results and not holding:
+        if self.results and not valid:
             raise CommitConflict(next(iter(self.lost.values())))
-        return holding
+        return valid
 
-    def _held(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> GroupResult:
-        """Return a group with the deletes that came meanwhile. Raises: NotCarried; as propose."""
+    def _with_deletes(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> GroupResult:
+        """Add the deletes that came meanwhile to a group. Raises: NotCarried; as propose."""
         carrier = self.carrier
         reason = conflict(result, head, carries=carrier is not None)
         if reason is not None:

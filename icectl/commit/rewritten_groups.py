@@ -1,9 +1,8 @@
-"""Groups that were rewritten: whether a head still takes them, and what changes then: pure.
+"""Rewritten groups: whether they are still valid on a head, and the changes they make: pure.
 
-What counts is not which commits came meanwhile but what is live: the files that were read, and the
-deletes that were applied to them, all of these and no other. The one exception are equality deletes
-that came meanwhile: they go on applying, since new files carry the data sequence number that the
-rewrite started from (R-045, R-112).
+Not the commits that came meanwhile count, but the live files: those that were read must be live,
+with exactly the deletes that were applied. Newer equality deletes are the one exception. They still
+apply, since new files carry the data sequence number of the rewrite's base (R-045, R-112).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,29 +34,29 @@ from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task
 
 DeleteKey = tuple[str, int | None]
-"""Location and content offset: what tells one delete file, or vector, from another."""
+"""Location and content offset, which identify a delete file or vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class EqualityDelete:
-    """The facts that decide to which data files an equality delete file applies (R-112)."""
+    """What decides to which data files an equality delete file applies (R-112)."""
 
     sequence_number: int
     is_global: bool
 
 
 _STATED = ("record_count", "spec_id", "partition_key", "sequence_number", "first_row_id")
-"""What an entry says of a data file that has to be as it was; where only its deletes are merged,
-the last may have come meanwhile."""
+"""Members of a data file's entry that must be as planned; the last may be new if only deletes are
+merged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TaskOutput:
     """The new files of a task with their row counts.
 
-    Rows are in the order of the old files, or, where they are sorted, found `by_row_id`. Where it
-    `keeps_deleted` rows, those that were deleted are in the new files as well, but for those that
-    are `left_out`. Equality deletes delete those of `by_value`: positions by old file.
+    Rows are in the order of the old files; sorted ones are found `by_row_id`. With `keeps_deleted`,
+    deleted rows are in the new files too, except those that are `left_out`. `by_value` has the
+    positions that equality deletes delete, by old file.
     """
 
     files: tuple[tuple[str, int], ...]
@@ -74,7 +73,7 @@ class Made:
         )
 
     def carries(self, task: RewriteTask) -> bool:
-        """Return whether it is known where rows of the inputs are now."""
+        """Return whether the new positions of the inputs' rows are known."""
         return task.partition_key is not None and all(
             file.split is None and (self.keeps_deleted or not file.equality_deletes)
             for file in task.inputs
@@ -85,15 +84,15 @@ class Made:
 class GroupResult:
     """The result of a group: its tasks as they were planned, and the entries to add.
 
-    `added` have status ADDED, an explicit data sequence number, and no snapshot id. `made` has what
-    each task made, where rows can be found again; else it is empty, and `lost_by` says in words how
-    the rows are ordered now.
+    `added` have status ADDED, an explicit data sequence number, and no snapshot id. `outputs` has
+    the new files of each task, if rows can be found again. Else it is empty, and `lost_by` names
+    the order of the rows.
     """
 
     number: int
     tasks: tuple[Task, ...]
     added: Entries
-    made: tuple[Made, ...] = ()
+    outputs: tuple[TaskOutput, ...] = ()
     lost_by: str = ""
 
     @property
@@ -104,14 +103,14 @@ class GroupResult:
     @property
     def carried_tasks(self) -> frozenset[str]:
         """The ids of tasks whose deletes can be carried over."""
-        pairs = zip(self.rewrites, self.made, strict=bool(self.made))
-        return frozenset(task.task_id for task, made in pairs if made.carries(task))
+        pairs = zip(self.rewrites, self.outputs, strict=bool(self.outputs))
+        return frozenset(task.task_id for task, output in pairs if output.carries(task))
 
     @property
     def moves_deletes(self) -> bool:
-        """Whether rows of the new files are deleted from the start, as those of the old ones."""
-        pairs = zip(self.rewrites, self.made, strict=bool(self.made))
-        return any(made.keeps_deleted_of(task) for task, made in pairs)
+        """Whether rows of the new files are deleted from the start."""
+        pairs = zip(self.rewrites, self.outputs, strict=bool(self.outputs))
+        return any(output.keeps_deleted_of(task) for task, output in pairs)
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
@@ -120,13 +119,13 @@ class GroupResult:
 
     @property
     def replaced(self) -> frozenset[str]:
-        """Locations of the data files that new ones take the place of."""
+        """Locations of the data files that new ones replace."""
         rewritten = (task.inputs for task in self.tasks if isinstance(task, RewriteTask))
         return frozenset(file.location for inputs in rewritten for file in inputs)
 
     @property
     def vectors(self) -> frozenset[DeleteKey]:
-        """Deletion vectors of these data files: these are replaced, or their rows are (R-116)."""
+        """Deletion vectors of these data files, which the commit replaces (R-116)."""
         return frozenset(
             (file.vector.location, file.vector.content_offset)
             for file in self.inputs
@@ -141,22 +140,22 @@ class GroupResult:
 
 
 class LiveHead:
-    """The live files of a head, some of whose data files are looked up by location."""
+    """The live files of a head, with some of its data files by location."""
 
     def __init__(self, files: LiveFiles, locations: Collection[str]) -> None:
         self.files = files
         self._entries = _by_location(files.data, locations)
         rows = sorted(row for row, _ in self._entries.values())
         self._applied = {row: files.index.of(row) for row in rows}
-        used = {
+        delete_rows = {
             at
-            for found in self._applied.values()
-            for at in (*found.vectors, *found.position_deletes, *found.equality_deletes)
+            for deletes in self._applied.values()
+            for at in (*deletes.vectors, *deletes.position_deletes, *deletes.equality_deletes)
         }
-        self._deletes = _delete_rows(files, sorted(used))
+        self._deletes = _delete_rows(files, sorted(delete_rows))
 
     def entry(self, location: str) -> tuple[Any, ...] | None:
-        """Return what _STATED names of a live data file; None without one of the location."""
+        """Return the members of _STATED of a live data file; None without one."""
         row = self._entries.get(location)
         return None if row is None else row[1]
 
@@ -185,17 +184,17 @@ class LiveHead:
 
 
 def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
-    """Return a head, ready for the questions of `conflict` about some groups."""
+    """Return a head that `conflict` can be asked about for some groups."""
     return LiveHead(files, {file.location for result in results for file in result.inputs})
 
 
 def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> str | None:
-    """Tell why a group cannot be committed on a head; None where it can.
+    """Return why a group cannot be committed on a head; None if it can.
 
-    Where deletes can be carried over, with `carries` other deletes by position are no reason, nor
-    are files that have gone.
-    Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, but for
-    deletes that have gone.
+    With `carries`, other deletes by position and missing files are no reason, if deletes can be
+    carried over.
+    Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, except for
+    missing deletes.
     """
     carried = result.carried_tasks if carries else frozenset[str]()
     for task in result.tasks:
@@ -215,12 +214,12 @@ def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> s
 
 
 def _moves(task: RewriteTask) -> bool:
-    """Return whether rows change their partition, and with it the equality deletes that apply."""
+    """Return whether rows change their partition, and so their equality deletes."""
     return task.partition_key is None or any(file.spec_id != task.spec_id for file in task.inputs)
 
 
 def is_changed(task: Task, file: InputFile, head: LiveHead) -> bool:
-    """Return whether other rows of an input are deleted by position now, or all are gone."""
+    """Return whether an input has other deletes by position now, or is not live any more."""
     if head.entry(file.location) is None:
         return True
     return head.applied(file.location)[0] != _positions_applied(task, file)
@@ -241,10 +240,10 @@ def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> s
     planned = {(task.delete_files[at].location, None) for at in file.equality_deletes}
     if not planned <= by_value.keys():
         return f"equality deletes of `{file.location}` are gone"
-    came = [delete for key, delete in by_value.items() if key not in planned]
-    if any(delete.sequence_number <= task.sequence_number for delete in came):
+    newer = [delete for key, delete in by_value.items() if key not in planned]
+    if any(delete.sequence_number <= task.sequence_number for delete in newer):
         return f"equality deletes of `{file.location}` would not apply to the new files"
-    if _moves(task) and not all(delete.is_global for delete in came):
+    if _moves(task) and not all(delete.is_global for delete in newer):
         return f"equality deletes came for `{file.location}`, whose rows move"
     return None
 
@@ -261,9 +260,9 @@ def _positions_applied(task: Task, file: InputFile) -> set[DeleteKey]:
 def _by_location(
     data: Entries, locations: Collection[str]
 ) -> Mapping[str, tuple[int, tuple[Any, ...]]]:
-    """Find the live data file at each location: its row, and what its entry states."""
-    wanted = pa.array(sorted(locations), pa.string())
-    rows = [row for row in index_in(wanted, data.table["location"]).tolist() if row >= 0]
+    """Return the row and the members of _STATED of the live data file at each location."""
+    sorted_locations = pa.array(sorted(locations), pa.string())
+    rows = [row for row in index_in(sorted_locations, data.table["location"]).tolist() if row >= 0]
     by_location = by_row(take(data, rows), "location", *_STATED)
     return {
         location: (row, tuple(stated))
@@ -274,7 +273,7 @@ def _by_location(
 def _delete_rows(
     files: LiveFiles, rows: Sequence[int]
 ) -> Mapping[int, tuple[DeleteKey, EqualityDelete]]:
-    """Keys of some delete files, and what there is to know of the equality deletes among them."""
+    """Return the keys of some delete files by row, each with its facts as an equality delete."""
     by_row_number = by_row(
         take(files.deletes, rows), "location", "content_offset", "sequence_number", "spec_id"
     )
@@ -285,14 +284,14 @@ def _delete_rows(
 
 
 CARRIED_DELETES = "icectl.carried-deletes"
-"""What a summary says of rows that were deleted while their files were rewritten."""
+"""The key in a summary for rows that were deleted while their files were rewritten."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Live entries of a head that go, and entries that come; `after` is what is live then.
+    """Live entries of a head to remove, entries to add, and the live ones `after`.
 
-    `dangling` are the delete files among `removed` that nothing was left to apply to, `carried` the
+    `dangling` are the delete files among `removed` that apply to nothing any more, `carried` the
     rows that were deleted while their files were rewritten.
     """
 
@@ -304,7 +303,7 @@ class Changes:
 
     @cached_property
     def summary(self) -> Mapping[str, str]:
-        """The counters of the snapshot's summary, zeros left out but in totals (R-031)."""
+        """The counters of the snapshot's summary, without zeros except in totals (R-031)."""
         counters = {
             **summary_counters(summarise(self.added), "added"),
             **summary_counters(summarise(self.removed), "removed"),
@@ -316,12 +315,12 @@ class Changes:
 
     @property
     def run_summary(self) -> dict[str, str]:
-        """What the summary says beside the counters of files (R-031)."""
+        """Members of the summary beside the counters of files (R-031)."""
         return {CARRIED_DELETES: str(self.carried)} if self.carried else {}
 
     @property
     def removed_delete_files(self) -> int:
-        """The number of delete files, and vectors, that go."""
+        """The number of removed delete files and vectors."""
         return len(delete_files(self.removed))
 
     @property
@@ -331,27 +330,33 @@ class Changes:
 
 
 def changes(files: LiveFiles, results: Sequence[GroupResult]) -> Changes:
-    """Find what goes and comes, deletes that apply to nothing any more included (R-116).
+    """Return the changes, with the deletes that apply to nothing any more (R-116).
 
-    `files` are those of the head, on which the results hold.
+    `files` are those of the head, on which the results are valid.
     Shape: `removed` and `after` have the columns of `files.entries`, `added` every column.
     Order: `removed` by manifest and position.
     """
     replaced = frozenset[str]().union(*(result.replaced for result in results))
     keys = frozenset[DeleteKey]().union(*(result.vectors | result.merged for result in results))
-    gone_data = are_at(files.data, replaced)
+    data_to_remove = are_at(files.data, replaced)
     inputs = {file.location for result in results for file in result.inputs}
     needed = needed_elsewhere(files.matches, files.named, inputs)
-    gone_deletes = are_deletes(files.deletes, keys) & ~needed
+    deletes_to_remove = are_deletes(files.deletes, keys) & ~needed
     added = concat([result.added for result in results if len(result.added)])
     columns = files.entries.table.column_names
-    coming = Entries(added.table.select(columns))
-    left = concat([where(files.data, ~gone_data), where(files.deletes, ~gone_deletes), coming])
-    after = replace(files, entries=left)
+    added_columns = Entries(added.table.select(columns))
+    remaining = concat(
+        [
+            where(files.data, ~data_to_remove),
+            where(files.deletes, ~deletes_to_remove),
+            added_columns,
+        ]
+    )
+    after = replace(files, entries=remaining)
     dangling = take(after.deletes, after.dangling)
-    gone = [where(files.data, gone_data), where(files.deletes, gone_deletes), dangling]
+    removed = [where(files.data, data_to_remove), where(files.deletes, deletes_to_remove), dangling]
     return Changes(
-        removed=in_order(concat(gone)),
+        removed=in_order(concat(removed)),
         added=added,
         after=concat([after.data, without(after.deletes, after.dangling)]),
         dangling=dangling,

@@ -18,8 +18,8 @@ from icectl.table.context import TableContext
 class NewSnapshot:
     """A snapshot that a commit puts on a branch.
 
-    `manifests` are all that the snapshot lists; those of `written` were made for it and take their
-    sequence number and snapshot id from it (R-041).
+    `manifests` are all that the snapshot lists; those in `written` are new, and take their sequence
+    number and snapshot id from it (R-041).
     """
 
     snapshot_id: int
@@ -60,7 +60,7 @@ def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
 def propose_snapshot(
     context: TableContext, metadata: TableMetadata, new: NewSnapshot, manifest_list: str
 ) -> Proposal:
-    """Propose a snapshot on the head of its branch as the metadata has it (R-040, R-052).
+    """Propose a snapshot on the head of its branch (R-040, R-052).
 
     Its list is written to `manifest_list`.
     Raises: CommitConflict where the branch is gone; StorageError.
@@ -98,21 +98,21 @@ def propose_snapshot(
 
 
 def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Update, ...]:
-    """The updates that make a new snapshot the head of a branch, which keeps its retention."""
-    old = metadata.refs.get(branch)
+    """Return the updates that make a snapshot the head of a branch, which keeps its retention."""
+    current = metadata.refs.get(branch)
     ref = SnapshotRef(snapshot.snapshot_id, "branch")
-    if old is not None:
-        ref = replace(old, snapshot_id=snapshot.snapshot_id)
+    if current is not None:
+        ref = replace(current, snapshot_id=snapshot.snapshot_id)
     return AddSnapshot(snapshot), SetSnapshotRef(branch, ref)
 
 
 def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the totals of a summary, which hold on after a commit that changes no file (R-031)."""
+    """Return the totals of a summary, which a commit without file changes keeps (R-031)."""
     return {key: value for key, value in (summary or {}).items() if key.startswith("total-")}
 
 
 def engine_summary() -> Mapping[str, str]:
-    """Return the members of a summary that say who made a snapshot."""
+    """Return the members of a summary that name the engine."""
     return {"engine-name": "icectl", "engine-version": __version__}
 
 
@@ -128,7 +128,7 @@ def _with_numbers(new: NewSnapshot, sequence_number: int) -> Sequence[ManifestFi
 def _with_row_ids(
     metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> tuple[Sequence[ManifestFile], int]:
-    """Give data manifests without one a first row id (R-102); second: how many ids that takes."""
+    """Assign first row ids to data manifests without one (R-102); second: the number of ids."""
     if metadata.format_version < 3:
         return manifests, 0
     next_row_id = start = metadata.next_row_id or 0

@@ -1,7 +1,7 @@
 """Writing snapshots: one interface, with a writer for each layout.
 
-The writer here is that of versions 1 to 3. It writes manifests whose entries change again, writes
-new manifests for new entries, lists all others as they are, and writes the manifest list.
+The writer here is that of versions 1 to 3. It rewrites manifests whose entries change, writes new
+manifests for new entries, keeps all others, and writes the manifest list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ _OTHER_WRITERS: Mapping[Layout, str] = {Layout.SFC_1: "icectl.sfc1.commit.writer
 
 @dataclass(frozen=True, slots=True)
 class ManifestRewrite:
-    """Which manifests of a snapshot are written anew: a plan, and what it was made from."""
+    """A plan to rewrite manifests of a snapshot, and the snapshot's manifests with entries."""
 
     plan: RewritePlan
     listed: ManifestsWithEntries
@@ -77,16 +77,16 @@ class SnapshotWriter(Protocol):
         files: LiveFiles,
         changes: Changes,
     ) -> Proposal:
-        """Write a snapshot in which some files have taken the place of others.
+        """Write a snapshot in which some files replace others.
 
-        `files` are those of the branch's head. What an earlier attempt has written is not written
-        again where it holds.
-        Raises: CommitConflict where the branch or a removed file is gone; StorageError;
+        `files` are those of the branch's head. Manifests of earlier attempts that are still valid
+        are not written again.
+        Raises: CommitConflict, if the branch or a removed file is gone; StorageError;
         CorruptTable; Unsupported for manifests with fields that would be lost.
         """
 
     def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
-        """Write what a rewrite of manifests needs whatever the newest metadata are.
+        """Write the files of a rewrite of manifests that any attempt needs.
 
         Raises: Unsupported, StorageError, Incomplete, before anything has changed.
         """
@@ -94,9 +94,9 @@ class SnapshotWriter(Protocol):
     def rewrite_manifests(
         self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
     ) -> Proposal:
-        """Write a snapshot of the same files in new manifests; nothing where none is left to do.
+        """Write a snapshot of the same files in new manifests; none if nothing is left to do.
 
-        Where another commit has changed some of the manifests since, only others are replaced.
+        Only manifests that no other commit has changed since are replaced.
         Raises: as replace_files.
         """
 
@@ -116,12 +116,12 @@ _Kind = tuple[int, ManifestContent]
 """Spec and content: entries of different ones never share a manifest (R-061)."""
 
 _MOST_ENCODED_BYTES = 32 << 20
-"""What an attempt leaves of the encoded entries of each kind for the next one."""
+"""Encoded entries of each kind that an attempt keeps for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Regrouped:
-    """A new manifest, the manifests that its entries come from, and which entries those are."""
+    """A new manifest, its entries, and the manifests that they come from."""
 
     group: ManifestGroup
     manifest: ManifestFile
@@ -136,7 +136,7 @@ class ListWriter:
     context: TableContext
     branch: str
     outputs: Outputs
-    _made: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
+    _by_key: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
     _encoded: dict[_Kind, tuple[ManifestForm, EncodedEntries]] = field(default_factory=dict)
     _regrouped: list[_Regrouped] = field(default_factory=list)
 
@@ -145,7 +145,7 @@ class ListWriter:
         """The manifests of a rewrite."""
         return tuple(output.manifest for output in self._regrouped)
 
-    # -- files in the place of others -------------------------------------------------------------
+    # -- replacing files --------------------------------------------------------------------------
 
     def replace_files(
         self,
@@ -154,12 +154,12 @@ class ListWriter:
         files: LiveFiles,
         changes: Changes,
     ) -> Proposal:
-        """Write new manifests of what comes, and those anew whose entries go."""
+        """Write manifests of added entries, and rewrite manifests of removed ones."""
         written = [
             *self._added(metadata, snapshot_id, changes.added),
             *self._rewritten(metadata, snapshot_id, files, changes.removed),
         ]
-        kept = _kept(files, changes.removed)
+        kept = _unchanged_manifests(files, changes.removed)
         return self._listed(
             metadata,
             snapshot_id,
@@ -171,23 +171,24 @@ class ListWriter:
     def _added(
         self, metadata: TableMetadata, snapshot_id: int, added: Entries
     ) -> list[ManifestFile]:
-        """New manifests of what comes; those of the same files are written once."""
-        found = []
+        """Write manifests of added entries, once for all attempts."""
+        manifests = []
         entries = with_snapshot(added, snapshot_id)
         for content in ManifestContent:
-            for spec_id, part in by_spec(_of_content(entries, content)):
+            of_content = data_files if content is ManifestContent.DATA else delete_files
+            for spec_id, spec_entries in by_spec(of_content(entries)):
                 kind = (spec_id, content)
-                key = (kind, *by_row(part, "location", "content_offset"))
-                if key not in self._made:
-                    written = self._writer(metadata, kind).add(part)
-                    self._made[key] = [one.manifest for one in written]
-                found += self._made[key]
-        return found
+                key = (kind, *by_row(spec_entries, "location", "content_offset"))
+                if key not in self._by_key:
+                    new_manifests = self._writer(metadata, kind).add(spec_entries)
+                    self._by_key[key] = [output.manifest for output in new_manifests]
+                manifests += self._by_key[key]
+        return manifests
 
     def _rewritten(
         self, metadata: TableMetadata, snapshot_id: int, files: LiveFiles, removed: Entries
     ) -> list[ManifestFile]:
-        """New manifests of those whose entries go, which stay as DELETED ones (R-064)."""
+        """Rewrite manifests with removed entries, which stay as DELETED ones (R-064)."""
         kinds: dict[_Kind, list[int]] = {}
         for at in sorted(count_by_value(removed, "manifest")):
             manifest = files.manifests[at]
@@ -195,16 +196,16 @@ class ListWriter:
         rewritten = []
         for kind, manifests in kinds.items():
             entries = in_manifests(live(files.entries), manifests)
-            gone = are_among(entries, removed)
+            to_remove = are_among(entries, removed)
             paths = tuple(files.manifests[at].manifest_path for at in manifests)
-            key = (kind, paths, gone.tobytes())
-            if key not in self._made:
-                marked = with_some_deleted(entries, gone, snapshot_id)
-                self._made[key] = self._marked(metadata, files, kind, marked)
-            rewritten += self._made[key]
+            key = (kind, paths, to_remove.tobytes())
+            if key not in self._by_key:
+                marked = with_some_deleted(entries, to_remove, snapshot_id)
+                self._by_key[key] = self._write_marked(metadata, files, kind, marked)
+            rewritten += self._by_key[key]
         return rewritten
 
-    def _marked(
+    def _write_marked(
         self, metadata: TableMetadata, files: LiveFiles, kind: _Kind, entries: Entries
     ) -> list[ManifestFile]:
         writer = self._writer(metadata, kind)
@@ -223,10 +224,10 @@ class ListWriter:
         cut = pieces(one_cluster(entries), sizes, writer.target_size_bytes / PIECES_OF_TARGET)
         return [written.manifest for written in writer.write(files.manifests, entries, cut)]
 
-    # -- the same files in other manifests --------------------------------------------------------
+    # -- rewriting manifests ----------------------------------------------------------------------
 
     def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
-        """Write the new manifests, which hold as long as those that they replace are listed."""
+        """Write the new manifests, valid while the replaced ones are listed."""
         for group in rewrite.plan.chosen:
             entries = live_in(rewrite.listed, group.rewritten)
             self._regrouped += self._regroup(metadata, rewrite, group, entries)
@@ -235,11 +236,11 @@ class ListWriter:
     def rewrite_manifests(
         self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
     ) -> Proposal:
-        """List the new manifests; where others were changed since, what is made of those anew."""
-        now = head(metadata, self.branch)
+        """List the new manifests; those with changed sources are written again first."""
+        current = head(metadata, self.branch)
         listed = rewrite.listed.manifests
-        if now is not None and now != rewrite.snapshot:
-            listed = read_snapshot_manifests(self.context.store, metadata, now)
+        if current is not None and current != rewrite.snapshot:
+            listed = read_snapshot_manifests(self.context.store, metadata, current)
             self._renew(metadata, rewrite, {item.manifest_path for item in listed})
         replaced = set().union(*(output.sources for output in self._regrouped))
         replaced |= _emptied(rewrite)
@@ -255,7 +256,7 @@ class ListWriter:
             {
                 **_counts(self.written, kept, listed),
                 "entries-processed": str(processed),
-                **carried_totals(None if now is None else now.summary),
+                **carried_totals(None if current is None else current.summary),
             },
         )
 
@@ -266,7 +267,6 @@ class ListWriter:
         group: ManifestGroup,
         entries: Entries,
     ) -> list[_Regrouped]:
-        """Write live entries of a group into new manifests."""
         if not len(entries):
             return []
         options, manifests = rewrite.plan.options, rewrite.listed.manifests
@@ -283,10 +283,9 @@ class ListWriter:
         return outputs
 
     def _renew(self, metadata: TableMetadata, rewrite: ManifestRewrite, present: set[str]) -> None:
-        """Make those manifests anew that hold entries of ones which are listed no more.
+        """Write new manifests again whose sources are not all listed any more.
 
-        Entries of manifests that are gone are dropped: what took their place is listed, and is
-        kept.
+        Entries of sources that are gone are dropped: their replacements are listed, and kept.
         """
         stale = [output for output in self._regrouped if not output.sources <= present]
         self._regrouped = [output for output in self._regrouped if output.sources <= present]
@@ -298,7 +297,7 @@ class ListWriter:
             entries = in_order(in_manifests(concat(parts), indices))
             self._regrouped += self._regroup(metadata, rewrite, group, entries)
 
-    # -- both -------------------------------------------------------------------------------------
+    # -- common -----------------------------------------------------------------------------------
 
     def _listed(
         self,
@@ -308,7 +307,6 @@ class ListWriter:
         kept: Sequence[ManifestFile],
         summary: Mapping[str, str],
     ) -> Proposal:
-        """Write a manifest list of new manifests and those that stay."""
         location = self.outputs.manifest_list(snapshot_id)
         new_manifests = frozenset(item.manifest_path for item in written)
         new = NewSnapshot(
@@ -336,7 +334,7 @@ class ListWriter:
 def _counts(
     written: Sequence[ManifestFile], kept: Sequence[ManifestFile], before: Sequence[ManifestFile]
 ) -> Mapping[str, str]:
-    """Return what a summary says of manifests."""
+    """Return the members of a summary about manifests."""
     return {
         "manifests-created": str(len(written)),
         "manifests-kept": str(len(kept)),
@@ -344,8 +342,8 @@ def _counts(
     }
 
 
-def _kept(files: LiveFiles, removed: Entries) -> list[ManifestFile]:
-    """Return manifests that are listed as they are: no entry goes, and some are live (R-056)."""
+def _unchanged_manifests(files: LiveFiles, removed: Entries) -> list[ManifestFile]:
+    """Return the manifests without removed entries, and with live ones (R-056)."""
     touched = set(count_by_value(removed, "manifest"))
     counts = count_by_manifest(live(files.entries), len(files.manifests))
     return [
@@ -356,7 +354,7 @@ def _kept(files: LiveFiles, removed: Entries) -> list[ManifestFile]:
 
 
 def _emptied(rewrite: ManifestRewrite) -> set[str]:
-    """Rewritten manifests without a live entry: nothing takes their place (R-056)."""
+    """Return rewritten manifests without a live entry, which nothing replaces (R-056)."""
     counts = rewrite.listed.live_counts
     return {
         rewrite.listed.manifests[at].manifest_path
@@ -364,7 +362,3 @@ def _emptied(rewrite: ManifestRewrite) -> set[str]:
         for at in group.rewritten
         if not counts[at]
     }
-
-
-def _of_content(entries: Entries, content: ManifestContent) -> Entries:
-    return data_files(entries) if content is ManifestContent.DATA else delete_files(entries)

@@ -1,9 +1,9 @@
-"""One commit to one table, from its first file to the clean-up behind its end.
+"""One commit to one table, from its first file to the clean-up after it.
 
-A commit ends in one of three ways. It has landed: the files that it needs stay, others that were
-written for earlier attempts go. It has not: all of its files go. Nobody knows: every file stays,
-and so does the journal, from which a later run finds out (R-156). The names of files say which run
-wrote them.
+A commit ends in one of three ways. If it has landed, its files stay, and those of earlier attempts
+are removed. If it has not, all of its files are removed. If nobody knows, every file stays, and so
+does the journal, from which a later run finds out (R-156). The names of files say which run wrote
+them.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from threading import Lock
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit import output_journal
-from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.commit.output_journal import NO_DATA, DataPlaces, Leftovers, OutputJournal, new_journal
 from icectl.env import Env
 from icectl.errors import (
@@ -39,9 +39,9 @@ from icectl.table.rewrite_tasks import Task
 
 @dataclass(slots=True)
 class Outputs:
-    """Files that a run writes for one commit: each is named in `locations` before it is written.
+    """Files that a run writes for one commit: `locations` names each before it is written.
 
-    Before the first one the run is recorded, where a later run can make use of that.
+    A journal records the run before the first one, if a later run can use it.
     """
 
     store: Store
@@ -78,29 +78,31 @@ class Outputs:
         self.has_begun = True
 
     def add(self, location: str) -> str:
-        """Put a file that will be written on record. Raises: what writing the journal raises."""
+        """Record a file that will be written. Raises: as writing the journal."""
         self.begin()
         self.locations.append(location)
         return location
 
     def find(self) -> None:
-        """Put all data files of the run on record, whoever wrote them. Raises: StorageError."""
+        """Record all data files of the run, workers' too. Raises: StorageError."""
         self.locations += output_journal.data_outputs(self.store, self.journal)
 
     def _named(self, file_name: str) -> str:
         return self.add(join(self.folder, file_name))
 
     def check(self) -> None:
-        """Go on with a commit, its base loaded, where no other run took this one for dead.
+        """Check, after the base was loaded, that no other run took this one for dead.
 
-        Raises: CommitConflict; FileNotFoundError, where the record is gone; StorageError.
+        Raises: CommitConflict; FileNotFoundError, if the record is gone; StorageError.
         """
         if self.is_journalled and self.has_begun:
             output_journal.check_own(self.store, self.journal)
 
     def keep(self, used: Collection[str]) -> None:
-        """Remove all files but these, and the journal; never raises, what stays is left to a later
-        run, or an orphan."""
+        """Remove all other files, and the journal; never raises.
+
+        Files that stay are left to a later run, or are orphans.
+        """
         keys = {loosest_key(location) for location in used}
         surplus = [item for item in self.locations if loosest_key(item) not in keys]
         with suppress(StorageError):
@@ -113,25 +115,21 @@ class Outputs:
 def outputs_of(
     store: Store, env: Env, loaded: LoadedTable, command: str, data: DataPlaces = NO_DATA
 ) -> Outputs:
-    """Begin the outputs of a run; nothing is written yet.
-
-    A journal is of use where an older run's commit can be ruled out.
-    """
-    folder = loaded.metadata_folder
+    """Return the outputs of a run, with a journal if an older run's commit can be ruled out."""
     journal = new_journal(env, loaded, command, data)
     is_journalled = loaded.capabilities.rules_out_commits
-    return Outputs(store, folder, journal, is_journalled)
+    return Outputs(store, loaded.metadata_folder, journal, is_journalled)
 
 
 def data_places(metadata: TableMetadata, partitions: Iterable[str | None]) -> DataPlaces:
-    """Find where files of some partitions, by their paths, will lie; None stands for any."""
+    """Return the places of new files of some partitions, by their paths; None stands for any."""
     places = {data_folder(metadata.location, metadata.properties, path) for path in set(partitions)}
     exact = tuple(sorted(folder for folder, is_exact in places if is_exact))
     return DataPlaces(exact, tuple(folder for folder, is_exact in places if not is_exact))
 
 
 class DataOutputs:
-    """The places where new data files of a run go; they, or the run, are on record beforehand."""
+    """The locations of a run's new data files; they, or the run, are recorded beforehand."""
 
     def __init__(self, metadata: TableMetadata, outputs: Outputs, mark: str = "") -> None:
         uuid = outputs.journal.uuid
@@ -141,7 +139,6 @@ class DataOutputs:
         self._lock = Lock()
 
     def next_file_location(self, task: Task, partition: str) -> str:
-        """Return the location of a task's next file in the folder of a partition."""
         with self._lock:
             self._counts[task.task_id] += 1
             number = int(task.task_id.partition("-")[2])
@@ -149,18 +146,18 @@ class DataOutputs:
             return self._outputs.add(self.names.location(task, number, partition, count))
 
     def record(self, locations: Sequence[str]) -> None:
-        """Put files on record that workers have named."""
+        """Record files that workers have named."""
         for location in locations:
             self._outputs.add(location)
 
     def find(self) -> None:
-        """Put on record whatever the run has written, by a look into the folders of its files."""
+        """Record all files of the run, by listing their folders."""
         self._outputs.find()
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The changes that one attempt would make, and the files written so far that it needs."""
+    """The changes of one attempt, and the files that it needs."""
 
     updates: Sequence[Update]
     files: frozenset[str] = frozenset()
@@ -170,22 +167,22 @@ class Proposal:
 class Transaction:
     """A commit under way; `table` is the table after it, once it has landed.
 
-    `asked` says whether it may have landed, whatever ends the run.
+    `request` says whether it may have landed, also after an error.
     """
 
     context: TableContext
     base: LoadedTable
     outputs: Outputs
     table: LoadedTable | None = None
-    asked: CommitAsked = field(default_factory=CommitAsked)
+    request: CommitRequest = field(default_factory=CommitRequest)
     _needed: frozenset[str] = frozenset()
 
     def commit(
         self, propose: Callable[[TableMetadata], Proposal], *, is_old: bool = False
     ) -> LoadedTable:
-        """Commit what is proposed for the newest metadata, once; the table as it is then.
+        """Commit the proposal for the newest metadata, once; returns the table after it.
 
-        A base that `is_old`, since long work came after it, is read again first.
+        An old base (`is_old`) is read again first.
         Raises: as commit_changes; CommitConflict, where another run took this one for dead.
         """
 
@@ -196,14 +193,13 @@ class Transaction:
                 self._check_own()
             return proposal.updates
 
-        self.table = commit_changes(self.context, self.base, changes, self.asked, is_old=is_old)
+        self.table = commit_changes(self.context, self.base, changes, self.request, is_old=is_old)
         return self.table
 
     def _check_own(self) -> None:
-        """Go on with a commit, its base loaded, where no other run took this one for dead.
+        """Check, after the base was loaded, that no other run took this one for dead.
 
-        Raises: CommitConflict; TableNotFound, Refused, where the table is not in its place any
-        more; StorageError.
+        Raises: CommitConflict; TableNotFound, Refused, if the table was moved; StorageError.
         """
         try:
             self.outputs.check()
@@ -215,15 +211,15 @@ class Transaction:
             ) from None
 
     def close(self, error: BaseException | None) -> IcectlError | None:
-        """Remove what the end of the commit leaves over.
+        """Remove surplus files after the end of the commit.
 
-        Returns what to tell in the place of an error of a file: another run has removed what this
-        one needs, or the whole table is gone.
+        Returns the cause of a file's error: another run has removed this one's files, or the whole
+        table is gone.
         """
         if self.table is not None:
             self.outputs.keep(self._needed)
             return None
-        if self.asked.sent:  # R-156
+        if self.request.sent:  # R-156
             return None
         is_of_file = isinstance(error, MissingFile | StorageError | OSError)
         cause = self._cause() if is_of_file else None
@@ -231,12 +227,12 @@ class Transaction:
         return cause
 
     def _cause(self) -> IcectlError | None:
-        """Tell why files are not there, if that can be told."""
+        """Return why files are missing, if known."""
         try:
             self._check_own()
         except (CommitConflict, TableNotFound, Refused) as error:
             return error
-        except (IcectlError, OSError):  # nobody can tell
+        except (IcectlError, OSError):  # the cause is not known
             return None
         return None
 
@@ -247,8 +243,8 @@ def transaction(
 ) -> Iterator[Transaction]:
     """Open a transaction on a table as it was loaded, and close it however the block ends.
 
-    Before it, runs of the command that were killed are given up; once it has landed, what they left
-    is removed. `data` is where files lie that are written beside those in the metadata folder.
+    Killed runs of the command are abandoned before it, and their files removed after the commit.
+    `data` has the places of files outside of the metadata folder.
     """
     check_metadata_folder(context, base)
     with Leftovers(context, (command,)).removed_after(base):

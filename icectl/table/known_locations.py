@@ -1,8 +1,7 @@
-"""Sets of files that stay: millions of locations in memory, each as a hash of its loosest key.
+"""Sets of files to keep: millions of locations in memory, each as a hash of its loosest key.
 
 The hashes have 64 bits. Two spellings of one file have one key and so one hash. Two different keys
-have one hash in 1 of 2^64 pairs: such a file counts as known, and what is known is kept. Nothing is
-deleted for it.
+have one hash in 1 of 2^64 pairs: such a file counts as known, and is kept.
 """
 
 from typing import IO
@@ -29,12 +28,12 @@ def location_hashes(locations: pa.Array | pa.ChunkedArray) -> Hashes:
     Shape: one hash per location. Order: kept.
     """
     chunks = locations.chunks if isinstance(locations, pa.ChunkedArray) else [locations]
-    some = [
+    hashes = [
         _hashes(chunk.slice(start, _ROWS_AT_ONCE))
         for chunk in chunks
         for start in range(0, len(chunk), _ROWS_AT_ONCE)
     ]
-    return np.concatenate([np.empty(0, np.uint64), *some])
+    return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
 class KnownLocations:
@@ -53,7 +52,6 @@ class KnownLocations:
         return len(self._known)
 
     def add(self, locations: pa.Array | pa.ChunkedArray) -> None:
-        """Make locations known."""
         hashes = location_hashes(locations)
         self._added.append(hashes)
         self._added_count += len(hashes)
@@ -61,7 +59,7 @@ class KnownLocations:
             self._merge()
 
     def contains(self, locations: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
-        """Return whether each location is known, in whatever spelling.
+        """Return whether each location is known, in any spelling.
 
         Shape: one flag per location. Order: kept.
         """
@@ -82,13 +80,13 @@ class KnownLocations:
 
     @staticmethod
     def opened(path: str) -> "KnownLocations":
-        """Return the set in a file: pages of it are read when they are looked up, and shared.
+        """Return the set in a file: pages are read at the first look-up, and shared.
 
-        Whoever adds to it does so in memory.
+        Added locations stay in memory.
         """
-        opened = KnownLocations()
-        opened._known = np.load(path, mmap_mode="r")
-        return opened
+        locations = KnownLocations()
+        locations._known = np.load(path, mmap_mode="r")
+        return locations
 
     def _merge(self) -> None:
         if not self._added:
@@ -97,17 +95,16 @@ class KnownLocations:
         self._added, self._added_count = [], 0
         added.sort()
         every = np.concatenate([self._known, added])
-        every.sort(kind="stable")  # which finds the two that are in order, and merges them
+        every.sort(kind="stable")  # finds the two sorted runs, and merges them
         first = np.ones(len(every), np.bool_)
         np.not_equal(every[1:], every[:-1], out=first[1:])
         self._known = every if first.all() else every[first]
 
 
 class KnownFiles:
-    """A set of files: by all spellings of their locations and, where some of them are `local`, by
-    all names of their folders.
+    """A set of files by all spellings of their locations.
 
-    `locations` is the set without those names.
+    `local` ones are known by all names of their folders; `locations` is the set without these.
     """
 
     def __init__(self, *, local: bool) -> None:
@@ -115,7 +112,6 @@ class KnownFiles:
         self._folders = FolderNames() if local else None
 
     def add(self, locations: pa.Array) -> None:
-        """Make files known."""
         self.locations.add(locations)
         if self._folders is not None:
             self._folders.add(locations)
@@ -135,7 +131,7 @@ class KnownFiles:
 
 
 def _hashes(locations: pa.Array) -> Hashes:
-    """Most rows by their own bytes, the others by a key that is spelled out."""
+    """Hash most rows by their own bytes, the others by their spelled-out key."""
     spans = byte_strings(locations)
     skipped, plain = _plain(locations, spans)
     hashes = np.empty(len(locations), np.uint64)
@@ -148,9 +144,9 @@ def _hashes(locations: pa.Array) -> Hashes:
 
 
 def _plain(locations: pa.Array, spans: Spans) -> tuple[int, Flags]:
-    """Find how many bytes come before the keys of most rows, and the rows that end with their key.
+    """Return the length of a prefix that most rows share, and the rows whose rest is their key.
 
-    They begin as the first row does, up to the first slash of its path, where their key begins.
+    The prefix is that of the first row, up to the first slash of its path.
     """
     before = before_path(locations[0].as_py()).encode()
     if not before.endswith(b"/"):
@@ -172,5 +168,4 @@ def _plain(locations: pa.Array, spans: Spans) -> tuple[int, Flags]:
 
 
 def _rows(spans: Spans, places: Integers) -> Integers:
-    """Return the rows in whose bytes the places lie."""
     return np.searchsorted(spans.starts, places, side="right") - 1

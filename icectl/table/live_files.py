@@ -46,7 +46,7 @@ from icectl.format.json_members import parse_json
 from icectl.format.locations import scheme_of_entries, with_scheme
 from icectl.format.manifest import Content, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import PartitionSpec, result_types
+from icectl.format.partition import result_types
 from icectl.format.properties import NAME_MAPPING
 from icectl.format.schema import POSITION_FIELD, Schema
 from icectl.format.snapshot import Snapshot
@@ -67,9 +67,9 @@ _OTHER_DELETES = (
 class LiveFiles:
     """A snapshot's manifests and live entries, whose `manifest` indexes them.
 
-    `entries` are those of load_entries, to be matched, with LOADED_COLUMNS; `named_files` are
-    position delete files that were read, `spelling` the locations of data files that are named in
-    another way. Manifests of other specs than `known_spec_ids` cannot be rewritten.
+    `entries` are those of load_entries, to be matched, with LOADED_COLUMNS. `named_files` are
+    position delete files that were read; `spelling` has the locations of data files that they spell
+    differently. Only manifests of `known_spec_ids` can be rewritten.
     """
 
     manifests: tuple[ManifestFile, ...]
@@ -81,12 +81,10 @@ class LiveFiles:
 
     @cached_property
     def data(self) -> Entries:
-        """Live data files."""
         return data_files(live(self.entries))
 
     @cached_property
     def deletes(self) -> Entries:
-        """Live delete files."""
         return delete_files(live(self.entries))
 
     @cached_property
@@ -101,12 +99,11 @@ class LiveFiles:
 
     @cached_property
     def index(self) -> DeleteIndex:
-        """The deletes of each data file."""
         return DeleteIndex(self.matches, self.named)
 
     @cached_property
     def dangling(self) -> Integers:
-        """Rows of `deletes` that apply to no live data file, and whose manifests can do without."""
+        """Rows of `deletes` that apply to no live data file, in manifests that can be rewritten."""
         rows = dangling_rows(self.matches, self.named)
         return rows[of_specs(self.deletes, self.known_spec_ids)[rows]]
 
@@ -118,25 +115,25 @@ def files_of_snapshot(
     named_files: NamedFiles,
     spelling: Mapping[str, str],
 ) -> LiveFiles:
-    """Return the files of a snapshot, ready to be planned with."""
+    """Return the files of a snapshot for a plan."""
     specs = metadata.partition_specs
+    known_specs = (  # all transforms and source columns are known
+        spec
+        for spec in specs
+        if None not in result_types(spec, metadata.schemas)  # R-007
+    )
     return LiveFiles(
         tuple(manifests),
         entries,
-        known_spec_ids=frozenset(spec.spec_id for spec in specs if _is_known(spec, metadata)),
+        known_spec_ids=frozenset(spec.spec_id for spec in known_specs),
         unpartitioned_spec_ids=frozenset(spec.spec_id for spec in specs if spec.is_unpartitioned),
         named_files=named_files,
         spelling=spelling,
     )
 
 
-def _is_known(spec: PartitionSpec, metadata: TableMetadata) -> bool:
-    """Return whether all values of a spec have a type: transforms and columns are known (R-007)."""
-    return None not in result_types(spec, metadata.schemas)  # R-007
-
-
 def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
-    """Refuse to rewrite data files of which readers disagree on the deleted rows.
+    """Refuse to rewrite data files if readers disagree on their deleted rows.
 
     Raises: Unsupported; CorruptTable R-114.
     """
@@ -163,36 +160,37 @@ def load_stated(
     context: TableContext,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
-    wanted: Sequence[Entries],
+    entry_tables: Sequence[Entries],
 ) -> Mapping[str, StatedFile]:
-    """Read what the entries of some live files state of them, by location.
+    """Read the statistics of some live files' entries, by location.
 
-    `wanted` are entries with `location` and `manifest`, which indexes `manifests`. Of position
-    deletes only bounds of positions count: tools that move tables may leave those of paths.
+    `entry_tables` have `location` and `manifest`, which indexes `manifests`. Of position deletes
+    only bounds of positions count: tools that move tables may leave those of paths.
     Raises: as scan_manifests.
-    Cost: the manifests that have them, a few MiB at a time.
+    Cost: their manifests, a few MiB at a time.
     """
-    names = pa.chunked_array(
-        [chunk for one in wanted for chunk in one.table["location"].chunks], pa.string()
+    wanted_locations = pa.chunked_array(
+        [chunk for entries in entry_tables for chunk in entries.table["location"].chunks],
+        pa.string(),
     )
-    places = np.unique(np.concatenate([numbers(one, "manifest") for one in wanted]))
+    places = np.unique(np.concatenate([numbers(entries, "manifest") for entries in entry_tables]))
     stated: dict[str, StatedFile] = {}
     read = scan_entries(context, metadata, [manifests[place] for place in places.tolist()], STATED)
     columns = every_column(metadata).fields
     for part in map(live, read):
-        own = where(part, pc.is_in(part.table["location"], value_set=names))
-        by_position = pc.equal(own.table["content"], Content.POSITION_DELETES)
-        stated.update(stated_files(where(own, pc.invert(by_position)), columns))
-        stated.update(stated_files(where(own, by_position), [POSITION_FIELD]))
+        needed = where(part, pc.is_in(part.table["location"], value_set=wanted_locations))
+        by_position = pc.equal(needed.table["content"], Content.POSITION_DELETES)
+        stated.update(stated_files(where(needed, pc.invert(by_position)), columns))
+        stated.update(stated_files(where(needed, by_position), [POSITION_FIELD]))
     return stated
 
 
 def with_stated(tasks: Sequence[Task], stated: Mapping[str, StatedFile]) -> list[Task]:
-    """Return tasks that know what entries state of their files."""
+    """Return tasks with the statistics of their files' entries."""
     return [
         replace(
             task,
-            inputs=tuple(replace(one, stated=stated.get(one.location)) for one in task.inputs),
+            inputs=tuple(replace(file, stated=stated.get(file.location)) for file in task.inputs),
             delete_files=tuple(
                 replace(file, stated=stated.get(file.location)) for file in task.delete_files
             ),
@@ -202,7 +200,7 @@ def with_stated(tasks: Sequence[Task], stated: Mapping[str, StatedFile]) -> list
 
 
 ReadNames = Callable[[Entries, Mapping[str, StatedFile]], NamedFiles]
-"""Reads which data files some position delete files name, with what entries state of these."""
+"""Reads the data files that position delete files name; takes their entries and statistics."""
 
 
 def load_live_files(
@@ -219,11 +217,10 @@ def load_live_files(
     """Load the entries of a snapshot, and read the position delete files of whole partitions.
 
     `known` are position delete files that were read before, by location; `columns` are loaded
-    beside LOADED_COLUMNS. With a condition (`within`), data files may be left out that hold no row
-    that it may be true of, each with all of its deletes. Of `earlier` files, all of another
-    snapshot and loaded with the same columns, those manifests are not read again that are listed
-    in both; they come first then.
-    Raises: StorageError, where a file is missing; CorruptTable; Unsupported.
+    beside LOADED_COLUMNS. A condition (`within`) may leave out data files without a matching row,
+    each with all of its deletes. `earlier` are the files of another snapshot with the same columns:
+    manifests that both list come first, and are not read again.
+    Raises: StorageError, for a missing file; CorruptTable; Unsupported.
     """
     if snapshot is None:
         return files_of_snapshot(metadata, (), EMPTY, {}, {})
@@ -245,7 +242,7 @@ def _listed(
     columns: frozenset[str],
     within: Predicate | None,
 ) -> tuple[tuple[ManifestFile, ...], Entries]:
-    """Read the manifests of a snapshot that are needed, and their entries."""
+    """Read the manifests of a snapshot that `within` needs, and their entries."""
     if within is not None:
         reader = snapshot_reader(metadata, snapshot)
         manifests, is_part = reader.manifests_of(context.store, snapshot, within)
@@ -255,7 +252,7 @@ def _listed(
         deletes = delete_files(live(entries))
         if len(deletion_vectors(deletes)) == len(deletes):
             return manifests, _with_own_vectors(manifests, entries)
-        # Other deletes may apply to files that were left out, and then do not go with these.
+        # Other deletes may also apply to files that were left out.
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     return manifests, load_entries(context, metadata, manifests, columns, to_match=True)
 
@@ -267,27 +264,29 @@ def _listed_since(
     columns: frozenset[str],
     earlier: LiveFiles,
 ) -> tuple[tuple[ManifestFile, ...], Entries]:
-    """Read the manifests of a snapshot that another one does not list as they are.
+    """Read the manifests of a snapshot that `earlier` does not have.
 
-    Order: those that it lists come first, in its order.
+    Order: the common ones first, as in `earlier`.
     """
     listed = read_snapshot_manifests(context.store, metadata, snapshot)
-    now = {one.identity: one for one in listed}
-    same = [
+    by_identity = {manifest.identity: manifest for manifest in listed}
+    common = [
         at
         for at, manifest in enumerate(earlier.manifests)
-        if now.get(manifest.identity) == manifest
+        if by_identity.get(manifest.identity) == manifest
     ]
-    kept = renumbered(in_manifests(earlier.entries, same), same)
-    known = tuple(earlier.manifests[at] for at in same)
-    seen = {one.identity for one in known}
-    new = tuple(one for one in listed if one.identity not in seen)
-    if not new:
-        return known, kept
-    read = load_entries(context, metadata, new, columns, to_match=True)
+    earlier_entries = renumbered(in_manifests(earlier.entries, common), common)
+    earlier_manifests = tuple(earlier.manifests[at] for at in common)
+    identities = {manifest.identity for manifest in earlier_manifests}
+    new_manifests = tuple(manifest for manifest in listed if manifest.identity not in identities)
+    if not new_manifests:
+        return earlier_manifests, earlier_entries
+    read = load_entries(context, metadata, new_manifests, columns, to_match=True)
     names = read.table.column_names
-    moved = with_manifests_moved(read, len(known))
-    return (*known, *new), concat([Entries(kept.table.select(names)), moved])
+    moved = with_manifests_moved(read, len(earlier_manifests))
+    return (*earlier_manifests, *new_manifests), concat(
+        [Entries(earlier_entries.table.select(names)), moved]
+    )
 
 
 def _named(
@@ -321,19 +320,19 @@ def _named(
 def _with_own_vectors(manifests: Sequence[ManifestFile], entries: Entries) -> Entries:
     """Return entries without the vectors of data files that were left out.
 
-    A delete leaf that belongs to a data leaf keeps all of its own: that leaf was read.
+    A delete leaf of a data leaf keeps all of its vectors: that leaf was read.
     """
-    there = location_keys(data_files(live(entries)).table["location"])
+    data_keys = location_keys(data_files(live(entries)).table["location"])
     named = location_keys(entries.table["referenced_data_file"])
-    is_known = pc.is_in(named, pc.unique(there)).to_numpy()
+    is_known = pc.is_in(named, pc.unique(data_keys)).to_numpy()
     is_shared = np.array([manifest.affiliated_to is None for manifest in manifests], bool)
     is_delete = numbers(entries, "content") != Content.DATA
-    kept = ~is_delete | is_known | ~is_shared[numbers(entries, "manifest")]
-    return where(entries, pa.array(kept))
+    is_kept = ~is_delete | is_known | ~is_shared[numbers(entries, "manifest")]
+    return where(entries, pa.array(is_kept))
 
 
 def _with_schemes(scheme: str, names: Mapping[str, int]) -> Mapping[str, int]:
-    """Paths in a delete file of an older version with a scheme (sfc-1 L2)."""
+    """Add the scheme to paths in a delete file of an older version (sfc-1 L2)."""
     counts = Counter[str]()
     for name, count in names.items():
         counts[with_scheme(scheme, name)] += count
@@ -341,22 +340,22 @@ def _with_schemes(scheme: str, names: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:
-    """Live data files that deletes name in another way than their entries do, by these names."""
+    """Return the live data files that deletes spell differently, by that spelling."""
     names = names_of(files.deletes, named)
-    if not names:  # then the locations need not become texts, which takes memory
+    if not names:  # saves the memory of locations as texts
         return {}
     locations = files.data.table["location"]
-    other = names.difference(locations.to_pylist())
-    if not other:
+    other_names = names.difference(locations.to_pylist())
+    if not other_names:
         return {}
     keys = loosest_keys(locations).to_pylist()
     by_key = dict(zip(keys, locations.to_pylist(), strict=True))
-    spelling = {name: by_key.get(loosest_key(name)) for name in other}
+    spelling = {name: by_key.get(loosest_key(name)) for name in other_names}
     return {name: location for name, location in spelling.items() if location is not None}
 
 
 def every_column(metadata: TableMetadata) -> Schema:
-    """The current schema, with the fields that only older schemas have, those of structs too."""
+    """Return the current schema with the fields that only older schemas have, in structs too."""
     current = metadata.current_schema
     fields = current.fields
     for schema in reversed(metadata.schemas):
@@ -367,16 +366,16 @@ def every_column(metadata: TableMetadata) -> Schema:
 def _with_dropped(
     fields: Sequence[NestedField], older: Sequence[NestedField]
 ) -> tuple[NestedField, ...]:
-    left = {item.id: item for item in older}
+    remaining = {item.id: item for item in older}
     dropped = []
     for item in fields:
-        before = left.pop(item.id, item)
+        before = remaining.pop(item.id, item)
         if isinstance(item.type, StructType) and isinstance(before.type, StructType):
             inner = _with_dropped(item.type.fields, before.type.fields)
             dropped.append(replace(item, type=StructType(inner)))
         else:
             dropped.append(item)
-    return (*dropped, *left.values())
+    return (*dropped, *remaining.values())
 
 
 def name_mapping(metadata: TableMetadata) -> NameMapping:

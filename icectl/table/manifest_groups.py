@@ -1,4 +1,4 @@
-"""Manifests that are regrouped together, and the pieces that their entries are put into: pure."""
+"""Groups of manifests that are rewritten together, and the pieces of their entries: pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -34,24 +34,22 @@ PLANNED_COLUMNS = frozenset(
         "content_size_in_bytes", "file_format",
     }
 )  # fmt: skip
-"""What a rewrite decides by, and what it compares before it commits."""
+"""Columns that a rewrite plans by, and compares before it commits."""
 
 TREE_COLUMNS = PLANNED_COLUMNS | {"referenced_data_file"}
-"""The same of version 4, where delete vectors have to be those of live files."""
+"""The same for version 4, whose delete vectors must be those of live files."""
 
 PIECES_OF_TARGET = 16
-"""A manifest is put together of so many pieces, so that its size can be met once it is known."""
+"""Pieces of one manifest: its size can be met once the sizes of pieces are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
     """The options of a rewrite; `sort_by` names partition fields, none means all of them.
 
-    `every` rewrites all manifests, whatever that gains. New manifests have the `file_format`, and
-    none that has another stays; without one they keep theirs, which is Parquet of a group that has
-    both. Leaves of version 4 have at most
-    `max_entries`. No other manifests are rewritten than a plan names that was reviewed, where
-    there is one (`only`).
+    `every` rewrites all manifests, even without a gain. With a `file_format`, all manifests get it;
+    else they keep theirs, and a group with both gets Parquet. Leaves of version 4 have at most
+    `max_entries`. A reviewed plan (`only`) names the manifests that may be rewritten.
     """
 
     target_size_bytes: int
@@ -69,7 +67,8 @@ class RewriteOptions:
 class ManifestsWithEntries:
     """A snapshot's manifests, and all of their entries, whose `manifest` indexes them.
 
-    `broken` indexes those that break R-212, which few readers can read; `parquet` those in Parquet.
+    `broken` indexes manifests that break R-212, which few readers can read; `parquet` those in
+    Parquet.
     """
 
     manifests: tuple[ManifestFile, ...]
@@ -82,20 +81,20 @@ class ManifestsWithEntries:
         """Live entries of each manifest."""
         return count_by_manifest(live(self.entries), len(self.manifests))
 
-    def file_format(self, manifests: Collection[int], wanted: FileFormat | None) -> FileFormat:
-        """Return the file format of what takes the place of some manifests."""
-        if wanted is not None:
-            return wanted
+    def file_format(self, manifests: Collection[int], requested: FileFormat | None) -> FileFormat:
+        """Return the file format of the replacements of some manifests."""
+        if requested is not None:
+            return requested
         return FileFormat.AVRO if self.parquet.isdisjoint(manifests) else FileFormat.PARQUET
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestGroup:
-    """Manifests of one spec and content, and what happens to them.
+    """Manifests of one spec and content, rewritten or kept.
 
     `rewritten` and `kept` index the snapshot's manifests. `expected` estimates the number of new
-    manifests; `entries`, `clusters` (distinct partitions) and `bytes_before` are of those which are
-    rewritten.
+    manifests; `entries`, `clusters` (distinct partitions) and `bytes_before` count the rewritten
+    ones.
     """
 
     spec_id: int
@@ -131,7 +130,7 @@ def live_in(listed: ManifestsWithEntries, manifests: Collection[int]) -> Entries
 def group_clusters(
     metadata: TableMetadata, group: ManifestGroup, entries: Entries, options: RewriteOptions
 ) -> Clusters:
-    """Return the clusters of a group's entries, by the fields asked for, or by all.
+    """Return the clusters of a group's entries by the `sort_by` fields, or by all.
 
     Raises: CorruptTable R-068.
     """
@@ -155,7 +154,7 @@ def group_pieces(
     entries: Entries,
     options: RewriteOptions,
 ) -> Integers:
-    """Return the piece that each of a group's live entries belongs to.
+    """Return the piece of each of a group's live entries.
 
     Shape: one number for each entry, from 0 without a gap; pieces follow each other in the order of
     the clusters.
@@ -170,18 +169,18 @@ def group_pieces(
 
 
 def fill(sizes: Sequence[int], target_size_bytes: int) -> Sequence[range]:
-    """Choose which pieces, one after the other, fill each manifest; `sizes` are theirs.
+    """Choose the consecutive pieces of each manifest, by their `sizes`.
 
-    Manifests come out about equal, as few as the target size allows, so that the next plan finds
-    nothing to gain.
+    Manifests get about equal sizes, and are as few as the target allows: the next plan gains
+    nothing.
     """
-    whole = sum(sizes)
-    if not whole:
+    total = sum(sizes)
+    if not total:
         return ()
-    share = whole / ceil(whole / target_size_bytes)
-    cuts, done = [0], 0
+    share = total / ceil(total / target_size_bytes)
+    cuts, filled = [0], 0
     for at, size in enumerate(sizes):
-        if at > cuts[-1] and done + size / 2 > share * len(cuts):
+        if at > cuts[-1] and filled + size / 2 > share * len(cuts):
             cuts.append(at)
-        done += size
+        filled += size
     return [range(start, stop) for start, stop in pairwise([*cuts, len(sizes)])]

@@ -1,7 +1,7 @@
-"""What the snapshots of a table list: manifests, by one interface with a reader for each layout.
+"""The manifests that snapshots list, by one interface with a reader for each layout.
 
-A snapshot of any layout is manifests, each with the positions that are dead in it, and a manifest
-of any layout is entries of the same columns.
+A snapshot of any layout is manifests, each with its deleted positions, and a manifest of any layout
+is entries of the same columns.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ from icectl.table.reading import (
     try_file,
 )
 
-if TYPE_CHECKING:  # which signatures name: a reader with neither starts without them
+if TYPE_CHECKING:  # a start without findings and conditions does not load these
     from icectl.checks.rule import Finding
     from icectl.entries.conditions import Predicate
 
@@ -53,8 +53,8 @@ _OTHER_READERS: Mapping[Layout, str] = {Layout.SFC_1: "icectl.sfc1.reader"}
 class ManifestListRead:
     """The manifests that a snapshot lists, and the problems with them, by location.
 
-    `properties` is the key-value metadata of a manifest list (R-054); None where there is no list.
-    With `is_odd` all manifests are there, and the problems are good enough to be shown.
+    `properties` is the key-value metadata of a manifest list (R-054); None without a list. With
+    `is_odd` all manifests could be read in spite of the problems, and may be shown.
     """
 
     snapshot: Snapshot
@@ -67,10 +67,10 @@ class ManifestListRead:
 
 @dataclass(frozen=True, slots=True)
 class MarkedManifest:
-    """A manifest some of whose entries a snapshot added or removed: those with these statuses.
+    """A manifest whose entries with these statuses a snapshot added or removed.
 
-    Entries that are not concerned are dead in `manifest`. `unless_live` is true where files count
-    as removed only if nothing else of the snapshot has them.
+    Other entries are deleted in `manifest`. With `unless_live`, files count as removed only if they
+    are not live elsewhere in the snapshot.
     """
 
     manifest: ManifestFile
@@ -85,7 +85,7 @@ class SnapshotReader(Protocol):
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:
-        """Read what a snapshot lists; it need not be `sound` where it is only shown.
+        """Read the manifests of a snapshot; it need not be `sound` to be shown.
 
         Order: as listed.
         Raises: MissingFile; CorruptTable; Unsupported; StorageError.
@@ -94,43 +94,43 @@ class SnapshotReader(Protocol):
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: "Predicate"
     ) -> tuple[tuple[ManifestFile, ...], bool]:
-        """Read the same, but for manifests that can matter to no row a condition may be true of.
+        """Read the same, without manifests that have no row matching a condition.
 
-        The second tells whether manifests were left out: the deletes that are listed may then be of
-        files that are not.
+        Returns also whether manifests were left out: deletes may then be of files that are not
+        listed.
         Order, errors: as `manifests`.
         """
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
-        """Read what a snapshot lists, damaged and missing files included.
+        """Read the manifests of a snapshot, with damaged and missing files as problems.
 
-        Raises: StorageError, where the store itself fails.
+        Raises: StorageError, if the store itself fails.
         """
 
     def described(
         self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
     ) -> tuple[ManifestFile, ...]:
-        """Fill in what only views show of the manifests that a snapshot lists.
+        """Fill in the members of manifests that only views show.
 
         Order: kept.
         Raises: as `manifests`.
         """
 
     def root(self, store: Store, snapshot: Snapshot) -> RootManifest | None:
-        """Read what a root says beside the manifests; None where the layout has no root.
+        """Read the members of a root beside its manifests; None for a layout without roots.
 
         Raises: as `manifests`.
         """
 
     def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
-        """Find the manifests with what a snapshot changed; none where its layout does not tell.
+        """Return the manifests with a snapshot's changes; none if its layout does not record them.
 
         Order: as listed.
         Raises: as `manifests`.
         """
 
     def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
-        """Return the same manifest with what is dead in it alive, and the other way round."""
+        """Return the same manifest with live and deleted positions swapped."""
 
     def decode(
         self,
@@ -141,9 +141,9 @@ class SnapshotReader(Protocol):
         indices: Sequence[int],
         threads: int = 1,
     ) -> tuple[Sequence[ManifestHeader], RawEntries]:
-        """Decode manifests like `manifest`, which is the first of them, without what is dead.
+        """Decode manifests like `manifest`, the first of them, without deleted positions.
 
-        Shape: the `columns` asked for; `manifest` is the one of `indices`. `threads` may share it.
+        Shape: `columns`; `manifest` is the index in `indices`. So many `threads` may share it.
         Order: as stored.
         Raises: CorruptTable; Unsupported.
         """
@@ -151,11 +151,11 @@ class SnapshotReader(Protocol):
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator["Finding"]:
-        """Find what makes it unsure which entries of a snapshot live, or what their rows are."""
+        """Find doubts about the live entries of a snapshot, or their rows."""
 
 
 def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) -> SnapshotReader:
-    """Return the reader of a table's snapshots of one layout, ready for so many of them."""
+    """Return the reader of a table's snapshots of one layout, for so many of them."""
     if layout in _OTHER_READERS:
         reader: SnapshotReader = import_module(_OTHER_READERS[layout]).reader(metadata, snapshots)
         return reader
@@ -171,7 +171,7 @@ def snapshot_reader(metadata: TableMetadata, snapshot: Snapshot) -> SnapshotRead
 def read_snapshot_manifests(
     store: Store, metadata: TableMetadata, snapshot: Snapshot, *, sound: bool = True
 ) -> tuple[ManifestFile, ...]:
-    """Read the manifests that a snapshot lists; it need not be `sound` where it is only shown.
+    """Read the manifests that a snapshot lists; it need not be `sound` to be shown.
 
     Order: as listed.
     Raises: MissingFile; CorruptTable; Unsupported; StorageError.
@@ -182,10 +182,10 @@ def read_snapshot_manifests(
 def try_manifest_lists(
     context: TableContext, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Generator[ManifestListRead, None, None]:
-    """Read what snapshots list, damaged and missing files included.
+    """Read the manifests of snapshots, with damaged and missing files as problems.
 
     Order: that of `snapshots`.
-    Raises: StorageError, where the store itself fails.
+    Raises: StorageError, if the store itself fails.
     """
     context.progress.phase("reading manifest lists", total=len(snapshots))
     reader = _readers(metadata, snapshots)
@@ -236,7 +236,7 @@ def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[Manifes
 
     Order: first appearance.
     """
-    # Lists that were read together share their rows, and to compare those takes longer.
+    # Lists that were read together share their rows; comparing values takes longer.
     rows = {id(manifest): manifest for manifests in lists for manifest in manifests}
     distinct: dict[tuple[str, ManifestContent, bytes], ManifestFile] = {}
     for manifest in rows.values():
@@ -245,7 +245,7 @@ def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[Manifes
 
 
 _MANY_LISTS = 16
-"""From so many on it pays to load the compiled scan for manifest lists."""
+"""Manifest lists from which on the compiled scan pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class ListReader:
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:
-        """Read what a manifest list lists, or a version 1 snapshot embeds (R-030)."""
+        """Read a manifest list, or the manifests that a version 1 snapshot embeds (R-030)."""
         location = snapshot.manifest_list
         if location is not None:
             content = read_file(store, location)
@@ -274,7 +274,6 @@ class ListReader:
         return self.manifests(store, snapshot), False
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
-        """Read the same, damaged and missing files included."""
         location = snapshot.manifest_list
         if location is None:
             return self._try_embedded(store, snapshot)
@@ -296,7 +295,7 @@ class ListReader:
     def _decoded(
         self, snapshot: Snapshot, content: bytes, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:
-        """Return the rows of a list, which is that of the snapshot where they have to be `sound`.
+        """Return the rows of a list; `sound` ones must be the snapshot's own.
 
         Raises: CorruptTable R-008, R-050, R-053; OtherFile R-054; Unsupported.
         """
@@ -308,21 +307,21 @@ class ListReader:
     def described(
         self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
     ) -> tuple[ManifestFile, ...]:
-        """A manifest list says all that there is to say."""
+        """Return the same: a manifest list has all members."""
         del store, snapshot
         return tuple(manifests)
 
     def root(self, store: Store, snapshot: Snapshot) -> None:
-        """There is none."""
+        """Return None."""
         del store, snapshot
 
     def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
-        """Manifest lists do not tell."""
+        """Return none: manifest lists do not record changes."""
         del store, snapshot
         return ()
 
     def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
-        """Nothing is dead in any."""
+        """Return the same: no position is deleted."""
         return manifest
 
     def decode(
@@ -344,7 +343,7 @@ class ListReader:
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator["Finding"]:
-        """Find what would change the meaning of rows."""
+        """Find problems that change the meaning of rows."""
         from icectl.checks.live_entries import LiveRows
         from icectl.checks.rules import RULES
 
@@ -381,7 +380,7 @@ class ListReader:
 
 
 def _shown(read: ManifestListRead, content: bytes) -> ManifestListRead:
-    """Return a damaged list with its manifests, where it is good enough to be shown."""
+    """Return a damaged list with its manifests, if it can be shown."""
     try:
         manifests = read_manifest_list(content, to_show=True)
     except CorruptTable:

@@ -42,18 +42,17 @@ from icectl.table.reading import (
 
 
 class SharedValues:
-    """The last single value of each column, as often as a chunk has had it.
+    """The last chunk of one repeated value of each column, to be shared.
 
-    Of millions of entries most columns have one value for many manifests: the snapshot, the
-    sequence number, the spec, or nothing at all. As Arrow stores them they take a third of a
-    table's memory.
+    Most columns have one value for many manifests: the snapshot, the sequence number, the spec, or
+    null. As Arrow stores them they take a third of a table's memory.
     """
 
     def __init__(self) -> None:
         self._last: dict[str, pa.Array] = {}
 
     def shared(self, entries: E) -> E:
-        """Return the same rows, whose chunks of one value lie where those of earlier rows do.
+        """Return the same rows, whose chunks of one value share the memory of earlier ones.
 
         Order: kept.
         Cost: memory for one chunk of each column that has one value.
@@ -78,7 +77,7 @@ class SharedValues:
 
 
 _TOGETHER_BYTES = 2**21
-"""Manifests, as stored, that are decoded as one: of small ones there may be very many."""
+"""Stored bytes of manifests that are decoded together: there may be many small ones."""
 
 _Done = TypeVar("_Done")
 
@@ -87,8 +86,7 @@ _Done = TypeVar("_Done")
 class ManifestRead:
     """A manifest as it was read, or the problem with it.
 
-    `index` is its place in the list that was asked for; `size_bytes` is as stored, None where it
-    could not be read.
+    `index` is its place in the requested list; `size_bytes` is as stored, None if unreadable.
     """
 
     index: int
@@ -107,9 +105,9 @@ class ManifestRead:
 
 @dataclass(frozen=True, slots=True)
 class ManifestsRead:
-    """Manifests that lie side by side in the list that was asked for, from `first` on.
+    """Consecutive manifests of the requested list, from `first` on.
 
-    `rows` are those of all of them; `manifest` is the place in that list. `sizes`: bytes as stored.
+    `rows` are those of all; `manifest` is the place in that list. `sizes` are bytes as stored.
     """
 
     first: int
@@ -120,8 +118,8 @@ class ManifestsRead:
 
     def entries(self) -> Entries:
         """Return the rows with inheritance resolved. Raises: CorruptTable."""
-        own = inherit(with_manifests_moved(self.rows, -self.first), self.manifests)
-        return with_manifests_moved(own, self.first)
+        inherited = inherit(with_manifests_moved(self.rows, -self.first), self.manifests)
+        return with_manifests_moved(inherited, self.first)
 
 
 def scan_manifests(
@@ -154,18 +152,18 @@ def scan_entries(
 ) -> Iterator[Entries]:
     """Read manifests, small ones many at a time, as entries with inheritance resolved.
 
-    `leave_out` is called with each manifest that cannot be read, and may let it pass.
+    `leave_out` is called with the problem of each unreadable manifest, and may ignore it.
     Order: that of `manifests`, which `manifest` indexes; close the iterator to stop early.
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
     read = _in_groups(context, metadata, manifests, columns, ManifestsRead.entries)
     with closing(read):
-        for one in read:
-            if isinstance(one, _Failed):
-                leave_out(one.problem)
+        for entries in read:
+            if isinstance(entries, _Failed):
+                leave_out(entries.problem)
             else:
-                yield one
+                yield entries
 
 
 def load_entries(
@@ -182,20 +180,20 @@ def load_entries(
     delete files.
     Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
     Raises: as scan_manifests.
-    Cost: memory for what differs from row to row, to be matched.
+    Cost: to be matched, memory for values that differ from row to row.
     """
     if not to_match:
         scanned = scan_manifests(context, metadata, manifests, columns)
         return concat([part.entries() for part in scanned])
     of_deletes = columns | {"lower_bounds", "upper_bounds"}
-    wanted = [
+    columns_of = [
         of_deletes if manifest.content is ManifestContent.DELETES else columns
         for manifest in manifests
     ]
     shared, parts = SharedValues(), []
-    for part in scan_manifests(context, metadata, manifests, wanted):
+    for part in scan_manifests(context, metadata, manifests, columns_of):
         entries = part
-        if wanted[part.first] is of_deletes:
+        if columns_of[part.first] is of_deletes:
             named = with_schemes(metadata, with_referenced_data_files(part.rows)).table
             rows = RawEntries(named.drop_columns(sorted(of_deletes - columns)))
             entries = replace(part, rows=rows)
@@ -209,23 +207,23 @@ def try_manifests(
     manifests: Sequence[ManifestFile],
     columns: frozenset[str],
 ) -> Generator[ManifestRead, None, None]:
-    """Read manifests one by one, damaged and missing ones included.
+    """Read manifests, with damaged and missing ones as problems.
 
     Order: that of `manifests`; close the iterator to stop early.
-    Raises: StorageError, where the store itself fails.
+    Raises: StorageError, if the store itself fails.
     Cost: as scan_manifests.
     """
     read = _in_groups(context, metadata, manifests, columns, _one_by_one)
     with closing(read):
-        for some in read:
-            if isinstance(some, _Failed):
-                yield ManifestRead(some.index, some.size_bytes, problem=some.problem)
+        for group in read:
+            if isinstance(group, _Failed):
+                yield ManifestRead(group.index, group.size_bytes, problem=group.problem)
             else:
-                yield from some
+                yield from group
 
 
 _Stored = tuple[Sequence[int], Sequence[FileRead]]
-"""Places of manifests in the list that was asked for, and what was read of each."""
+"""Places of manifests in the requested list, and the content of each."""
 
 
 def _one_by_one(part: ManifestsRead) -> Sequence[ManifestRead]:
@@ -248,7 +246,7 @@ def _one_by_one(part: ManifestsRead) -> Sequence[ManifestRead]:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A manifest that cannot be read, by its place in the list that was asked for."""
+    """A manifest that cannot be read, by its place in the requested list."""
 
     index: int
     size_bytes: int | None
@@ -257,37 +255,37 @@ class _Failed:
 
 @dataclass(frozen=True, slots=True)
 class _Large:
-    """A manifest that inflates to more than is usual, and is read again when nothing else is."""
+    """A manifest that inflates to an unusual size, and is read again by itself."""
 
     index: int
 
 
 _ONE_LARGE = Lock()
-"""Held while such a manifest is decoded: in a process one at a time."""
+"""Held while such a manifest is decoded: one at a time in a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoder(Generic[_Done]):
-    """Decodes groups of manifests, with the columns that are `wanted` of each.
+    """Decodes groups of manifests, with the `columns` of each.
 
-    `finish` makes of a group what is asked for, in the thread that decoded it.
+    `finish` makes the result of a group, in the thread that decoded it.
     """
 
     metadata: TableMetadata
     manifests: Sequence[ManifestFile]
-    wanted: Sequence[frozenset[str]]
+    columns: Sequence[frozenset[str]]
     finish: Callable[[ManifestsRead], _Done]
     concurrency: int
 
     @property
     def threads(self) -> int:
-        """How many a manifest is decoded by: alone it has all processors to itself."""
+        """The threads for one manifest: a single one gets all processors."""
         return _processors(self.concurrency) if len(self.manifests) == 1 else 1
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
-        """Return a group as one, or each of its manifests where one has a problem.
+        """Return a group as one, or each of its manifests if one has a problem, with counts.
 
-        And how many it is. Of several manifests those that inflate to too much are left.
+        A group that inflates to too much is left to `decode_large`.
         """
         indices, contents = stored
         if len(self.manifests) == 1:
@@ -300,20 +298,20 @@ class _Decoder(Generic[_Done]):
             return [(1, _Large(index)) for index in indices]
 
     def decode_large(self, index: int, content: FileRead) -> _Done | _Failed:
-        """Return a manifest that `decode` has left."""
+        """Decode a manifest that `decode` has left."""
         with _ONE_LARGE:
             return self._try(index, content)
 
     def _decode(
         self, indices: Sequence[int], contents: Sequence[FileRead]
     ) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
-        whole = [content for content in contents if isinstance(content, bytes)]
+        readable = [content for content in contents if isinstance(content, bytes)]
         try:
-            if len(whole) == len(contents):
-                return [(len(indices), self._read(indices, whole))]
+            if len(readable) == len(contents):
+                return [(len(indices), self._read(indices, readable))]
         except (CorruptTable, Unsupported):
-            pass  # one by one they tell which it is
-        return [(1, self._try(*each)) for each in zip(indices, contents, strict=True)]
+            pass  # decoding each by itself shows which it is
+        return [(1, self._try(*file)) for file in zip(indices, contents, strict=True)]
 
     def _try(self, index: int, content: FileRead) -> _Done | _Failed:
         if not isinstance(content, bytes):
@@ -326,7 +324,7 @@ class _Decoder(Generic[_Done]):
 
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> _Done:
         first = indices[0]
-        columns = self.wanted[first]
+        columns = self.columns[first]
         is_listed = layout_of_manifest(self.manifests[first]) is Layout.MANIFEST_LISTS
         screened = columns | SCREENED if is_listed else columns
         part = self._decoded(indices, contents, screened)
@@ -341,35 +339,39 @@ class _Decoder(Generic[_Done]):
     def _decoded(
         self, indices: Sequence[int], contents: Sequence[bytes], columns: frozenset[str]
     ) -> ManifestsRead:
-        """Return manifests of one form; only those of lists are several."""
+        """Decode manifests of one form; only manifests of lists are several."""
         first = self.manifests[indices[0]]
         reader = reader_of(self.metadata, layout_of_manifest(first))
         headers, rows = reader.decode(
             contents, first, columns=columns, indices=indices, threads=self.threads
         )
-        own = [self.manifests[index] for index in indices]
-        return ManifestsRead(indices[0], own, [*map(len, contents)], headers, rows)
+        listed = [self.manifests[index] for index in indices]
+        return ManifestsRead(indices[0], listed, [*map(len, contents)], headers, rows)
 
     def _check_own(self, part: ManifestsRead, contents: Sequence[bytes]) -> None:
-        """Check that manifests are those that their rows in the list describe. Raises: OtherFile.
+        """Check that manifests are those of their rows in the list. Raises: OtherFile.
 
-        Those in doubt are decoded again, with the columns that tell.
+        Doubtful ones are decoded again, with all planning columns.
         """
         for place in doubtful_manifests(
             part.manifests, part.headers, part.sizes, part.rows, part.first
         ):
             from icectl.checks.rules import check_own_manifest
 
-            whole = self._decoded([part.first + place], [contents[place]], PLANNING_COLUMNS)
+            decoded = self._decoded([part.first + place], [contents[place]], PLANNING_COLUMNS)
             check_own_manifest(
-                self.metadata, part.manifests[place], whole.headers[0], whole.sizes[0], whole.rows
+                self.metadata,
+                part.manifests[place],
+                decoded.headers[0],
+                decoded.sizes[0],
+                decoded.rows,
             )
 
 
 def _groups(
-    manifests: Sequence[ManifestFile], wanted: Sequence[frozenset[str]]
+    manifests: Sequence[ManifestFile], columns: Sequence[frozenset[str]]
 ) -> Sequence[Sequence[int]]:
-    """Return manifests side by side that can be decoded together."""
+    """Return consecutive manifests that can be decoded together."""
     groups: list[list[int]] = []
     size = 0
     for index, manifest in enumerate(manifests):
@@ -380,7 +382,7 @@ def _groups(
             and manifest.partition_spec_id == manifests[index - 1].partition_spec_id
             and {layout_of_manifest(manifest), layout_of_manifest(manifests[index - 1])}
             == {Layout.MANIFEST_LISTS}
-            and wanted[index] == wanted[index - 1]
+            and columns[index] == columns[index - 1]
         ):
             groups[-1].append(index)
         else:
@@ -402,11 +404,11 @@ def _in_groups(
 ) -> Generator[_Done | _Failed, None, None]:
     """Read manifests and decode them group by group, as _Decoder does.
 
-    Reading waits for the store, decoding for a processor: each has threads of its own, as many as
-    it can use, which also keeps the decoders' memory to few threads.
+    Reading waits for the store, decoding for a processor: each has its own threads. So few decoders
+    take memory.
     """
-    wanted = [columns] * len(manifests) if isinstance(columns, frozenset) else columns
-    decoder = _Decoder(metadata, manifests, wanted, finish, context.concurrency)
+    columns_of = [columns] * len(manifests) if isinstance(columns, frozenset) else columns
+    decoder = _Decoder(metadata, manifests, columns_of, finish, context.concurrency)
     context.progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 
@@ -414,7 +416,7 @@ def _in_groups(
         return try_file(context.store, manifests[index].manifest_path)
 
     stored = read_in_threads(read, range(len(manifests)), sizes, threads=context.concurrency)
-    groups = _groups(manifests, wanted)
+    groups = _groups(manifests, columns_of)
     gathered = ((group, list(islice(stored, len(group)))) for group in groups)
     group_sizes = [sum(sizes[index] for index in group) for group in groups]
     processors = _processors(context.concurrency)
@@ -422,11 +424,11 @@ def _in_groups(
     with closing(stored), closing(decoded):
         for part in decoded:
             for count, decoded_as in part:
-                done = (
+                result = (
                     decoder.decode_large(decoded_as.index, read(decoded_as.index))
                     if isinstance(decoded_as, _Large)
                     else decoded_as
                 )
-                if not isinstance(done, _Failed):
+                if not isinstance(result, _Failed):
                     context.progress.advance(count)
-                yield done
+                yield result

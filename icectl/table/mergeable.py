@@ -1,4 +1,4 @@
-"""Which data files can be put together without decoding them, as far as entries tell: pure."""
+"""Data files that can be merged without decoding them, by their entries: pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,9 +41,9 @@ class MethodChoice:
 
 @dataclass(frozen=True, slots=True)
 class Mergeable:
-    """What speaks against a merge of each live data file, and the sizes of its row groups.
+    """The obstacles to a merge of each live data file, and the number of its row groups.
 
-    `obstacles` has a row for each of _OBSTACLES; `row_groups` is 0 where that is not known.
+    `obstacles` has a row for each of _OBSTACLES; `row_groups` is 0 if not known.
     """
 
     obstacles: npt.NDArray[np.bool_]
@@ -52,7 +52,7 @@ class Mergeable:
     sizes: Sizes
 
     def why_not(self, bin_: Bin) -> str | None:
-        """Tell why the files of a bin can't be put together to one; None where they can."""
+        """Return why the files of a bin can't be merged; None if they can."""
         rows = list(bin_.files)
         if bin_.split is not None or self.stored[rows].sum() > self.sizes.roll:
             return "it has a file to be cut"
@@ -62,7 +62,7 @@ class Mergeable:
         return _OBSTACLES[numbers[0]] if len(numbers) else None
 
     def row_group_bytes(self, rows: Sequence[int]) -> int | None:
-        """Return the median size of the row groups of some files; None where it is not known."""
+        """Return the median size of the row groups of some files; None if not known."""
         places = list(rows)
         counts = self.row_groups[places]
         if not counts.all():
@@ -73,19 +73,19 @@ class Mergeable:
 def mergeable(
     files: LiveFiles, verdicts: Verdicts, spec_id: int, format_version: int, sizes: Sizes
 ) -> Mergeable:
-    """Return what speaks against merging each live data file into one of a partition spec.
+    """Return the obstacles to merging each live data file into one of a partition spec.
 
-    Those that are judged by their deletes are rewritten: a merge would leave as many of them.
+    Files chosen for their deletes are rewritten: a merge would keep the deletes.
     """
     data = files.data
-    others = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
+    not_parquet = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
     deleted = np.isin(verdicts, DELETES)
     if format_version < CARRYING_VERSION:
         deleted |= delete_counts(files.matches) > 0
     moves = ~of_specs(data, [spec_id])
     no_ids = mask_of(pc.is_null(data.table["first_row_id"])) & (format_version >= 3)
     return Mergeable(
-        np.stack([others, deleted, moves, no_ids]),
+        np.stack([not_parquet, deleted, moves, no_ids]),
         numbers(data, "file_size_in_bytes"),
         _row_group_counts(data),
         sizes,
@@ -93,28 +93,28 @@ def mergeable(
 
 
 def _row_group_counts(data: Entries) -> Integers:
-    """Return how many row groups each data file has; 0 where its entry does not tell."""
+    """Return the number of row groups of each data file; 0 if its entry has none."""
     offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
     return np.asarray(offsets.to_numpy(), np.int64)
 
 
 def expected_ways(data: Entries, least_row_group: int = MERGE_ROW_GROUP_BYTES) -> tuple[int, int]:
-    """Return the bytes of files of partitions with several: those to merge, those to rewrite.
+    """Return the bytes to merge and to rewrite, of partitions with several files.
 
-    An estimate of what choose_method chooses: by row groups, and whether files are Parquet.
+    This estimates choose_method by row groups and file formats.
     """
     sizes, counts = numbers(data, "file_size_in_bytes"), _row_group_counts(data)
-    others = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
+    not_parquet = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
     is_large = sizes >= least_row_group * counts
-    found = data.table.select(GROUP_KEYS)
+    columns = data.table.select(GROUP_KEYS)
     for name, values in (
         ("size", sizes),
         ("row_groups", counts),
         ("large", np.where(is_large, counts, 0)),
-        ("unknown", (counts == 0) | others),
+        ("unknown", (counts == 0) | not_parquet),
     ):
-        found = found.append_column(name, pa.array(values))
-    sums = found.group_by(GROUP_KEYS).aggregate(
+        columns = columns.append_column(name, pa.array(values))
+    sums = columns.group_by(GROUP_KEYS).aggregate(
         [
             ("size", "count"),
             ("size", "sum"),
@@ -132,16 +132,16 @@ def expected_ways(data: Entries, least_row_group: int = MERGE_ROW_GROUP_BYTES) -
 
 
 def choose_method(
-    asked: Method, mergeable: Mergeable, bins: Sequence[Bin], least_row_group: int
+    requested: Method, mergeable: Mergeable, bins: Sequence[Bin], least_row_group: int
 ) -> MethodChoice:
     """Choose how the files of some bins become new ones.
 
-    With `merge` the size of row groups does not matter: `rewrite` says that they can't be merged.
+    With `merge` the size of row groups does not matter: only obstacles lead to `rewrite`.
     """
     obstacles = [why for why in map(mergeable.why_not, bins) if why is not None]
     if obstacles:
         return MethodChoice("rewrite", obstacles[0])
-    if asked == "merge":
+    if requested == "merge":
         return MethodChoice("merge", "asked for")
     median = mergeable.row_group_bytes([row for bin_ in bins for row in bin_.files])
     if median is None:

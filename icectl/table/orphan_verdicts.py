@@ -1,4 +1,4 @@
-"""Files of a listing that a table does not reach: which are orphans, and why others stay."""
+"""Files of a listing that a table does not reach: orphans, and why others stay."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from icectl.units import print_instant
 
 
 class OrphanVerdict(IntEnum):
-    """The verdict on a file that the table does not reach: why it goes, or stays."""
+    """The verdict on a file that the table does not reach."""
 
     ORPHAN = 0
     RECENT = 1
@@ -33,9 +33,9 @@ class OrphanVerdict(IntEnum):
 class OrphanRule:
     """The rule that makes an orphan of a file that the table does not reach.
 
-    It was modified before `older_than_ms`, and no part of its location behind one of `bases` begins
-    with `_` or `.`, unless that is one of `partition_names` and its value. Nor does its location
-    hold the uuid of one of the `running` runs, which may still commit what they have written.
+    It was modified before `older_than_ms`. No part of its location behind one of `bases` begins
+    with `_` or `.`, except one of `partition_names` with a value. Its location has no uuid of a run
+    in `running`, which may still commit.
     """
 
     older_than_ms: int
@@ -46,11 +46,11 @@ class OrphanRule:
 
 @dataclass(frozen=True, slots=True)
 class OrphanPlan:
-    """The plan of a run: the files that it would delete, of how much, and why the others stay.
+    """The plan of a run: the files to delete, and why others stay.
 
-    `outside` lies elsewhere than the table, in a folder that the caller named, and is deleted only
-    if `deletes_outside`. `left_alone` counts files that nothing reaches by the reason why they
-    stay; `referenced_count` is that of the files that the table refers to, there or not.
+    `outside` are files outside of the table, in a folder that the caller named, deleted only if
+    `deletes_outside`. `left_alone` counts unreached files that stay, by reason. `referenced_count`
+    counts files that the table refers to, missing ones too.
     """
 
     rule: OrphanRule
@@ -76,12 +76,12 @@ class OrphanPlan:
 
     @property
     def is_too_much(self) -> bool:
-        """Whether more would go than the caller allows; that so much is orphaned hints at error."""
+        """Whether the plan exceeds the caller's limit: so many orphans may be an error."""
         return self.deletable_bytes > self.max_fraction * self.listed_bytes
 
 
 def restrict_to_reviewed(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:
-    """The plan of those files alone that a plan names which was reviewed, and as it names them."""
+    """Restrict a plan to the files that a reviewed plan names, with the same facts."""
 
     def named(listed: ListedFiles) -> ListedFiles:
         return where(listed, [_act(file) in only.acts for file in listed_files(listed)])
@@ -107,9 +107,8 @@ _METADATA_FILE = (
 
 
 def unreached(listed: pa.RecordBatch, known: KnownLocations, rule: OrphanRule) -> pa.RecordBatch:
-    """Return the listed files that are not among the known ones.
+    """Return the listed files that are not known; a check sum `.x.crc` counts as its file `x`.
 
-    A check sum `.x.crc` is judged as the file `x` is that it belongs to.
     Shape: UNREACHED_SCHEMA. Order: kept.
     """
     locations = listed["location"]
@@ -117,17 +116,17 @@ def unreached(listed: pa.RecordBatch, known: KnownLocations, rule: OrphanRule) -
     reached = known.contains(locations)
     if owners is not locations:
         reached = pc.or_(reached, known.contains(owners))
-    left = pc.invert(reached)
-    table, owners = listed.filter(left), owners.filter(left)
+    is_unreached = pc.invert(reached)
+    table, owners = listed.filter(is_unreached), owners.filter(is_unreached)
     return pa.RecordBatch.from_arrays(
         [*table.columns, _verdicts(owners, table["modified_ms"], rule)], schema=UNREACHED_SCHEMA
     )
 
 
 def described_files(locations: pa.Array) -> pa.Array:
-    """Return for a check sum the file that it belongs to, for others the location itself.
+    """Return the file of each check sum, and other locations as they are.
 
-    Order: kept. Returns `locations` where none is a check sum.
+    Order: kept. Returns `locations` itself without a check sum.
     """
     if not pc.any(pc.ends_with(locations, ".crc")).as_py():
         return locations
@@ -135,23 +134,25 @@ def described_files(locations: pa.Array) -> pa.Array:
 
 
 def metadata_files(listed: pa.RecordBatch) -> list[str]:
-    """Return the locations of metadata JSON files, of whatever table. Order: kept.
+    """Return the locations of metadata JSON files of any table. Order: kept.
 
-    The logs of other table formats count too: their tables may share the data files.
+    Logs of other table formats count too: their tables may share data files.
     """
     locations = listed["location"]
-    some = pc.or_(
+    is_candidate = pc.or_(
         pc.ends_with(locations, ".json"), pc.match_substring(locations, "/schema/schema-")
     )
     for ending in (".json.gz", ".properties"):
-        some = pc.or_(some, pc.ends_with(locations, ending))
-    named = locations.filter(some)
-    names: list[str] = named.filter(pc.match_substring_regex(named, _METADATA_FILE)).to_pylist()
+        is_candidate = pc.or_(is_candidate, pc.ends_with(locations, ending))
+    candidates = locations.filter(is_candidate)
+    names: list[str] = candidates.filter(
+        pc.match_substring_regex(candidates, _METADATA_FILE)
+    ).to_pylist()
     return names
 
 
 def symbolic_links(listed: pa.RecordBatch) -> list[str]:
-    """Return the locations of links to files, which only a local listing shows: they have no time.
+    """Return the locations of links to files, which have no time in a local listing.
 
     Order: kept.
     """
@@ -166,24 +167,24 @@ def symbolic_links(listed: pa.RecordBatch) -> list[str]:
 def orphans_among(
     batches: Iterable[pa.RecordBatch], are_reached: Callable[[pa.Array], pa.BooleanArray]
 ) -> tuple[ListedFiles, dict[OrphanVerdict, int]]:
-    """The orphans among files that are not reached, and how many others stay for which reason.
+    """Return the orphans among unreached files, and counts of the others by verdict.
 
-    `are_reached` takes a closer look at those that would go.
+    `are_reached` checks the orphans again, more closely.
     Shape: batches of UNREACHED_SCHEMA. Order: by location.
     """
     parts, counts = [LISTING_SCHEMA.empty_table()], dict.fromkeys(OrphanVerdict, 0)
     for batch in batches:
         for item in pc.value_counts(batch["verdict"]).to_pylist():
             counts[OrphanVerdict(item["values"])] += item["counts"]
-        going = batch.filter(pc.equal(batch["verdict"], int(OrphanVerdict.ORPHAN)))
-        going = going.filter(pc.invert(are_reached(described_files(going["location"]))))
-        parts.append(pa.Table.from_batches([going.select(LISTING_SCHEMA.names)]))
+        orphans = batch.filter(pc.equal(batch["verdict"], int(OrphanVerdict.ORPHAN)))
+        orphans = orphans.filter(pc.invert(are_reached(described_files(orphans["location"]))))
+        parts.append(pa.Table.from_batches([orphans.select(LISTING_SCHEMA.names)]))
     counts.pop(OrphanVerdict.ORPHAN)
     return ListedFiles(pa.concat_tables(parts).sort_by("location")), counts
 
 
 def lone_check_sums(listed: ListedFiles) -> Sequence[tuple[str, str]]:
-    """Check sums whose file is not among the files too, each with that file. Order: kept."""
+    """Return check sums whose file is not listed, each with that file. Order: kept."""
     locations = listed.table["location"].combine_chunks()
     owners = described_files(locations)
     alone = pc.and_(
@@ -204,11 +205,14 @@ def check_sums_last(listed: ListedFiles) -> tuple[ListedFiles, ListedFiles]:
 
 
 def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> pa.Array:
-    """Return the first reason to stay that holds; ORPHAN where none does."""
+    """Return the first verdict that applies; ORPHAN without a reason to stay."""
     is_old = pc.less(modified_ms, rule.older_than_ms)
+    of_running = pa.repeat(pa.scalar(value=False), len(locations))
+    if rule.running:
+        of_running = pc.match_substring_regex(locations, "|".join(rule.running))
     reasons = [
         (OrphanVerdict.JOURNAL, pc.match_substring_regex(locations, _JOURNAL)),
-        (OrphanVerdict.RUNNING, _are_of_runs(locations, rule.running)),
+        (OrphanVerdict.RUNNING, of_running),
         (OrphanVerdict.HIDDEN, _are_hidden(locations, rule)),
         (OrphanVerdict.WITHOUT_TIME, pc.is_null(modified_ms)),
         (OrphanVerdict.RECENT, pc.invert(pc.fill_null(is_old, fill_value=False))),
@@ -220,16 +224,10 @@ def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> p
     return pc.case_when(flags, *codes, pa.scalar(int(OrphanVerdict.ORPHAN), pa.int8()))
 
 
-def _are_of_runs(locations: pa.Array, uuids: Sequence[str]) -> pa.BooleanArray:
-    if not uuids:
-        return pa.repeat(pa.scalar(value=False), len(locations))
-    return pc.match_substring_regex(locations, "|".join(uuids))
-
-
 def _are_hidden(locations: pa.Array, rule: OrphanRule) -> pa.Array:
     """Return whether a part of the location behind its base begins with `_` or `.`.
 
-    The names of icectl's own files of a moment count as any other: a killed run has left them.
+    icectl's temporary files don't count as hidden: a killed run has left them.
     """
     bases = "|".join(re.escape(base.rstrip("/")) for base in rule.bases)
     inside = pc.replace_substring_regex(locations, f"^(?:{bases})/", "")

@@ -1,4 +1,4 @@
-"""How many files come out of how many bytes: sizes and bins of a rewrite."""
+"""Sizes and numbers of new files: bins of a rewrite."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from icectl.units import print_size
 
 
 def pack(weights: Sequence[int], capacity: int, lookback: int) -> list[list[int]]:
-    """Put each thing into the first open bin with room for it, or into a new one.
+    """Put each item into the first open bin with room for it, or into a new one.
 
-    Where more bins than `lookback` are open, the oldest is closed. A thing heavier than `capacity`
-    has a bin of its own.
+    The oldest bin is closed if more than `lookback` are open. An item heavier than `capacity` gets
+    its own bin.
     Shape: positions in `weights`, each in one bin.
     Order: bins as they were opened; positions ascend within a bin.
-    Cost: `len(weights)` times the bins open at a time.
+    Cost: `len(weights)` times the open bins.
     """
     bins: list[list[int]] = []
     rooms: list[int] = []
@@ -32,24 +32,24 @@ def pack(weights: Sequence[int], capacity: int, lookback: int) -> list[list[int]
 
 
 SMALL, LARGE = 0.75, 1.8
-"""Parts of the target size below and above which a file does not have it."""
+"""Parts of the target size below and above which a file is too small or too large."""
 
 _OVERHEAD = 5 * 1024
-"""What the reference implementation adds to a bin, so that rounding makes no further one."""
+"""Bytes that the reference implementation adds to a bin, lest rounding make another one."""
 
 _LOOKBACK = 10
 """Bins that stay open, as in the scans of the reference implementation."""
 
 _SPREAD = 1.1
-"""A remainder is spread over the other files where they grow by no more than this."""
+"""A remainder is spread over the other files if they grow by no more than this."""
 
 _ROLL_ROOM = 1.05
-"""Room that the files of one large bin get beyond equal parts, lest a tiny one remain."""
+"""Room of the files of a large bin beyond equal parts, lest a tiny file remain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes that data files should have, and below and above which one does not have them."""
+    """The target size of data files, and the sizes below and above which one is rewritten."""
 
     target: int
     smallest: int
@@ -57,30 +57,27 @@ class Sizes:
 
     @property
     def roll(self) -> int:
-        """Bytes a file may grow to before another begins: half way from the target to the largest.
+        """The size at which a new file begins: half way from the target to the largest.
 
-        Bins are estimates; what is written may be larger.
+        Bins are estimates; new files may be larger.
         """
         return self.target + (self.largest - self.target) // 2
 
     def expected_files(self, size_bytes: int) -> int:
-        """Return files that some bytes should come to.
-
-        A small remainder is spread over the others.
-        """
+        """Return the number of files of some bytes; a small remainder is spread over the others."""
         if size_bytes < self.target:
             return 1
-        whole, remainder = divmod(size_bytes, self.target)
-        spread = size_bytes // whole < min(_SPREAD * self.target, self.roll)
-        return whole if not remainder or (remainder <= self.smallest and spread) else whole + 1
+        count, remainder = divmod(size_bytes, self.target)
+        spread = size_bytes // count < min(_SPREAD * self.target, self.roll)
+        return count if not remainder or (remainder <= self.smallest and spread) else count + 1
 
     def bin_bytes(self, size_bytes: int) -> int:
-        """Return bytes of one bin of so many in all."""
+        """Return the size of a bin, for so many bytes in all."""
         share = size_bytes // self.expected_files(size_bytes) + _OVERHEAD
         return self.target if share < self.target else min(share, self.roll)
 
     def bins(self, sizes: Sequence[int]) -> list[list[int]]:
-        """Put files together that become one each; as few small ones as can be remain.
+        """Put files into bins of one new file each; as few small ones as possible remain.
 
         Shape: positions in `sizes`, each in one bin.
         """
@@ -98,19 +95,19 @@ class Sizes:
         return [bin_ for bin_ in bins if bin_]
 
     def parts(self, size_bytes: int) -> int:
-        """Return files that one too large a bin is cut into."""
+        """Return the number of files of one bin."""
         return max(1, ceil(size_bytes / self.roll))
 
     def roll_of(self, size_bytes: int) -> int:
-        """Return the bytes that files of one bin may grow to: of a large one, about equal parts."""
+        """Return the size that files of one bin may grow to: equal parts of a large one."""
         parts = self.parts(size_bytes)
         return self.roll if parts == 1 else min(self.roll, ceil(size_bytes / parts * _ROLL_ROOM))
 
 
 def sizes_of(target: int, smallest: int | None, largest: int | None) -> Sizes:
-    """Return the sizes asked for, with the reference implementation's defaults.
+    """Return the given sizes, with the reference implementation's defaults.
 
-    Raises: UsageError, when new files would be too small or too large themselves.
+    Raises: UsageError, if new files would be too small or too large themselves.
     """
     sizes = Sizes(
         target,

@@ -1,9 +1,9 @@
 """The places that a table owns: the only ones in which a command may delete files for it.
 
-What metadata say of places is the word of whoever writes the table. So a place counts as owned only
-where the table's current metadata file shows that its writer may write there: a location by a file
-in it or in its folder `metadata`, the folder of `write.metadata.path` by a file right in it. That
-no other table lies there too is what OtherTables looks for.
+Anybody who writes the table decides which places its metadata names. So a table owns a place only
+if its current metadata file lies there, which proves that its writer may write there. A location is
+proved by a file in it or in its folder `metadata`, the folder of `write.metadata.path` by a file
+directly in it. OtherTables checks that no other table lies there too.
 """
 
 import re
@@ -59,20 +59,19 @@ class OwnPlaces:
 
     @property
     def has_location(self) -> bool:
-        """Whether the table owns its location."""
         return self.location in self.folders
 
     def holds(self, location: str) -> bool:
-        """Return whether a file or folder is in one of the folders, or is one of them."""
+        """Return whether a location is in one of the folders, or is one of them."""
         return any(is_within(location, folder) for folder in self.folders)
 
     def split(self, files: Files) -> tuple[Files, Files]:
         """Return the files inside the folders, and those outside. Order: kept."""
-        others, doubtful = files, []
+        rest, doubtful = files, []
         for folder in self.folders:
-            beginning_so, others = beginning_with(others, folder + "/")
-            doubtful.append(containing(beginning_so, "/../"))
-        places = [place for place, _, _ in rows(together([*doubtful, others]))]
+            in_folder, rest = beginning_with(rest, folder + "/")
+            doubtful.append(containing(in_folder, "/../"))
+        places = [place for place, _, _ in rows(together([*doubtful, rest]))]
         outside = [place for place in places if not self.holds(place)]
         return excluding(files, outside), including(files, outside)
 
@@ -82,7 +81,7 @@ def own_places(loaded: LoadedTable) -> OwnPlaces:
     location = loaded.metadata.location.rstrip("/")
     holder = parent(loaded.metadata_location)
     folders = []
-    if any(_is_same(holder, one) for one in (location, join(location, METADATA_FOLDER))):
+    if any(_is_same(holder, folder) for folder in (location, join(location, METADATA_FOLDER))):
         folders.append(location)
     elif _is_same(holder, loaded.metadata_folder) and SameStore().holds(holder, location):
         folders.append(loaded.metadata_folder.rstrip("/"))
@@ -90,7 +89,7 @@ def own_places(loaded: LoadedTable) -> OwnPlaces:
 
 
 def check_metadata_folder(context: TableContext, loaded: LoadedTable) -> None:
-    """Refuse to write among the files of another table, where the table names the folder for that.
+    """Refuse to write new metadata among the files of another table.
 
     Raises: Refused; StorageError.
     """
@@ -110,7 +109,7 @@ def check_metadata_folder(context: TableContext, loaded: LoadedTable) -> None:
 
 
 def metadata_files_among(places: Sequence[str]) -> list[str]:
-    """Return the places that have the name of a metadata file: a log may name anything."""
+    """Return the places with the name of a metadata file: a log may name anything."""
     return [place for place in places if is_metadata_file_name(name(place))]
 
 
@@ -120,13 +119,13 @@ def _is_same(folder: str, other: str) -> bool:
         return real_location(folder) == real_location(other)
     if not SameStore().holds(folder, other):
         return False
-    first, second = (one[len(root(one)) :].rstrip("/") for one in (folder, other))
+    first, second = (place[len(root(place)) :].rstrip("/") for place in (folder, other))
     return first == second
 
 
 _BEGINNING_BYTES = 4_096
 _MOST_FOLDERS = 1_000
-"""Folders that are looked into one by one."""
+"""Folders that are listed one by one."""
 
 _OTHER_FORMATS = {"_delta_log": r".", ".hoodie": r".", "schema": r"schema-[0-9]+$"}
 """Folders of table formats (Delta, Hudi, Paimon) whose tables may share data files with an Iceberg
@@ -137,7 +136,7 @@ table, and how the names of files in them begin."""
 class OtherTables:
     """The search for metadata of other tables.
 
-    `accepted` are files that were looked at, with their last-updated-ms where they tell it.
+    `accepted` are the table's own files, with their last-updated-ms if they have it.
     """
 
     context: TableContext
@@ -156,9 +155,9 @@ class OtherTables:
         self.check(loaded, self._below(folders, of_files))
 
     def check_in_and_above(self, loaded: LoadedTable, folders: Sequence[str]) -> None:
-        """Look for metadata files of other tables right in some folders, and as `check_above`.
+        """Look for metadata files of other tables directly in some folders, and as `check_above`.
 
-        A folder above that may not be listed is left to what the catalog says.
+        If a folder above may not be listed, only the catalog is asked.
         Raises: Refused; StorageError.
         """
         self.check_above(loaded, folders, skips_denied=self.context.catalog_tables is not None)
@@ -179,9 +178,9 @@ class OtherTables:
         ]
 
     def _below(self, folders: Sequence[str], of_files: Sequence[str]) -> list[str]:
-        """Return the metadata files of tables that lie between the folders and some files.
+        """Return the metadata files of tables between the folders and some files.
 
-        Where the files lie in very many folders, one listing of everything costs less.
+        For files in very many folders, one listing of everything costs less.
         """
         between: dict[str, None] = {}
         for folder_of_files in of_files:
@@ -192,7 +191,7 @@ class OtherTables:
                 between[above] = None
                 above = parent(above)
         if len(between) <= _MOST_FOLDERS:
-            return self._metadata_files_in(join(each, "metadata") for each in between)
+            return self._metadata_files_in(join(folder, "metadata") for folder in between)
         return [
             location
             for folder in folders
@@ -205,7 +204,7 @@ class OtherTables:
     ) -> None:
         """Look for metadata files of tables whose location is, or holds, one of the places.
 
-        Raises: Refused; StorageError, where a folder above cannot be listed.
+        Raises: Refused; StorageError, if a folder above cannot be listed.
         """
         folders = dict.fromkeys(above for place in places for above in _above(place))
         metadata_files = []
@@ -229,50 +228,53 @@ class OtherTables:
         ]
         self.check(loaded, metadata_files)
 
-    def check(self, loaded: LoadedTable, found: Sequence[str]) -> None:
-        """Accept the metadata files of the table itself, those that left its log too.
+    def check(self, loaded: LoadedTable, locations: Sequence[str]) -> None:
+        """Accept the metadata files of the table itself, including those that left its log.
 
-        Those that are in the log are looked at as well, since a log may name anything.
-        One that another writer is just committing to the table is not looked at, let alone read.
-        Raises: Refused for any other, with whatever uuid; StorageError.
+        Files in the log are read too, since a log may name anything. A file that another writer is
+        just committing to the table is not read.
+        Raises: Refused for any other, with any uuid; StorageError.
         """
         metadata = loaded.metadata
         logged = {loosest_key(entry.metadata_file) for entry in metadata.metadata_log}
         current = loosest_key(loaded.metadata_location)
-        own = {
+        own_folders = {
             loosest_key(folder)
             for folder in (loaded.metadata_folder, join(metadata.location, "metadata"))
         }
-        seen = [
+        unchecked = [
             place
-            for place in found
+            for place in locations
             if place not in self.accepted
             and place not in self._logged
             and loosest_key(place) != current
         ]
-        for location in seen:
-            if loosest_key(location) not in logged and loosest_key(parent(location)) not in own:
+        for location in unchecked:
+            if (
+                loosest_key(location) not in logged
+                and loosest_key(parent(location)) not in own_folders
+            ):
                 raise _other_table(location, "it is in another folder than the table's")
         if loaded.capabilities.numbers_versions:
-            seen = [place for place in seen if not self._is_under_way(place)]
-        looks = in_threads(
+            unchecked = [place for place in unchecked if not self._is_under_way(place)]
+        results = in_threads(
             lambda location: _look(self.context.store, loaded, location),
-            seen,
-            [_BEGINNING_BYTES] * len(seen),
+            unchecked,
+            [_BEGINNING_BYTES] * len(unchecked),
             threads=self.context.concurrency,
         )
-        for location, look in zip(seen, looks, strict=True):
+        for location, result in zip(unchecked, results, strict=True):
             is_logged = loosest_key(location) in logged
-            may_be_own = is_logged and loosest_key(parent(location)) in own
-            if isinstance(look, _Foreign) and not (may_be_own and look.is_doubtful(loaded)):
-                raise _other_table(location, look.why)
+            may_be_own = is_logged and loosest_key(parent(location)) in own_folders
+            if isinstance(result, _Foreign) and not (may_be_own and result.is_doubtful(loaded)):
+                raise _other_table(location, result.why)
             if is_logged:
                 self._logged.add(location)
-            elif not isinstance(look, _Foreign):
-                self.accepted[location] = look
+            elif not isinstance(result, _Foreign):
+                self.accepted[location] = result
 
     def _is_under_way(self, location: str) -> bool:
-        """Return whether a file waits for the rename that commits it, or has it behind it."""
+        """Return whether a file waits for the rename that commits it, or was just renamed."""
         version = metadata_version(location)
         if version.kind != "uncommitted":
             return False
@@ -282,9 +284,9 @@ class OtherTables:
         return not left_over
 
     def check_catalog(self, places: Sequence[str]) -> None:
-        """Ask the catalog for other tables at, above or below the places, and files of theirs.
+        """Ask the catalog for other tables, and their files, at, above or below the places.
 
-        A catalog that cannot be asked is named in a warning: the search for metadata files is left.
+        A catalog that cannot be asked is named in a warning.
         Raises: Refused.
         """
         if self.context.catalog_tables is None:
@@ -293,9 +295,9 @@ class OtherTables:
         try:
             tables = self.context.catalog_tables()
             for table, place in tables or ():
-                other = place_key(place.folder)
-                holds = not place.is_named and any(key.startswith(other) for key in keys)
-                if holds or any(other.startswith(key) for key in keys):
+                other_key = place_key(place.folder)
+                holds = not place.is_named and any(key.startswith(other_key) for key in keys)
+                if holds or any(other_key.startswith(key) for key in keys):
                     how = "has files" if place.is_named else "lies"
                     raise Refused(
                         f"`{table}`, another table of the catalog, {how} in "
@@ -313,10 +315,10 @@ class OtherTables:
             )
 
     def check_newest(self, loaded: LoadedTable) -> None:
-        """Refuse where one of the table's own files may be the current one instead of the loaded.
+        """Refuse if another of the table's own files may be the current one.
 
-        The caller may have named an old one, or a copy that lies elsewhere. A catalog with which
-        the table was registered may have begun to count anew: then the time tells.
+        The caller may have named an old file, or a copy elsewhere. A catalog may count from the
+        start again after a registration: then the time decides.
         """
         if loaded.capabilities.publishes and not loaded.capabilities.numbers_versions:
             return  # a catalog has said which is current
@@ -336,9 +338,9 @@ class OtherTables:
                 )
 
     def forks(self, loaded: LoadedTable) -> Sequence[str]:
-        """Return the table's own files that are no versions of it, as far back as its log goes.
+        """Return the table's own files that are no versions of it, since its log begins.
 
-        A commit that failed leaves one behind; so does another catalog that has the table too.
+        A failed commit leaves one behind, as does another catalog with the same table.
         """
         if loaded.capabilities.numbers_versions:  # numbers in a row are versions of one history
             return ()
@@ -348,7 +350,7 @@ class OtherTables:
 
 
 def _above(place: str) -> Iterator[str]:
-    """Yield a place, and the folders that hold it, up to the root, behind symbolic links too."""
+    """Yield a place and its parents up to the root, also those behind symbolic links."""
     yield place
     yield from _parents(place)
     yield from _parents(real_location(place))
@@ -362,13 +364,13 @@ def _parents(place: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Foreign:
-    """Why a metadata file cannot be one of the table's own; its uuid, if it has one."""
+    """Why a metadata file is not the table's own; its uuid, if it has one."""
 
     why: str
     uuid: object = None
 
     def is_doubtful(self, loaded: LoadedTable) -> bool:
-        """Return whether a file in the table's own folder may be its own: if its log says so.
+        """Return whether a file in the table's own folder and log may still be its own.
 
         A file-system table is alone there, and gets a uuid when it is upgraded.
         """
@@ -376,31 +378,27 @@ class _Foreign:
 
 
 def _look(store: Store, loaded: LoadedTable, location: str) -> _Foreign | int | None:
-    """Tell why a metadata file cannot be one of the table's own; otherwise its last-updated-ms.
-
-    None where it tells none, or is gone.
-    """
-    own = loaded.metadata.table_uuid
+    """Return why a metadata file is not the table's own, or its last-updated-ms, if any."""
+    table_uuid = loaded.metadata.table_uuid
     try:
         beginning = store.read_range(location, 0, _BEGINNING_BYTES)
-        found, updated_ms = find_table_uuid(beginning), find_last_updated_ms(beginning)
-        if found is None:
+        uuid, updated_ms = find_table_uuid(beginning), find_last_updated_ms(beginning)
+        if uuid is None:
             members = read_metadata_json(store.read(location))
-            found, updated_ms = members.get("table-uuid"), members.get("last-updated-ms")
+            uuid, updated_ms = members.get("table-uuid"), members.get("last-updated-ms")
     except FileNotFoundError:
         return None
     except CorruptTable as error:
         return None if _is_left_over(loaded, location) else _Foreign(error.message)
-    if found is None and not _is_former(loaded, location):
+    if uuid is None and not _is_former(loaded, location):
         return _Foreign("it has no table-uuid")
-    if found is not None and found != own:
-        return _Foreign(f"its table-uuid is {found}, that of the table is {own}", found)
+    if uuid is not None and uuid != table_uuid:
+        return _Foreign(f"its table-uuid is {uuid}, that of the table is {table_uuid}", uuid)
     return updated_ms if isinstance(updated_ms, int) else None
 
 
 def _is_former(loaded: LoadedTable, location: str) -> bool:
-    """Whether a file without a uuid must be of a file-system table: an earlier version, or what a
-    commit has left over."""
+    """Return whether a file without a uuid is an earlier version, or was left by a commit."""
     version = metadata_version(location)
     return _is_left_over(loaded, location) or (
         loaded.capabilities.numbers_versions
@@ -412,7 +410,7 @@ def _is_former(loaded: LoadedTable, location: str) -> bool:
 
 
 def _is_left_over(loaded: LoadedTable, location: str) -> bool:
-    """Return whether a commit that did not end has left a file beside the versions of a table."""
+    """Return whether an unfinished commit has left a file beside the versions of a table."""
     return loaded.capabilities.numbers_versions and metadata_version(location).kind == "uncommitted"
 
 
@@ -430,7 +428,7 @@ def check_foreign_files(
 ) -> None:
     """Warn of data files outside a table's folders.
 
-    Raises: Refused, for one that the owner of the table's folder may not be allowed to read.
+    Raises: Refused, for one that the owner of the table's folder may not read.
     """
     inputs = list(dict.fromkeys(file.location for task in tasks for file in task.inputs))
     for file in inputs:
@@ -441,8 +439,10 @@ def check_foreign_files(
                 hint="let everybody read it, or give it to the owner of the table's folder",
                 id="foreign-file",
             )
-    own = [location, *named_folders(location, properties).values()]
-    foreign = [file for file in inputs if not any(is_within(file, folder) for folder in own)]
+    own_folders = [location, *named_folders(location, properties).values()]
+    foreign = [
+        file for file in inputs if not any(is_within(file, folder) for folder in own_folders)
+    ]
     if foreign:
         progress.warn(
             f"rows of {print_count(len(foreign), 'data file')} outside the table's folders are "

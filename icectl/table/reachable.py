@@ -169,8 +169,11 @@ class _Gathered:
         prints = np.concatenate(self._prints)
         self._new_rows = 0
         if distinct_count(prints) <= _WORTH_A_COPY * total:
-            whole = distinct(self.files)
-            self._parts, self._prints = [whole], [*map(fingerprints, whole.table["key"].chunks)]
+            distinct_files = distinct(self.files)
+            self._parts, self._prints = (
+                [distinct_files],
+                [*map(fingerprints, distinct_files.table["key"].chunks)],
+            )
 
     @property
     def files(self) -> Files:
@@ -206,7 +209,7 @@ def metadata_files(
             dict.fromkeys(filter(None, map(_list_of, snapshots))),
         ),
     ]
-    parts = [_named(kind, found, sizes) for kind, found in named]
+    parts = [_named(kind, sizes_by_location, sizes) for kind, sizes_by_location in named]
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
     return distinct(together([*parts, statistics_files(metadata, ids)]))
 
@@ -322,8 +325,10 @@ class References:
 
     def unread(self, metadata: TableMetadata) -> list[Snapshot]:
         """Return the snapshots that `add` would read."""
-        read = self._snapshots_read
-        return [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in read]
+        known_ids = self._snapshots_read
+        return [
+            snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in known_ids
+        ]
 
     def _entries(
         self, loaded: LoadedTable, manifests: Sequence[ManifestFile]
@@ -387,10 +392,10 @@ class OtherWays:
         import pyarrow.compute as pc
 
         others = stored.filter(pc.invert(pc.starts_with(stored, f"{self._base}/")))
-        alike = others.filter(pc.match_substring(others, self._tail))
-        elsewhere = alike.filter(pc.invert(pc.match_substring_regex(alike, self._below)))
+        same_name = others.filter(pc.match_substring(others, self._tail))
+        candidates = same_name.filter(pc.invert(pc.match_substring_regex(same_name, self._below)))
         ways: list[str] = []
-        for location in elsewhere.to_pylist():
+        for location in candidates.to_pylist():
             tails = {location.partition(self._tail)[2], location.rpartition(self._tail)[2]}
             ways += [f"{self._base}/{tail}" for tail in tails]
         return ways

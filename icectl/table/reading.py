@@ -120,9 +120,9 @@ def in_threads(
             while running and (
                 len(running) >= 2 * threads or bytes_in_flight + size > _STORED_BYTES_IN_FLIGHT
             ):
-                done, released = running.popleft()
+                future, released = running.popleft()
                 bytes_in_flight -= released
-                yield done.result()
+                yield future.result()
             running.append((pool.submit(work, item), size))
             bytes_in_flight += size
         while running:
@@ -141,18 +141,18 @@ def read_in_threads(
         return [read(items[place]) for place in bundle]
 
     of_bundles = [sum(sizes[bundle.start : bundle.stop]) for bundle in bundles]
-    with closing(in_threads(read_all, bundles, of_bundles, threads=threads)) as done:
-        for found in done:
-            yield from found
+    with closing(in_threads(read_all, bundles, of_bundles, threads=threads)) as results:
+        for result in results:
+            yield from result
 
 
 def _bundles(sizes: Sequence[int], most: int) -> Sequence[range]:
     """Places side by side, at most so many together, and only small ones."""
     bundles: list[range] = []
     start = size = 0
-    for place, own in enumerate(sizes):
-        if place > start and (place - start == most or size + own > _BYTES_AT_ONCE):
+    for place, file_size in enumerate(sizes):
+        if place > start and (place - start == most or size + file_size > _BYTES_AT_ONCE):
             bundles.append(range(start, place))
             start, size = place, 0
-        size += own
+        size += file_size
     return [*bundles, range(start, len(sizes))] if sizes else []

@@ -382,22 +382,22 @@ class WholeSnapshots:
 
         None where the size of one is another than its entry says.
         """
-        gone = set(self.broken)
+        missing = set(self.broken)
         if self.level == "files":
             named = distinct(content_files(alive, sized_keys(alive)))
             compared = compare_with_store(self.context, named, self.metadata.location)
-            gone |= {
+            missing |= {
                 discrepancy.location
                 for discrepancy in compared.discrepancies
                 if _is_absent(discrepancy)
             }
-            if not {discrepancy.location for discrepancy in compared.discrepancies} <= gone:
+            if not {discrepancy.location for discrepancy in compared.discrepancies} <= missing:
                 return None
         columns = ("location", "content", "record_count")
         return [
             Loss(rows) if content == Content.DATA else Loss(rows_back=_deleted(content, rows))
             for location, content, rows in by_row(alive, *columns)
-            if location in gone
+            if location in missing
         ]
 
     def _entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
@@ -416,9 +416,9 @@ class WholeSnapshots:
         return concat(parts)
 
     def _try(self, manifest: ManifestFile) -> Entries | None:
-        (found,) = try_manifests(self.context, self.metadata, [manifest], PLANNING_COLUMNS)
+        (read,) = try_manifests(self.context, self.metadata, [manifest], PLANNING_COLUMNS)
         return (
-            None if found.rows is None else inherit(with_manifest_number(found.rows, 0), [manifest])
+            None if read.rows is None else inherit(with_manifest_number(read.rows, 0), [manifest])
         )
 
     def _are_there(self, entries: Entries) -> bool:
@@ -434,7 +434,7 @@ class WholeSnapshots:
             return False
         unknown = without(named, pa.array(self._there, pa.string()))
         compared = compare_with_store(self.context, unknown, self.metadata.location)
-        lost = [found.location for found in compared.discrepancies]
+        lost = [discrepancy.location for discrepancy in compared.discrepancies]
         self._lost.update(including(unknown, lost).table["key"].to_pylist())
         self._there.update(excluding(unknown, lost).table["key"].to_pylist())
         return not lost
@@ -591,15 +591,15 @@ class BrokenTable:
         self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots
     ) -> str | None:
         """Name the repair of main that costs least, with its cost; None where main is whole."""
-        table, whole = quote(self.name), search.newest("main")
-        if whole == head:
+        table, target = quote(self.name), search.newest("main")
+        if target == head:
             return None
-        ways = [] if whole is None else [going_back(metadata, head, whole)]
+        repairs = [] if target is None else [going_back(metadata, head, target)]
         loss = search.loss_of_dropping(head)
-        ways += [] if loss is None else [dropping(loss)]
-        if not ways:
+        repairs += [] if loss is None else [dropping(loss)]
+        if not repairs:
             return f"`icectl repair {table} --dry-run` shows what can be rebuilt: {_NO_WAY_OUT}"
-        best = min(ways, key=lambda way: way.order)
+        best = min(repairs, key=lambda way: way.order)
         repair = f"`{best.command(self.name)}` {best.loss}"
         damaged = search.damaged_files(head)
         if damaged and "--to-snapshot" not in best.options:
@@ -607,7 +607,7 @@ class BrokenTable:
             if len(damaged) > 1:
                 files, them = f"the {len(damaged)} damaged files", "them"
             return f"restore {files} from a copy; else move {them} away, and {repair}"
-        if len(ways) > 1:
+        if len(repairs) > 1:
             return f"{repair}; `icectl repair {table} --dry-run` compares the ways out"
         if loss is None and metadata.format_version < 4:  # a list or manifest, which may be proved
             return (
@@ -625,19 +625,21 @@ class BrokenTable:
 
     def _older_metadata(self, *, is_cut_off: bool) -> str:
         """Return the metadata file before the newest, which is cut off, or breaks a rule."""
-        given = getattr(self.context.catalog, "metadata_file", None)
+        metadata_file = getattr(self.context.catalog, "metadata_file", None)
         folder = locations.join(self.name, METADATA_FOLDER)
-        if given is not None:
-            folder = locations.parent(given)
+        if metadata_file is not None:
+            folder = locations.parent(metadata_file)
         versions = list_versions(self.context.store, folder)
-        broken = given or newest(versions, lambda version: version.modified_ms or 0).location
+        broken = (
+            metadata_file or newest(versions, lambda version: version.modified_ms or 0).location
+        )
         whole = newest_whole_metadata(self.context.store, versions, broken)
         name, table = locations.name(broken), quote(self.name)
         if whole is None:
             return f"no metadata file before {name} is whole: restore it from a copy"
         before = whole.version.location
         text = f"the newest whole metadata file before {name} is `{before}`"
-        if given is not None or not is_file_system_table(versions):
+        if metadata_file is not None or not is_file_system_table(versions):
             return f"{text}: point the catalog at it, or restore {name} from a copy"
         shown = f"{text}: `icectl inspect {quote(before)}` shows it"
         if not is_cut_off:

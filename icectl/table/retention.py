@@ -137,8 +137,8 @@ def decide_again(
 def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
     """Return the decision where the refs in `removed` protect nothing any more."""
     metadata = rules.metadata
-    gone = {ref.name for ref in removed}
-    refs = {name: ref for name, ref in metadata.refs.items() if name not in gone}
+    removed_names = {ref.name for ref in removed}
+    refs = {name: ref for name, ref in metadata.refs.items() if name not in removed_names}
     reasons = _kept_by_refs(rules, refs)
     if not rules.expire_unreferenced:
         reasons = _young_unreferenced(rules, refs) | reasons  # R-023
@@ -222,10 +222,10 @@ def _newest_per_period(
     history: Iterable[Snapshot], period: str, count: int
 ) -> Iterator[tuple[Snapshot, str]]:
     """The newest snapshot of each of the newest `count` days, weeks or months that have one."""
-    seen: dict[str, Snapshot] = {}
+    newest: dict[str, Snapshot] = {}
     for snapshot in sorted(history, key=lambda item: -item.timestamp_ms):
-        seen.setdefault(_label(snapshot.timestamp_ms, period), snapshot)
-    for label, snapshot in list(seen.items())[:count]:
+        newest.setdefault(_label(snapshot.timestamp_ms, period), snapshot)
+    for label, snapshot in list(newest.items())[:count]:
         yield snapshot, label
 
 
@@ -279,11 +279,11 @@ def _by_id(metadata: TableMetadata, ids: Sequence[int]) -> Retention:
                 hint=f"drop or move {kind} {name} first",
                 id="snapshot-referenced",
             )
-    wanted = set(ids)
+    to_expire = set(ids)
     return Retention(
         tuple(
             Decision(item.snapshot_id, item.timestamp_ms, kept=False, reason="named")
-            if item.snapshot_id in wanted
+            if item.snapshot_id in to_expire
             else Decision(item.snapshot_id, item.timestamp_ms, kept=True, reason="not named")
             for item in metadata.snapshots
         ),

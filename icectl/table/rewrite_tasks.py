@@ -238,8 +238,8 @@ class TaskMaker:
         It names no equality deletes: what it names is replaced.
         """
         inputs, delete_files = self.inputs(rows, None)
-        kept = sorted({place for file in inputs for place in file.position_deletes})
-        places = {place: new for new, place in enumerate(kept)}
+        used = sorted({place for file in inputs for place in file.position_deletes})
+        places = {place: new for new, place in enumerate(used)}
         by_position = tuple(
             replace(
                 file,
@@ -248,7 +248,7 @@ class TaskMaker:
             )
             for file in inputs
         )
-        deletes = tuple(delete_files[place] for place in kept)
+        deletes = tuple(delete_files[place] for place in used)
         return replace(blank, inputs=by_position, delete_files=deletes)
 
     def inputs(
@@ -263,8 +263,8 @@ class TaskMaker:
         vectors = self._vectors([row for file in of_files for row in file.vectors])
         delete_files = tuple(map(_delete_file, self._rows(files, _DELETE)))
         return tuple(
-            self._input(row, found, split, places, vectors)
-            for row, found in zip(rows, of_files, strict=True)
+            self._input(row, applied, split, places, vectors)
+            for row, applied in zip(rows, of_files, strict=True)
         ), delete_files
 
     def _input(

@@ -66,36 +66,36 @@ def compare_with_store(context: TableContext, expected: Files, table_location: s
     """
     context.progress.phase("looking for files", total=len(expected))
     sizes = np.full(len(expected), _MISSING, np.int64)
-    known = np.zeros(len(expected), np.bool_)
-    met: list[str] = []
+    is_listed = np.zeros(len(expected), np.bool_)
+    metadata_files: list[str] = []
     if len(expected) > FEW:
         keys = location_keys(expected.table["location"])
         for batch in _listed(context, table_location, len(expected)):
-            met += _metadata_files(batch)
-            _fill(keys, batch, sizes, known)
+            metadata_files += _metadata_files(batch)
+            _fill(keys, batch, sizes, is_listed)
             context.progress.advance(0)
-    left = np.flatnonzero(~known)
-    context.progress.advance(int(known.sum()))
-    problems = _look_up(context, expected, left, sizes)
-    return Comparison(tuple(_discrepancies(expected, sizes, problems)), tuple(met))
+    unlisted = np.flatnonzero(~is_listed)
+    context.progress.advance(int(is_listed.sum()))
+    problems = _look_up(context, expected, unlisted, sizes)
+    return Comparison(tuple(_discrepancies(expected, sizes, problems)), tuple(metadata_files))
 
 
-def _listed(context: TableContext, table_location: str, wanted: int) -> Iterator[pa.Table]:
+def _listed(context: TableContext, table_location: str, expected_count: int) -> Iterator[pa.Table]:
     """List what lies below the table's location, until that is far more than is wanted."""
     local = locations.is_local(table_location)
-    most = wanted * (_WORTH_LISTING_LOCALLY if local else _WORTH_LISTING) + 10_000
+    most = expected_count * (_WORTH_LISTING_LOCALLY if local else _WORTH_LISTING) + 10_000
     waiting: list[pa.RecordBatch] = []
-    seen = waiting_rows = 0
+    listed_rows = waiting_rows = 0
     with closing(_generator(context.store.list(table_location))) as batches:
         for batch in batches:
             context.deadline.check()
-            seen += len(batch)
+            listed_rows += len(batch)
             waiting.append(batch)
             waiting_rows += len(batch)
             if waiting_rows > 1_000_000:
                 yield pa.Table.from_batches(waiting)
                 waiting, waiting_rows = [], 0
-            if seen > most:
+            if listed_rows > most:
                 break
     if waiting:
         yield pa.Table.from_batches(waiting)
@@ -119,26 +119,26 @@ def _fill(
     keys: pa.ChunkedArray,
     listed: pa.Table,
     sizes: npt.NDArray[np.int64],
-    known: npt.NDArray[np.bool_],
+    is_listed: npt.NDArray[np.bool_],
 ) -> None:
     """Take the sizes of files that a part of the listing shows."""
     shown = location_keys(listed["location"]).combine_chunks()
     indexes = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
     places = np.asarray(indexes.to_numpy(), np.int64)
-    here = places >= 0
-    sizes[here] = listed["size_bytes"].to_numpy()[places[here]]
-    known |= here
+    is_shown = places >= 0
+    sizes[is_shown] = listed["size_bytes"].to_numpy()[places[is_shown]]
+    is_listed |= is_shown
 
 
 def _look_up(
     context: TableContext,
     expected: Files,
-    left: npt.NDArray[np.int64],
+    unlisted: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
 ) -> dict[int, str]:
     """Ask for files one by one; returns what the store would not tell."""
     problems: dict[int, str] = {}
-    wanted = expected.table["location"].take(pa.array(left)).to_pylist()
+    unlisted_locations = expected.table["location"].take(pa.array(unlisted)).to_pylist()
 
     def look(location: str) -> int | str:
         context.deadline.check()
@@ -152,7 +152,9 @@ def _look_up(
         return _MISSING if status is None else status.size_bytes
 
     with ThreadPoolExecutor(context.concurrency, thread_name_prefix="icectl-look") as pool:
-        for place, answer in zip(left.tolist(), pool.map(look, wanted, chunksize=1), strict=True):
+        for place, answer in zip(
+            unlisted.tolist(), pool.map(look, unlisted_locations, chunksize=1), strict=True
+        ):
             if isinstance(answer, str):
                 problems[place] = answer
                 sizes[place] = _UNREADABLE

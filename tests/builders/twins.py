@@ -19,7 +19,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
-from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.commit.transaction import Outputs, outputs_of
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, Entries
@@ -318,7 +318,7 @@ class TreeTwin(Twin):
             before()
             return made
 
-        commit_changes(context, context.catalog.load(), tried, CommitAsked())
+        commit_changes(context, context.catalog.load(), tried, CommitRequest())
         assert writer.last is not None
         outputs.keep(writer.last.files)
         self.refresh()

@@ -26,7 +26,7 @@ from icectl.commands.compact.report import (
 )
 from icectl.commit.output_journal import DataPlaces, Leftovers
 from icectl.commit.rewrite_files import DeleteCarrier, FileRewrite, PlannedState
-from icectl.commit.rewritten_groups import GroupResult, Made, changes
+from icectl.commit.rewritten_groups import GroupResult, TaskOutput, changes
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import writer_of
 from icectl.commit.transaction import DataOutputs, Outputs, data_places, transaction
@@ -665,19 +665,19 @@ def _group_result(
             f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
         )
     added = concat([Entries(result.entries) for result in results])
-    made = tuple(
-        _made(task, result, by_row_id=by_row_id)
+    outputs = tuple(
+        _task_output(task, result, by_row_id=by_row_id)
         for task, result in zip(rewriting, results, strict=bool(rewriting))
         if not lost_by
     )
-    return GroupResult(group.number, group.tasks, added, made, lost_by)
+    return GroupResult(group.number, group.tasks, added, outputs, lost_by)
 
 
-def _made(task: RewriteTask, result: TaskResult, *, by_row_id: bool) -> Made:
+def _task_output(task: RewriteTask, result: TaskResult, *, by_row_id: bool) -> TaskOutput:
     files = tuple(by_row(Entries(result.entries), "location", "record_count"))
     inputs = [file.location for file in task.inputs]
     left_out, by_value = (rows_of(runs, inputs) for runs in (result.left_out, result.by_value))
-    return Made(files, result.is_merged, left_out, by_value, by_row_id)
+    return TaskOutput(files, result.is_merged, left_out, by_value, by_row_id)
 
 
 def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:

@@ -40,7 +40,7 @@ from icectl.commands.expire_snapshots.report import (
     superseded,
 )
 from icectl.commit import deletion as journals
-from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.commit.deletion import Journal, Removal, remove_files
 from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table
 from icectl.commit.output_journal import remove_own
@@ -451,14 +451,14 @@ def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | N
         again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
         return updates_again(metadata, again)
 
-    asked = CommitAsked()
+    commit_request = CommitRequest()
     try:
         if record is not None:
             journals.write(context.store, record)
         # The plan names what leaves the log, and `--keep-files` keeps that too.
-        return commit_changes(context, loaded, build, asked, forgets=False)
+        return commit_changes(context, loaded, build, commit_request, forgets=False)
     except BaseException:  # of whatever kind: only whether it was sent counts
-        if record is not None and not asked.sent:
+        if record is not None and not commit_request.sent:
             journals.discard(context.store, [record])
         raise
 

@@ -58,7 +58,7 @@ from icectl.commands.maintain.policy import KEYS, REQUESTS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.rewrite_manifests import run as rewrite_manifests
 from icectl.commands.validate.options import ValidateRequest
-from icectl.commit.attempt import CommitAsked, commit_changes
+from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
 from icectl.errors import CommitConflict, CommitUnknown, Refused, UsageError
 from icectl.format.metadata import TableMetadata
@@ -89,7 +89,7 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
         return (SetProperties({ORPHANS_LOOKED_FOR.name: print_instant(at_ms)}),)
 
     try:
-        commit_changes(context, loaded, changes, CommitAsked())
+        commit_changes(context, loaded, changes, CommitRequest())
     except CommitConflict:
         return
 

@@ -44,7 +44,7 @@ from icectl.commands.relocate.plan import (
     spelled_like,
 )
 from icectl.commands.relocate.prepare import Preparation, Prepared, WaitingFile
-from icectl.commit.attempt import CommitAsked, unknown_outcome
+from icectl.commit.attempt import CommitRequest, unknown_outcome
 from icectl.commit.output_journal import DataPlaces, Leftovers, OutputJournal, new_journal
 from icectl.commit.transaction import Outputs
 from icectl.entries.files import rows
@@ -512,13 +512,13 @@ class _Writing:
             outputs = Outputs(
                 target.store, target.base.metadata_folder, self.journal, is_journalled
             )
-            asked = CommitAsked()
+            commit_request = CommitRequest()
             try:
                 self._write(outputs)
                 outputs.check()
-                landed = self._publish(asked)
+                landed = self._publish(commit_request)
             except BaseException:
-                if not asked.sent:
+                if not commit_request.sent:
                     outputs.keep(())
                 raise
             if target.base.capabilities.publishes:
@@ -541,23 +541,23 @@ class _Writing:
                     f"{locations.name(location)} belongs to the original and stays: {failed[0]}"
                 )
 
-    def _publish(self, asked: CommitAsked) -> LoadedTable:
-        """Write the metadata file; `asked` says from then on whether it may be there.
+    def _publish(self, commit_request: CommitRequest) -> LoadedTable:
+        """Write the metadata file; `commit_request` says from then on whether it may be there.
 
         Raises: CommitConflict; CommitUnknown; StorageError.
         """
         target = self.target
-        asked.sent = True
+        commit_request.sent = True
         try:
             with target.context.shield():
                 outcome = create_file(
                     target.store, target.base, self.metadata, target.file_name, gzip=target.gzip
                 )
         except Exception:  # then nothing was written; what ends the program comes at any moment
-            asked.sent = False
+            commit_request.sent = False
             raise
         if isinstance(outcome, Conflict):
-            asked.sent = False
+            commit_request.sent = False
             raise CommitConflict(outcome.reason, hint=outcome.hint)
         if not isinstance(outcome, Committed):
             raise unknown_outcome(outcome)

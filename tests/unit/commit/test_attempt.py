@@ -8,7 +8,7 @@ import pytest
 
 from icectl.catalog.files import FILE_SYSTEM
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
-from icectl.commit.attempt import Changes, CommitAsked, commit_changes
+from icectl.commit.attempt import Changes, CommitRequest, commit_changes
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, CommitUnknown, Refused
 from icectl.format.metadata import TableMetadata
@@ -83,7 +83,7 @@ def scripted(*answers: Answer) -> tuple[TableContext, ScriptedCatalog, FixedEnv]
 def commit(
     context: TableContext, base: LoadedTable, changes: Changes, *, forgets: bool = True
 ) -> LoadedTable:
-    return commit_changes(context, base, changes, CommitAsked(), forgets=forgets)
+    return commit_changes(context, base, changes, CommitRequest(), forgets=forgets)
 
 
 def owned(_: TableMetadata) -> Sequence[Update]:
@@ -251,22 +251,22 @@ def test_r156_the_caller_knows_whether_the_commit_may_have_landed(
     answers: Sequence[Answer], sent: bool
 ) -> None:
     context, _, _ = scripted(*answers)
-    asked = CommitAsked()
+    request = CommitRequest()
     with suppress(CommitConflict, CommitUnknown, Refused, ZeroDivisionError, KeyboardInterrupt):
-        commit_changes(context, BASE, owned, asked)
-    assert asked.sent is sent
+        commit_changes(context, BASE, owned, request)
+    assert request.sent is sent
 
 
 def test_while_updates_are_made_nothing_was_sent():
     context, _, _ = scripted()
-    asked = CommitAsked()
+    request = CommitRequest()
 
     def ended(_: TableMetadata) -> Sequence[Update]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        commit_changes(context, BASE, ended, asked)
-    assert not asked.sent
+        commit_changes(context, BASE, ended, request)
+    assert not request.sent
 
 
 def test_a_conflict_tells_the_way_out():

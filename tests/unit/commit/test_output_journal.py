@@ -267,9 +267,7 @@ def test_nothing_goes_where_a_manifest_list_cannot_be_read(table: TableBuilder) 
     progress = Warnings()
     rerun(table, commits=True, progress=progress)
     assert present(outputs) == ALL
-    assert [told.partition(":")[0] for told in progress.told] == [
-        "what killed runs have left stays"
-    ]
+    assert [told.partition(":")[0] for told in progress.told] == ["files of killed runs are kept"]
 
 
 def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(

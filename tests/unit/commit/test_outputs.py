@@ -66,7 +66,7 @@ def ended(
 ) -> IcectlError | None:
     """End the run with an error, before its commit is asked for or in it; what is told instead."""
     opened = Transaction(context_of(table.location, outputs.store), loaded_by(table), outputs)
-    opened.asked.sent = sent
+    opened.request.sent = sent
     return opened.close(error)
 
 
