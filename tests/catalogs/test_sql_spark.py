@@ -16,18 +16,9 @@ from icectl.env import SystemEnv
 from tests.catalogs.server import NAME
 from tests.fault.changing import run
 from tests.spark.conftest import PEERS, SKIPPED
+from tests.spark.engine import NO_DRIVER, sqlite_driver
 
 TABLE = f"{NAME}.db.t"
-
-
-def driver() -> Path:
-    """SQLite's JDBC driver: in ICECTL_TEST_SQLITE_JDBC, or among the jars of the REST server."""
-    named = os.environ.get("ICECTL_TEST_SQLITE_JDBC")
-    jars = os.environ.get("ICECTL_TEST_REST_JARS", "").split(":")
-    found = [named] if named else [jar for jar in jars if "sqlite-jdbc" in jar]
-    if not found:
-        pytest.skip("SQLite's JDBC driver is not set up: ICECTL_TEST_SQLITE_JDBC names its jar")
-    return Path(found[0])
 
 
 @dataclass
@@ -53,7 +44,10 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
     """Spark with a JdbcCatalog called NAME."""
     if SKIPPED:
         pytest.skip(SKIPPED)
-    jars = f"{os.environ['ICECTL_TEST_SPARK_JAR']},{driver()}"
+    driver = sqlite_driver()
+    if driver is None:
+        pytest.skip(NO_DRIVER)
+    jars = f"{os.environ['ICECTL_TEST_SPARK_JAR']},{driver}"
     command = [os.environ["ICECTL_TEST_SPARK_PYTHON"], str(PEERS / "jdbc_peer.py"), jars]
     words = [*command, str(tmp_path / "c.db"), str(tmp_path / "warehouse"), NAME]
     with (tmp_path / "spark.log").open("w") as log:

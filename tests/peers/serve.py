@@ -1,6 +1,6 @@
 """Runs scripts of this folder as lines say, in one process and one JVM: to start one takes seconds.
 
-serve.py JAR    each line is a list in JSON: the name of a script, and its arguments behind JAR.
+serve.py JARS   each line is a list in JSON: the name of a script, and its arguments behind JARS.
                 What the script prints ends with a line null
 """
 
@@ -9,11 +9,11 @@ import sys
 from importlib import import_module
 
 
-def main(jar: str) -> None:
+def main(jars: str) -> None:
     """Serve until the input ends, or a script fails."""
     for line in sys.stdin:
         name, *arguments = json.loads(line)
-        import_module(f"tests.peers.{name}").main([jar, *arguments])
+        import_module(f"tests.peers.{name}").main([jars, *arguments])
         print("null", flush=True)
 
 

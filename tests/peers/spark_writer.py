@@ -1,10 +1,12 @@
 """Iceberg's Spark deletes and upserts rows all the while, and icectl compacts beside it.
 
-    spark_writer.py JAR WAREHOUSE RUNS TABLE ...     run by the Python of Spark
+    spark_writer.py JAR CATALOG WAREHOUSE RUNS TABLE ...     run by the Python of Spark
 
-A table's name says its format version and how it is compacted: `v3_merge`. For each a line of JSON
-is printed: what each run ended with, how many deletes it carried, and the rows with their ids as
-Spark reads them at the end, beside those that should be there.
+CATALOG is `folder`, or `rest ADDRESS`, or `jdbc DATABASE SCHEMA` as one word: a file of SQLite, and
+V0 or V1. A table's name says its format version and how it is compacted: `v3_merge`. For each a
+line of JSON is printed: what each run ended with, the tries of its commit, how many deletes it
+carried, and the rows with their ids as Spark reads them at the end, beside those that should be
+there.
 """
 
 import io
@@ -17,11 +19,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
 from icectl.cli import app
+from icectl.commit.rewrite_files import FileRewrite
+from icectl.commit.transaction import Proposal
 from icectl.env import SystemEnv
+from icectl.format.metadata import TableMetadata
 from tests.peers.spark_peer import session
 
 FILES, ROWS = 8, 20
@@ -35,15 +41,15 @@ class Writer:
     `rows` are the values of those that it has committed, `commits` how often.
     """
 
-    def __init__(self, spark: SparkSession, name: str) -> None:
-        self.spark, self.table = spark, f"peer.db.{name}"
+    def __init__(self, spark: SparkSession, table: str, version: str) -> None:
+        self.spark, self.table = spark, table
         self.commits = self.lost = 0
         self._chance = random.Random(1)
         self._stopped = threading.Event()
         self.failure: Exception | None = None
         spark.sql(
             f"""CREATE TABLE {self.table} (id bigint, value bigint) USING iceberg TBLPROPERTIES (
-                'format-version'='{name[1]}', 'commit.retry.num-retries'='10',
+                'format-version'='{version}', 'commit.retry.num-retries'='10',
                 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read',
                 'write.merge.mode'='merge-on-read', 'write.distribution-mode'='none',
                 'write.merge.distribution-mode'='none')"""
@@ -138,31 +144,82 @@ class Slow(SystemEnv):
         return SystemEnv().new_snapshot_id()
 
 
-def compacted(writer: Writer, location: str, method: str) -> dict[str, Any]:
-    """Compact once; the exit code, and how many deletes were carried."""
-    words = ["compact", location, "--engine", "local", "--rewrite-all", "--method", method]
+def compacted(writer: Writer, words: Sequence[str]) -> dict[str, Any]:
+    """Compact once; the exit code, the tries of the commit, and how many deletes were carried."""
+    tries = 0
+    propose = FileRewrite.propose
+
+    def counted(self: FileRewrite, metadata: TableMetadata) -> Proposal:
+        nonlocal tries
+        tries += 1
+        return propose(self, metadata)
+
     printed = io.StringIO()
-    with redirect_stdout(printed):
-        code = app.main([*words, "--json", "--yes"], env=Slow(writer))
+    with redirect_stdout(printed), patch.object(FileRewrite, "propose", counted):
+        code = app.main(["compact", *words], env=Slow(writer))
     result = json.loads(printed.getvalue()).get("result") or {}
-    return {"code": code, "carried": result.get("carried_deletes")}
+    return {"code": code, "tries": tries, "carried": result.get("carried_deletes")}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A catalog as Spark and as icectl call it; a folder has no `uri`."""
+
+    name: str
+    warehouse: str
+    uri: str | None = None
+
+    def words(self, table: str) -> list[str]:
+        """A table of the catalog, on icectl's command line."""
+        if self.uri is None:
+            return [f"{self.warehouse}/db/{table}"]
+        return [f"{self.name}.db.{table}", "--catalog-option", f"uri={self.uri}"]
+
+
+def opened(spark: SparkSession, catalog: str, warehouse: str) -> Place:
+    """Configure the catalog of the tables in a session."""
+    kind, *words = catalog.split()
+    if kind == "folder":
+        return Place("peer", warehouse)
+    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".cache-enabled": "false"}
+    if kind == "rest":
+        (uri,) = words
+        settings |= {".type": "rest", ".uri": uri}
+    else:
+        database, schema = words
+        uri = f"sqlite:///{database}"
+        settings |= {
+            ".type": "jdbc",
+            ".uri": f"jdbc:sqlite:{database}",
+            ".warehouse": warehouse,
+            ".jdbc.schema-version": schema,
+        }
+        # Drivers are looked for once, where the jars of a session may not be.
+        jvm = spark._jvm
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        jvm.java.lang.Class.forName("org.sqlite.JDBC", True, loader)
+    for key, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.own{key}", value)
+    return Place("own", warehouse, uri)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Write, and compact beside the writer, one table after the other."""
-    jar, warehouse, runs, *names = arguments
+    jar, catalog, warehouse, runs, *names = arguments
     spark = session(jar, warehouse)
-    spark.sql("CREATE NAMESPACE peer.db")
+    place = opened(spark, catalog, warehouse)
+    spark.sql(f"CREATE NAMESPACE {place.name}.db")
     for name in names:
         version, method = name[1], name[3:]
-        writer = Writer(spark, name)
+        writer = Writer(spark, f"{place.name}.db.{name}", version)
+        options = ["--engine", "local", "--rewrite-all", "--method", method, "--json", "--yes"]
         ids = ("_row_id",) if version == "3" else ()
         first = writer.read(*ids)
         ended = []
         with writer.at_work():
             for _ in range(int(runs)):
                 writer.await_commits(2)
-                ended.append(compacted(writer, f"{warehouse}/db/{name}", method))
+                ended.append(compacted(writer, [*place.words(name), *options]))
         last = writer.read("value", *ids)
         moved = [id_ for id_ in first if id_ in last and first[id_] != last[id_][1:]]
         told = {

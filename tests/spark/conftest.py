@@ -18,7 +18,7 @@ import pytest
 
 from icectl.env import SystemEnv
 from tests.fault.changing import run
-from tests.spark.engine import command, environment
+from tests.spark.engine import command, environment, sqlite_driver
 
 PEERS = Path(__file__).parents[1] / "peers"
 SKIPPED = os.environ.get("ICECTL_TEST_NO_SPARK") or (
@@ -44,7 +44,8 @@ def peer(*arguments: str, script: str = "spark_peer") -> str:
     if not _SERVING:
         log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the peer
         pipe = subprocess.PIPE
-        line = command(str(PEERS / "serve.py"), os.environ["ICECTL_TEST_SPARK_JAR"])
+        jars = [os.environ["ICECTL_TEST_SPARK_JAR"], *filter(None, [sqlite_driver()])]
+        line = command(str(PEERS / "serve.py"), ",".join(jars))
         process = subprocess.Popen(
             line, stdin=pipe, stdout=pipe, stderr=log, text=True, env=environment()
         )

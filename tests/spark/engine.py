@@ -29,6 +29,16 @@ def skip_without_spark() -> None:
         pytest.skip(skipped)
 
 
+def sqlite_driver() -> str | None:
+    """SQLite's JDBC driver: in ICECTL_TEST_SQLITE_JDBC, or among the jars of the REST server."""
+    named = os.environ.get("ICECTL_TEST_SQLITE_JDBC")
+    jars = os.environ.get("ICECTL_TEST_REST_JARS", "").split(":")
+    return named or next((jar for jar in jars if "sqlite-jdbc" in jar), None)
+
+
+NO_DRIVER = "SQLite's JDBC driver is not set up: ICECTL_TEST_SQLITE_JDBC names its jar"
+
+
 AT_LINK = ROOT / "tests" / "peers" / "at_link"
 """A folder that ends or holds workers, where it is on the path of Python."""
 
