@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -211,7 +212,46 @@ def test_columns_go_by_their_headings_too(inspect: Inspect, table: TableBuilder)
     assert keys("files", "partition") == ["partition"]  # the column of that name, not its path
     assert keys("snapshots", "snapshot,committed") == ["snapshot_id", "committed_at"]
     assert keys("manifests", "manifest,size,spec") == ["path", "length", "partition_spec_id"]
-    assert inspect(table.location, "manifests", "--columns", "added").code == 2
+    assert keys("manifests", "added") == ["added_data_files_count", "added_delete_files_count"]
+    assert keys("snapshots", "files,rows") == ["summary"]
+    assert keys("snapshots", "committed (UTC)") == ["committed_at"]
+
+
+@pytest.mark.parametrize(
+    "view", [name for name, view in VIEWS.items() if view.rows and name != "statistics"]
+)
+def test_columns_go_by_every_heading_that_a_view_shows(
+    inspect: Inspect, table: TableBuilder, view: str
+) -> None:
+    header, *lines = inspect(table.location, view, "--limit", 2).out.splitlines()
+    headings = re.split(r" {2,}", header.strip())
+    shown = inspect(table.location, view, "--columns", ",".join(headings), "--limit", 2)
+    assert (shown.code, shown.err) == (0, "")
+    assert len(shown.out.splitlines()) == 1 + len(lines)
+
+
+def test_a_heading_over_several_columns_shows_what_stands_below_it(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    words = (table.location, "manifests", "--columns", "added,existing", "--format", "csv")
+    every = result(inspect(table.location, "manifests", "--json"))["rows"]
+    assert inspect(*words).out.splitlines() == [
+        "added,existing",
+        *(
+            ",".join(
+                str(row[f"{state}_data_files_count"] + row[f"{state}_delete_files_count"])
+                for state in ("added", "existing")
+            )
+            for row in every
+        ),
+    ]
+
+
+def test_an_unknown_column_is_told_the_headings_there_are(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    told = inspect(table.location, "snapshots", "--columns", "added files").err
+    assert told.endswith("refs; as shown: snapshot, committed, files, rows, deletes\n")
 
 
 def test_columns_are_chosen_in_order_and_below_a_column(

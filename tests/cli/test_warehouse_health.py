@@ -82,10 +82,14 @@ def test_rows_go_to_scripts_too(server: SqlServer, inspect: Run) -> None:
     ]  # fmt: skip
     ended = inspect(PREFIX + "large", "health", "--format", "jsonl")
     assert json.loads(ended.out)["commands"] == ["compact", "expire-snapshots"]
-    ended = inspect("main", "health", "--columns", "files", "--json")
+    ended = inspect("main", "health", "--columns", "fils", "--json")
     assert (ended.code, ended.document["error"]["message"]) == (
-        2, "the health of tables has no column `files`",
+        2, "the health of tables has no column `fils`",
     )  # fmt: skip
+    assert ended.document["error"]["hint"].endswith("to merge, to expire, to free")
+    words = ("--columns", "health,files,to merge", "--format", "csv", "--limit", 2)
+    [header, *lines] = inspect("main", "health", *words).out.splitlines()
+    assert (header, len(lines)) == ("verdict,data_file_count,surplus_file_count", 2)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from icectl.commands.inspect.metadata_rows import (
     metadata_rows,
 )
 from icectl.commands.inspect.partitions import Partitions, json_value, partitions_of
-from icectl.commands.inspect.views import Row, RowSet, View
+from icectl.commands.inspect.views import NO_HEADINGS, Headings, Row, RowSet, View, columns_hint
 from icectl.entries.rows import Entries, live, of
 from icectl.errors import UsageError
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
@@ -58,14 +58,16 @@ _SOURCES: Mapping[str, frozenset[str]] = {
 _Values = Callable[[Entries], list[Any]]
 
 
-def source_columns(columns: Iterable[str]) -> frozenset[str]:
+def source_columns(columns: Iterable[str], headings: Headings = NO_HEADINGS) -> frozenset[str]:
     """Return the columns of the manifests that shown columns need; dotted names go below a column.
+
+    `headings` are names that the hint tells too.
 
     Raises: UsageError for a column that there is not.
     """
     needed: set[str] = set()
     for column in columns:
-        for name in _expanded(column):
+        for name in _expanded(column, headings):
             needed |= _SOURCES.get(name, frozenset({name}))
     return frozenset(needed)
 
@@ -94,7 +96,7 @@ def file_rows(
     return entry_rows((live(entries) for entries in batches), metadata, columns)
 
 
-def _expanded(column: str) -> tuple[str, ...]:
+def _expanded(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
     """Return the columns of a file or entry that a shown column stands for."""
     if column == "data_file":
         return tuple(name for name in FILE_COLUMNS if name != "readable_metrics")
@@ -103,7 +105,9 @@ def _expanded(column: str) -> tuple[str, ...]:
     top = next((each for each in known if name == each or name.startswith(f"{each}.")), None)
     if top is None:
         message = f"there is no column `{column}`"
-        raise UsageError(message, hint=f"columns: {', '.join(FILE_COLUMNS)}")
+        raise UsageError(
+            message, hint=columns_hint(dict.fromkeys((*FILE_COLUMNS, *ENTRY_COLUMNS)), headings)
+        )
     return (top,)
 
 
@@ -230,10 +234,14 @@ _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 
 @dataclass(frozen=True, slots=True)
 class RowRequest:
-    """A request for rows of a view; `columns` None means all of them."""
+    """A request for rows of a view; `columns` None means all of them.
+
+    `headings` are names for columns that hints tell too.
+    """
 
     view: View
     choice: SnapshotChoice
+    headings: Headings
     all_snapshots: bool = False
     content: str | None = None
     columns: tuple[str, ...] | None = None
@@ -247,7 +255,7 @@ def rows(reader: Reader, request: RowRequest) -> RowSet:
     """
     row_set = _rows(reader, request)
     if request.columns is not None:
-        row_set = _chosen_columns(row_set, request.columns)
+        row_set = _chosen_columns(row_set, request.columns, request.headings)
     if request.limit is None:
         return row_set
     return RowSet(row_set.columns, _limited(row_set.rows, request.view, request.limit))
@@ -299,7 +307,7 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
         (FILE_COLUMNS, file_rows) if request.view.name == "files" else (ENTRY_COLUMNS, entry_rows)
     )
     columns = all_columns if request.columns is None else request.columns
-    wanted = source_columns(columns) | {"content", "status"}
+    wanted = source_columns(columns, request.headings) | {"content", "status"}
     if request.all_snapshots:
         manifests = distinct_manifests(
             reader.manifests_by_snapshot(reader.metadata.snapshots).values()
@@ -321,14 +329,14 @@ def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple
     return tuple(manifest for manifest in manifests if manifest.content is wanted)
 
 
-def _chosen_columns(row_set: RowSet, columns: tuple[str, ...]) -> RowSet:
+def _chosen_columns(row_set: RowSet, columns: tuple[str, ...], headings: Headings) -> RowSet:
     """Return rows with the named columns only, in the order they were named."""
     if columns == row_set.columns:
         return row_set
     unknown = next((name for name in columns if name not in row_set.columns), None)
     if unknown is not None and unknown != "partition_path":
         message = f"there is no column `{unknown}`"
-        raise UsageError(message, hint=f"columns: {', '.join(row_set.columns)}")
+        raise UsageError(message, hint=columns_hint(row_set.columns, headings))
     return RowSet(columns, ({name: row.get(name) for name in columns} for row in row_set.rows))
 
 

@@ -41,18 +41,55 @@ def text_members(view: str) -> tuple[str, ...]:
 def named_columns(view: str, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return columns by their names; headings of the text form stand for the column they show.
 
-    A heading over several columns stands for none, but for a size; a column's own name comes first.
+    A heading over several columns, but for a size, stays: `with_headings` shows it, and JSON has
+    the columns themselves. A column's own name comes first.
     """
     if names is None or view not in TEXT_VIEWS:
         return names
-    headings = {
-        each.heading.removesuffix(" (UTC)"): each.members[0]
-        for each in TEXT_VIEWS[view]
-        if (len(each.members) == 1 or each.heading == "size")
-        and each.members[0] not in ("summary", "partition_path")
-    }
     own = text_members(view)
+    headings: dict[str, str] = {}
+    for each in TEXT_VIEWS[view]:
+        if each.members[0] == "partition_path":
+            continue
+        plain_heading = each.heading.removesuffix(" (UTC)")
+        is_one = len(each.members) == 1 and each.members[0] != "summary"
+        shown = each.members[0] if is_one or each.heading == "size" else plain_heading
+        headings |= dict.fromkeys((plain_heading, each.heading), shown)
     return tuple(name if name in own else headings.get(name, name) for name in names)
+
+
+def _is_made(column: TextColumn) -> bool:
+    """Return whether what stands under a heading is no column, but made of several or of parts."""
+    members = column.members
+    if members == ("summary",):
+        return True
+    is_named = any(f".{member}".endswith(f".{column.heading}") for member in members)
+    return len(members) > 1 and column.heading != "size" and not is_named
+
+
+def headings_of(view: str) -> Mapping[str, tuple[str, ...]]:
+    """Return what the text form of a view has above its columns, each with what is shown below."""
+    columns = TEXT_VIEWS.get(view, ())
+    return {each.heading.removesuffix(" (UTC)"): each.members for each in columns}
+
+
+def source_names(view: str, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of rows that named columns are made of."""
+    made = {each.heading: each.members for each in TEXT_VIEWS[view] if _is_made(each)}
+    return tuple(dict.fromkeys(each for name in columns for each in made.get(name, (name,))))
+
+
+def with_headings(view: str, row_set: RowSet, columns: tuple[str, ...]) -> RowSet:
+    """Return rows with named columns, of which headings over several have the text below them."""
+    made = {each.heading: each for each in TEXT_VIEWS[view] if _is_made(each)}
+    if made.keys().isdisjoint(columns):
+        return row_set
+
+    def value(row: Mapping[str, Any], name: str) -> object:
+        return made[name].show(*map(row.get, made[name].members)) if name in made else row[name]
+
+    rows = ({name: value(row, name) for name in columns} for row in row_set.rows)
+    return RowSet(columns, rows)
 
 
 def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:

@@ -32,7 +32,7 @@ from icectl.cli.settings import (
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.summary import is_incomplete, oddities_of, print_summary, read_summary
-from icectl.commands.inspect.views import VIEWS, Row, RowSet, View
+from icectl.commands.inspect.views import VIEWS, Row, RowSet, View, columns_hint
 from icectl.env import Env
 from icectl.errors import (
     NO_TABLE,
@@ -156,18 +156,19 @@ def _is_of_snapshot(options: ViewRequest) -> bool:
 def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> Outcome:
     """Return the health of many tables."""
     from icectl.commands.inspect import warehouse
-    from icectl.commands.inspect.rows_report import print_chosen
+    from icectl.commands.inspect.rows_report import headings_of, named_columns, print_chosen
     from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
     from icectl.rows.choice import choose_engine
 
     wanted = _format(common, options)
     _check_options(VIEWS[_HEALTH], options, wanted, several=True)
-    columns, settings = _names(options.columns), common.shell.settings
+    columns = named_columns("warehouse", _names(options.columns))
+    settings = common.shell.settings
     unknown = set(columns or ()) - set(WAREHOUSE_COLUMNS)
     if unknown:
         raise UsageError(
             f"the health of tables has no column `{min(unknown)}`",
-            hint=f"columns: {', '.join(WAREHOUSE_COLUMNS)}",
+            hint=columns_hint(WAREHOUSE_COLUMNS, headings_of("warehouse")),
         )
     chosen = print_chosen if columns else None
     request = warehouse.WarehouseRequest(
@@ -234,9 +235,10 @@ def _may_be_listing(view: str, options: ViewRequest) -> bool:
 
 
 def _listing(common: Common, table: str, options: ViewRequest) -> Outcome:
-    from icectl.commands.inspect.warehouse import ListOptions, list_tables
+    from icectl.commands.inspect.rows_report import named_columns
+    from icectl.commands.inspect.warehouse import VIEW, ListOptions, list_tables
 
-    columns = _names(options.columns)
+    columns = named_columns(VIEW, _names(options.columns))
     return list_tables(common, ListOptions(table, columns, options.limit, _format(common, options)))
 
 
@@ -339,10 +341,17 @@ def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect import read_rows
-    from icectl.commands.inspect.rows_report import text_members
+    from icectl.commands.inspect.rows_report import (
+        headings_of,
+        source_names,
+        text_members,
+        with_headings,
+    )
 
     columns, view = request.columns, request.view.name
-    if columns is None and request.format == "text" and view in _LAZY_TEXT:
+    if columns is not None:
+        columns = source_names(view, columns)
+    elif request.format == "text" and view in _LAZY_TEXT:
         columns = text_members(view)
     rows = read_rows.rows(
         reader,
@@ -352,9 +361,12 @@ def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
             all_snapshots=request.all_snapshots,
             content=request.content,
             columns=columns,
+            headings=headings_of(view),
             limit=request.limit,
         ),
     )
+    if request.columns is not None and request.format in ("text", "csv"):
+        rows = with_headings(view, rows, request.columns)
     result: dict[str, object] = {"snapshot_id": _snapshot_id(reader, request)}
     if request.format == "json":
         result["rows"] = list(rows.rows)

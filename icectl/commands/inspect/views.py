@@ -1,6 +1,6 @@
 """The views of `inspect`, and what each may be asked for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,12 +50,29 @@ VIEWS: Mapping[str, View] = {
 }
 
 
+Headings = Mapping[str, Sequence[str]]
+"""What the text form of a view has above its columns, with the columns that it shows there."""
+
+NO_HEADINGS: Headings = {}
+
+
 @dataclass(frozen=True, slots=True)
 class RowSet:
     """Rows of a view, produced while they are consumed, and their columns in order."""
 
     columns: tuple[str, ...]
     rows: Iterable[Row]
+
+
+def columns_hint(columns: Iterable[str], headings: Headings) -> str:
+    """Return the hint that names the columns there are, and the headings that stand for them."""
+    own = tuple(columns)
+    shown = [
+        heading
+        for heading, members in headings.items()
+        if heading not in own and all(one.removeprefix("data_file.") in own for one in members)
+    ]
+    return f"columns: {', '.join(own)}" + (f"; as shown: {', '.join(shown)}" if shown else "")
 
 
 def id_text(snapshot_id: int | None) -> str | None:

@@ -32,7 +32,7 @@ from icectl.commands.inspect import rows_report as row_output
 from icectl.commands.inspect.health import health
 from icectl.commands.inspect.health_plan import HealthLimits
 from icectl.commands.inspect.rows_report import print_rows
-from icectl.commands.inspect.views import Row, RowSet
+from icectl.commands.inspect.views import Row, RowSet, columns_hint
 from icectl.commands.inspect.warehouse_page import warehouse_page
 from icectl.commands.inspect.warehouse_plan import (
     VERDICTS,
@@ -239,7 +239,7 @@ def list_tables(common: Common, given: ListOptions) -> Outcome:
     if unknown:
         raise UsageError(
             f"a listing of tables has no column `{min(unknown)}`",
-            hint=f"columns: {', '.join(TABLE_COLUMNS)}",
+            hint=columns_hint(TABLE_COLUMNS, row_output.headings_of(VIEW)),
         )
     limit = parse_option("--limit", given.limit, parse_count)
     shell = common.shell
