@@ -2,9 +2,8 @@
 
 Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 
-    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db, and those
-                                                 that are rewritten beside deletes below
-                                                 WAREHOUSE/race
+    spark_peer.py JAR write WAREHOUSE NAME...    writes tables below WAREHOUSE/db, and those that
+                                                 are rewritten beside deletes below WAREHOUSE/race
     spark_peer.py JAR read TABLE_DIRECTORY...    prints one JSON line a table and snapshot
     spark_peer.py JAR age WAREHOUSE              writes tables with old snapshots below WAREHOUSE/db
     spark_peer.py JAR expire WAREHOUSE           runs `expire_snapshots` on each of those
@@ -220,55 +219,70 @@ def fixed_and_decimal(spark: SparkSession, table: str, version: int) -> None:
     spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(2, id)")
 
 
-def write_tables(spark: SparkSession) -> None:
-    """Every table of the peer: versions, row-level operations, refs, evolved specs."""
+def write_tables(spark: SparkSession, names: Sequence[str]) -> None:
+    """The tables of these names, and those that are rewritten beside deletes."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.db")
-    history(spark, create(spark, "v1_plain", 1, mor=False), deletes=True)
-    table = create(spark, "v1_partitioned", 1, mor=False, spec="PARTITIONED BY (category)")
-    history(spark, table, deletes=False)
-    evolve(spark, table)
-    history(spark, create(spark, "v2_copy_on_write", 2, mor=False), deletes=True)
-    for version in (2, 3, 4):
-        table = create(spark, f"v{version}_merge_on_read", version)
-        history(spark, table, deletes=True)
-        refs(spark, table)
+    for name in names:
+        write_table(spark, name)
+    write_raced(spark)
+
+
+def write_table(spark: SparkSession, name: str) -> None:
+    """A table of a version and of a kind: row-level operations, refs, evolved specs."""
+    version, kind = int(name[1]), name[3:]
+    if kind in ("plain", "copy_on_write"):
+        history(spark, create(spark, name, version, mor=False), deletes=True)
+    elif name == "v1_partitioned":
+        table = create(spark, name, version, mor=False, spec="PARTITIONED BY (category)")
+        history(spark, table, deletes=False)
+        evolve(spark, table)
+    elif kind == "partitioned":
         table = create(
             spark,
-            f"v{version}_partitioned",
+            name,
             version,
             spec="PARTITIONED BY (days(at), truncate(2, category))",
             properties="'write.metadata.compression-codec'='gzip'",
         )
         history(spark, table, deletes=True)
         evolve(spark, table)
-    table = create(spark, "v2_equality", 2)
-    insert(spark, table, 0, 20)
-    equality_delete(spark, table, [3, 5])
-    spark.sql(f"DELETE FROM {table} WHERE id = 7")
-    insert(spark, table, 3, 3)
-    table = create(spark, "v2_upgraded_to_v3", 2)
-    history(spark, table, deletes=True)
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='3')")
-    insert(spark, table, 70, 10)
-    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
-    table = create(spark, "v4_upgraded", 3, spec="PARTITIONED BY (category)")
-    history(spark, table, deletes=True)
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='4')")
-    insert(spark, table, 70, 10)
-    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
-    table = create(spark, "v2_rewritten", 2)
-    history(spark, table, deletes=True)
-    spark.sql("CALL peer.system.rewrite_manifests('db.v2_rewritten')")
-    spark.sql(
-        "CALL peer.system.rewrite_data_files(table => 'db.v2_rewritten', "
-        "options => map('rewrite-all', 'true'))"
-    )
-    spark.sql("CALL peer.system.compute_table_stats('db.v2_rewritten')")
-    create(spark, "v2_empty", 2)
-    for version in (2, 3, 4):
-        name = f"v{version}_fixed"
+    elif kind == "merge_on_read":
+        table = create(spark, name, version)
+        history(spark, table, deletes=True)
+        refs(spark, table)
+    elif kind == "equality":
+        table = create(spark, name, version)
+        insert(spark, table, 0, 20)
+        equality_delete(spark, table, [3, 5])
+        spark.sql(f"DELETE FROM {table} WHERE id = 7")
+        insert(spark, table, 3, 3)
+    elif kind == "fixed":
         fixed_and_decimal(spark, f"{catalog_of(name)}.db.{name}", version)
-    write_raced(spark)
+    elif kind == "rewritten":
+        history(spark, create(spark, name, version), deletes=True)
+        spark.sql(f"CALL peer.system.rewrite_manifests('db.{name}')")
+        spark.sql(
+            f"CALL peer.system.rewrite_data_files(table => 'db.{name}', "
+            "options => map('rewrite-all', 'true'))"
+        )
+        spark.sql(f"CALL peer.system.compute_table_stats('db.{name}')")
+    elif kind == "empty":
+        create(spark, name, version)
+    else:
+        write_upgraded(spark, name)
+
+
+def write_upgraded(spark: SparkSession, name: str) -> None:
+    """A table that gets another version on its way."""
+    start, version, spec = {
+        "v2_upgraded_to_v3": (2, 3, ""),
+        "v4_upgraded": (3, 4, "PARTITIONED BY (category)"),
+    }[name]
+    table = create(spark, name, start, spec=spec)
+    history(spark, table, deletes=True)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='{version}')")
+    insert(spark, table, 70, 10)
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
 
 
 def write_raced(spark: SparkSession) -> None:
@@ -548,7 +562,6 @@ def main(arguments: list[str]) -> None:
     warehouse = "/nonexistent" if verb == "read" else rest[0]
     spark = session(jar, warehouse, is_timed=verb == "time-expiry")
     verbs = {
-        "write": write_tables,
         "age": age_tables,
         "expire": expire_tables,
         "orphans": find_orphans,
@@ -558,6 +571,8 @@ def main(arguments: list[str]) -> None:
             read_tables(spark, [Path(table) for table in rest])
         elif verb == "time-expiry":
             time_expiry(spark, *rest[1:])
+        elif verb == "write":
+            write_tables(spark, rest[1:])
         elif verb == "begin":
             write_followed(spark, rest[1:])
         elif verb == "follow":

@@ -111,6 +111,17 @@ class Run:
     errors: str
 
 
+def asked_for(request: pytest.FixtureRequest, parameter: str = "name") -> set[str]:
+    """The values of a parameter of the chosen tests that have the fixture."""
+    tests = (item for item in request.session.items if isinstance(item, pytest.Function))
+    specs = [
+        getattr(item, "callspec", None)
+        for item in tests
+        if request.fixturename in item.fixturenames
+    ]
+    return {spec.params[parameter] for spec in specs if spec and parameter in spec.params}
+
+
 def icectl(*arguments: str) -> Run:
     """Run icectl with --json, in this process: to start hundreds would take minutes."""
     errors = StringIO()
@@ -148,16 +159,20 @@ class SparkTables:
 
 
 @pytest.fixture(scope="session")
-def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
-    """Write, read, inspect, validate, expire and rewrite twice, migrate, remove orphans, compact
-    twice, validate, read again; copies that were made first have been relocated then.
+def spark_tables(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> SparkTables:
+    """Write the tables that are asked for, read, inspect, validate, expire and rewrite twice,
+    migrate, remove orphans, compact twice, validate, read again; copies that were made first have
+    been relocated then.
     """
     warehouse = tmp_path_factory.mktemp("spark")
-    lines = peer("write", str(warehouse)).splitlines()
+    wanted = sorted(asked_for(request) | {"v2_empty"})
+    lines = peer("write", str(warehouse), *wanted).splitlines()
     (told,) = (json.loads(line) for line in lines if line.startswith("{"))
     tables = sorted((warehouse / "db").iterdir())
     before = read_rows(tables)
-    copies = {name: warehouse / "moved" / f"{name}_moved" for name in MOVED}
+    copies = {name: warehouse / "moved" / f"{name}_moved" for name in MOVED if name in wanted}
     for name, copy in copies.items():
         shutil.copytree(warehouse / "db" / name, copy)
 

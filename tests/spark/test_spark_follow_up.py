@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.rows import read_rows as rows_of
-from tests.spark.conftest import Rows, Run, icectl, peer, read_rows
+from tests.spark.conftest import Rows, Run, asked_for, icectl, peer, read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -91,8 +91,7 @@ def followed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """Let Spark write the tables that are asked for, maintain them, let Spark go on with them,
     validate them, rewrite manifests again.
     """
-    asked = [getattr(item, "callspec", None) for item in request.session.items]
-    wanted = {TWO_LAYOUTS, *(one.params.get("name") for one in asked if one is not None)}
+    wanted = {TWO_LAYOUTS, *asked_for(request)}
     names = [name for name in COMMANDS if name in wanted]
     warehouse = tmp_path_factory.mktemp("follow")
     directory = warehouse / "follow"

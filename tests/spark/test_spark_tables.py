@@ -1,6 +1,8 @@
 """icectl on tables that Iceberg's Spark runtime wrote, and Spark on what icectl left."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,11 @@ TABLES = [
     "v4_partitioned",
     "v4_upgraded",
 ]
+QUICK = {
+    "v1_partitioned", "v2_copy_on_write", "v2_empty", "v2_equality", "v2_fixed",
+    "v2_upgraded_to_v3", "v3_partitioned", "v4_merge_on_read",
+}  # fmt: skip
+"""Each version, deletes of each kind, files of each format, refs, other specs and columns."""
 ALL_REFS = {"main", "first", "audit"}
 KEPT_REFS = {
     "v2_merge_on_read": ALL_REFS,
@@ -36,7 +43,16 @@ KEPT_REFS = {
 }
 
 
-@pytest.mark.parametrize("name", TABLES)
+def tables(names: Iterable[str] = TABLES, *, with_empty: bool = True) -> list[Any]:
+    """Tables by their names, half of them in the full tier alone; with the empty one or not."""
+    return [
+        pytest.param(one, marks=() if one in QUICK else pytest.mark.full)
+        for one in names
+        if with_empty or one != "v2_empty"
+    ]
+
+
+@pytest.mark.parametrize("name", tables())
 def test_inspect_counts_the_files_that_spark_wrote(spark_tables: SparkTables, name: str) -> None:
     run = spark_tables.summaries[name]
     assert run.exit_code == 0, run.errors
@@ -49,7 +65,7 @@ def test_inspect_counts_the_files_that_spark_wrote(spark_tables: SparkTables, na
     assert set(result["refs"]) == refs
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "v2_empty"])
+@pytest.mark.parametrize("name", tables(with_empty=False))
 def test_expire_keeps_every_ref_head_and_nothing_else(spark_tables: SparkTables, name: str) -> None:
     run = spark_tables.expiries[name]
     assert run.exit_code == 0, run.errors
@@ -65,13 +81,13 @@ def test_expire_of_a_table_without_snapshots_does_nothing(spark_tables: SparkTab
     assert (run.exit_code, run.document["status"]) == (0, "nothing-to-do")
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables())
 def test_a_second_expiry_finds_nothing_to_do(spark_tables: SparkTables, name: str) -> None:
     run = spark_tables.second_expiries[name]
     assert (run.exit_code, run.document["status"]) == (0, "nothing-to-do")
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables())
 def test_spark_reads_the_same_rows_after_all_maintenance(
     spark_tables: SparkTables, name: str
 ) -> None:
@@ -89,7 +105,7 @@ def test_spark_reads_the_same_rows_after_all_maintenance(
         assert KEPT_REFS.get(name, {"main"}) <= set(after)
 
 
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("name", tables(MOVED))
 def test_spark_reads_what_was_relocated(spark_tables: SparkTables, name: str) -> None:
     """Also once the original has lost the files of its old snapshots."""
     run = spark_tables.relocations[name]
@@ -97,7 +113,7 @@ def test_spark_reads_what_was_relocated(spark_tables: SparkTables, name: str) ->
     assert spark_tables.after[f"{name}_moved"] == spark_tables.before[name]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables())
 def test_validate_finds_no_error_in_what_spark_wrote(spark_tables: SparkTables, name: str) -> None:
     for runs in (spark_tables.validations, spark_tables.validations_after):
         findings = runs[name].document["result"]["findings"]
@@ -105,7 +121,7 @@ def test_validate_finds_no_error_in_what_spark_wrote(spark_tables: SparkTables, 
         assert runs[name].exit_code == 0
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables())
 def test_maintenance_adds_no_finding(spark_tables: SparkTables, name: str) -> None:
     before, after = (
         {(one["rule"], one["severity"]) for one in runs[name].document["result"]["findings"]}
@@ -115,7 +131,7 @@ def test_maintenance_adds_no_finding(spark_tables: SparkTables, name: str) -> No
     assert after - before - expired == set()
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables())
 def test_a_rewrite_of_manifests_keeps_spark_going_and_happens_once(
     spark_tables: SparkTables, name: str
 ) -> None:
@@ -125,7 +141,7 @@ def test_a_rewrite_of_manifests_keeps_spark_going_and_happens_once(
     assert (again.exit_code, again.document["status"]) == (0, "nothing-to-do")
 
 
-@pytest.mark.parametrize("name", ["v2_fixed", "v3_fixed"])
+@pytest.mark.parametrize("name", tables(["v2_fixed", "v3_fixed"]))
 def test_r212_lengths_before_fixed_partition_values_go_with_a_rewrite_of_manifests(
     spark_tables: SparkTables, name: str
 ) -> None:
@@ -139,7 +155,7 @@ def test_r212_lengths_before_fixed_partition_values_go_with_a_rewrite_of_manifes
     assert spark_tables.rewrites[name].document["status"] == "done"
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables())
 def test_version_1_becomes_version_2_and_others_stay(spark_tables: SparkTables, name: str) -> None:
     run = spark_tables.migrations[name]
     assert run.exit_code == 0, run.errors
@@ -148,7 +164,7 @@ def test_version_1_becomes_version_2_and_others_stay(spark_tables: SparkTables, 
     assert (run.document["status"], result["to_version"]) == expected
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables())
 def test_orphans_are_those_that_spark_finds_too(spark_tables: SparkTables, name: str) -> None:
     """Beside them the check sums of files that are gone, which it passes over as hidden."""
     run = spark_tables.removals[name]
@@ -179,7 +195,7 @@ HAVE_POSITION_DELETES = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "v2_empty"])
+@pytest.mark.parametrize("name", tables(with_empty=False))
 def test_tables_are_compacted_once_and_then_have_no_deletes(
     spark_tables: SparkTables, name: str
 ) -> None:
@@ -205,7 +221,7 @@ def test_tables_are_compacted_once_and_then_have_no_deletes(
     assert rows == spark_tables.before[name]["main"][0]
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "v2_empty"])
+@pytest.mark.parametrize("name", tables(with_empty=False))
 def test_an_independent_reader_counts_as_many_rows_as_spark(
     spark_tables: SparkTables, name: str
 ) -> None:
