@@ -10,6 +10,7 @@ import pytest
 from tests.builders.compactions import lineage
 from tests.conftest import ROOT
 from tests.spark.clusters import connect_server, python_without_icectl
+from tests.spark.conftest import asked_for
 from tests.spark.engine import on_spark, skip_without_spark
 from tests.spark.programs import (
     COMPACTED,
@@ -42,8 +43,8 @@ class Client:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    """Start a server, build tables, and compact them there."""
+def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """Start a server, build tables, and compact and change there those that are asked for."""
     skip_without_spark()
     if on_spark("-c", "import pyspark.sql.connect.session").returncode:
         pytest.skip("the Python of Spark has no pyspark[connect]")
@@ -55,12 +56,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     of_sorted = lineage(folder / "sorted")
     bare = python_without_icectl(server / "bare")
     with connect_server(server, PYSPARK_PYTHON=str(bare), PYTHONPATH="") as remote:
-        done = on_spark(str(ROOT / "tests/peers/spark_connect.py"), remote, str(folder))
+        script = str(ROOT / "tests/peers/spark_connect.py")
+        done = on_spark(script, remote, str(folder), *asked_for(request))
     assert done.returncode == 0, done.stderr[-4000:]
     return Client(told_by(done.stdout), folder, found, before, of_sorted)
 
 
-@pytest.mark.parametrize("name", COMPACTED)
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize("name", ["packed", "sorted", pytest.param("z-ordered", marks=FULL)])
 def test_rows_are_whole(client: Client, name: str) -> None:
     assert client.told[name]["document"]["status"] == "done", client.told[name]
     assert rows(client.folder / name) == client.before[name]
@@ -104,10 +109,15 @@ def test_each_step_leaves_the_rows_that_it_should(client: Client, step: str) -> 
 def test_frames_are_written_and_loaded_as_on_any_session(client: Client) -> None:
     check_overwritten(client.told, client.folder / "two")
     check_loaded(client.told)
-    check_typed(client.told, client.folder / "typed")
+
+
+@pytest.mark.parametrize("name", [pytest.param("typed", marks=FULL)])
+def test_values_of_types_that_spark_lacks_go_there_and_back(client: Client, name: str) -> None:
+    check_typed(client.told, client.folder / name)
+    check_clean(client.folder / name)
 
 
 def test_attempts_that_failed_leave_nothing(client: Client) -> None:
     assert client.told["stumbling"]["made"]["added_rows"] == 40
-    for table in ("two", "plain", "typed"):
+    for table in ("two", "plain"):
         check_clean(client.folder / table)
