@@ -50,7 +50,7 @@ def test_filters_that_are_pushed_down_find_every_row(tmp_path: Path) -> None:
     asked = conditions(SUSPECTS, ("=", "<", ">"))
     outside = [name for name in names() if "." not in name]
     others = [one for one in conditions(outside, ("=",)) if one not in asked and " IN " not in one]
-    asked += others[::2]  # all, by every operator, in the full tier
+    asked = asked[::2] + others[::3]  # all, by every operator, in the full tier
     for one in (table, parted):
         assert icectl("compact", str(one), "--rewrite-all", "--engine", "local").exit_code == 0
     found = differing(tmp_path, {table: asked, parted: conditions(["uuid"], ("=",))})
