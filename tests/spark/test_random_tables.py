@@ -14,7 +14,7 @@ from tests.spark.random_tables import MERGES, WAYS, Report, run_matrix, told_of
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 FOUR = {
-    1: ("binpack", "zorder"),
+    1: ("zorder",),
     2: ("output-spec", "merge", "merge-verified"),
     6: ("sort", "deletes-only", "branch"),
     9: ("binpack",),
@@ -23,7 +23,7 @@ FOUR = {
 value of each format, deletes by position, vectors, partitions and none, branches, variants, columns
 that were added, dropped, promoted, moved and renamed, and files that can be merged.
 """
-FILTERS_OF_THE_FOUR = 12
+FILTERS_OF_THE_FOUR = 6
 ALL = (*WAYS, *MERGES)
 TABLES = 100
 """Of the full tier, each of another seed every time; ICECTL_TEST_SEED names the first."""
