@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import session
-from icectl.commands.compact import plan
+from icectl.commands.compact import plan, report
 from icectl.commands.compact import run as compact_run
 from icectl.env import Env
 from icectl.format.partition import PartitionField
@@ -57,6 +57,14 @@ def build(directory: Path, format_version: int = 2) -> TableBuilder:
         table.append(range(start, start + 10))
     table.delete_rows([1, 2, 13])
     return table
+
+
+def test_a_plan_tells_a_size_only_where_footers_are_little_of_it(
+    tmp_path, compact, monkeypatch
+) -> None:
+    build(tmp_path)
+    monkeypatch.setattr(report, "_TINY_BYTES", 0)
+    assert "would become about 3 of 17.6 KiB or less; 2 " in compact(tmp_path, *SMALL, "-n").out
 
 
 def ids(directory: Path) -> list[int]:
@@ -125,7 +133,7 @@ def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact)
     assert text.count("many deleted rows") == 1
     assert text.count("3 smaller than 768.0 KiB") == 2
     assert "9 files of " in text
-    assert "would become about 3 of 17.6 KiB or less; 2 delete files would be removed" in text
+    assert "would become about 3, smaller in all; 2 delete files would be removed" in text
 
 
 def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:

@@ -21,6 +21,9 @@ from icectl.table.live_files import LiveFiles
 from icectl.table.mergeable import MethodChoice
 from icectl.units import print_count, print_size
 
+_TINY_BYTES = 64 * 1024
+"""Data files below this on average are footers more than rows: what they come to isn't known."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupOutput:
@@ -300,7 +303,9 @@ def _summary(report: Compaction) -> str:
     deletes = print_count(result["removed_delete_files"], "delete file")
     where = "on Spark" if report.engine.name == "spark" else "by the local engine"
     if not report.is_run:
-        return f"{before} would become about {after} or less; {deletes} would be removed"
+        of_rows = result["rewritten_bytes"] >= result["rewritten_data_files"] * _TINY_BYTES
+        after = f"{after} or less" if of_rows else f"{result['added_data_files']:,}, smaller in all"
+        return f"{before} would become about {after}; {deletes} would be removed"
     return f"{before} became {after} {where}{_ways(report)}; {deletes} removed"
 
 
