@@ -423,7 +423,8 @@ def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
     try:
         put_in_place(path, text, run.env)
     except OSError as error:
-        run.console.warn(f"cannot write the metrics to `{path}`: {error.strerror}")
+        reason = (error.strerror or str(error)).lower()
+        run.console.warn(f"cannot write the metrics to `{path}`: {reason}")
 
 
 def _early_console(arguments: Sequence[str], env: Env) -> Console:

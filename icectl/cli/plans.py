@@ -208,7 +208,8 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
     try:
         put_in_place(Path(place), text, shell.env)
     except OSError as error:
-        raise StorageError(f"cannot write the plan to {place}: {error.strerror}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise StorageError(f"cannot write the plan to {place}: {reason}") from error
     if outcome.status == "nothing-to-do":
         shell.console.note(f"there is nothing to do: the plan in {place} is empty")
     else:

@@ -1,6 +1,8 @@
 """The health of many tables: by need, as text and for scripts, and as one page."""
 
+import errno
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
@@ -216,6 +218,22 @@ def test_one_page_has_the_whole_warehouse(server: SqlServer, inspect: Run, tmp_p
     assert odd not in text
     ended = inspect("main", "health", "--html", str(tmp_path / "no" / "health.html"))
     assert (ended.code, "cannot write" in ended.err) == (13, True)
+
+
+def test_a_page_on_a_full_disk_leaves_the_old_one(
+    server: SqlServer, inspect: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text.encode(encoding)[:100])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place = tmp_path / "health.html"
+    place.write_text("old")
+    monkeypatch.setattr(Path, "write_text", full)
+    ended = inspect("main", "health", "--html", str(place))
+    assert ended.code == 13
+    assert "no space left on device\nhint: free some space there" in ended.err
+    assert (place.read_text(), [each.name for each in tmp_path.glob(".health*")]) == ("old", [])
 
 
 def test_a_page_of_tables_written_over_days_shows_growth(inspect: Run, tmp_path: Path) -> None:

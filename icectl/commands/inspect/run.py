@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from errno import ENOSPC
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
@@ -427,7 +428,9 @@ def _write(path: str, text: str, env: Env) -> None:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(
             f"`--html`: cannot write `{path}`: {reason}",
-            hint="name a file in an existing folder that can be written to",
+            hint="free some space there, then run the command again"
+            if error.errno == ENOSPC
+            else "name a file in an existing folder that can be written to",
         ) from error
 
 
