@@ -119,7 +119,9 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
     if words[0] == "help" and words[1:2] and words[1] in DOCUMENTATION:
         words = [words[1], "--help"]
     if words[0] in DOCUMENTATION:
-        _print_documentation(words)
+        from icectl.cli.documentation import print_documentation
+
+        print_documentation(words, COMMANDS)
         return None
     if words[0] == "help":
         words = [*words[1:2], "--help"]
@@ -236,8 +238,14 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             try:
                 outcome = run.invocation.run(run.shell)
             finally:
-                _list_leftovers(run.invocation, run.shell)
-            _save_plan(run.invocation, run.shell, outcome)
+                # What is left of killed runs, and was removed, belongs on the list too.
+                path = run.invocation.value("deleted_list")
+                if path and run.shell.leftovers:
+                    write_deleted_list(path, run.shell.leftovers, is_continued=True)
+            if run.invocation.value("save_plan"):
+                from icectl.cli.plans import save_plan
+
+                save_plan(run.invocation, run.shell, outcome)
         with messages_of_libraries(run.console):  # a reader may take longer than the time limit
             return _report_outcome(run, outcome)
     except BrokenPipeError:
@@ -270,12 +278,6 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     return Shell(console, env, settings, Deadline(run.env, ends_at), interrupts)
 
 
-def _print_documentation(words: Sequence[str]) -> None:
-    from icectl.cli.documentation import print_documentation
-
-    print_documentation(words, COMMANDS)
-
-
 def _check_format(invocation: Invocation) -> None:
     """Raises: UsageError, for two formats, or one that the run has nothing to tell in."""
     wanted = invocation.value("format")
@@ -297,20 +299,6 @@ def _planning_env(invocation: Invocation, env: Env) -> Env:
     from icectl.cli.plans import planning_env
 
     return planning_env(invocation, env)
-
-
-def _save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
-    if invocation.value("save_plan"):
-        from icectl.cli.plans import save_plan
-
-        save_plan(invocation, shell, outcome)
-
-
-def _list_leftovers(invocation: Invocation, shell: Shell) -> None:
-    """Add what the run removed of killed runs to the list of deleted files, if one is wanted."""
-    path = invocation.value("deleted_list")
-    if path and shell.leftovers:
-        write_deleted_list(path, shell.leftovers, is_continued=True)
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:

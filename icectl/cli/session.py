@@ -119,7 +119,10 @@ def open_session(
         import tempfile
 
         tempfile.tempdir = str(temp_dir)  # libraries that spool to disk go by it
-    path_map = _path_map(common)
+    given = [split_pair(text, "--path-map", text.rpartition("=")) for text in common.path_map or ()]
+    if common.path_map_file is not None:
+        given += _read_path_map(Path(common.path_map_file))
+    path_map = tuple(given)
     if path_map and not read_only and not (change and (change.dry_run or change.check)):
         raise UsageError(
             "`--path-map` only works for reading, and this command changes the table",
@@ -261,13 +264,6 @@ def _storage_options(common: Common) -> Mapping[str, str]:
         if is_secret(key) or given[key].startswith("env:"):
             common.shell.console.hide(value)
     return options
-
-
-def _path_map(common: Common) -> tuple[tuple[str, str], ...]:
-    given = [split_pair(text, "--path-map", text.rpartition("=")) for text in common.path_map or ()]
-    if common.path_map_file is not None:
-        given += _read_path_map(Path(common.path_map_file))
-    return tuple(given)
 
 
 def _read_path_map(file: Path) -> Iterable[tuple[str, str]]:

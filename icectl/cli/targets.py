@@ -186,18 +186,10 @@ def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
     return f"`icectl inspect {target_of(name.catalog, namespace)}` lists the tables"
 
 
-def _may_be_none(target: str) -> bool:
-    """Return whether it is no mistake that a target stands for no table.
-
-    Patterns may, and so may what a shell makes of one: files and folders of other things.
-    """
-    return is_pattern(target) or _is_there(target)
-
-
 def missing_tables(common: Common, tables: FoundTables) -> Iterator[tuple[str, TableNotFound]]:
     """Yield the targets that stand for no table by mistake; the others are warned of."""
     for target in tables.empty:
-        if _may_be_none(target):
+        if is_pattern(target) or _is_there(target):
             common.shell.console.warn(f"there is no table at `{target}`")
         else:
             yield target, TableNotFound(f"there is no table `{target}`")

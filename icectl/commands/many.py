@@ -12,7 +12,7 @@ from icectl.cli.document import Outcome, Status, clean
 from icectl.cli.failures import error_and_code, recovery_hint
 from icectl.cli.metrics import numbers_of
 from icectl.cli.naming import name_in_hints
-from icectl.cli.options import Change, Common, Shell
+from icectl.cli.options import Change, Common
 from icectl.cli.tables import TableColumn, print_table
 from icectl.cli.targets import FoundTables, find_tables, is_glob, is_many, missing_tables
 from icectl.commands.maintain.plan import exit_code_of, status_of_error
@@ -275,11 +275,17 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
     deadline = common.shell.deadline
     if deadline.passed:
         return TableEnd(table, "incomplete", 3, "not reached before the time limit")
-    shell = _quiet(common.shell)
+    options = ConsoleOptions(verbosity=-1, progress=False, json=True)
+    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), common.shell.env, options)
+    shell = replace(common.shell, console=console, recovery_hints=[])
     try:
         outcome = on_one(replace(common, shell=shell, json=True), table)
     except Exception as raised:  # noqa: BLE001 - one table's failure never stops the others
-        end = _failed(common, table, shell, raised)
+        error, code = error_and_code(raised)
+        redact = shell.console.redact
+        hint = recovery_hint(error, shell.recovery_hints, name_in_hints(common, table))
+        shown_hint = None if hint is None else redact(hint)
+        end = TableEnd(table, status_of_error(code), code, redact(error.message), shown_hint)
     else:
         end = _ended(table, outcome)
     for warning in shell.console.warnings:
@@ -295,21 +301,6 @@ def _ended(table: str, outcome: Outcome) -> TableEnd:
         reason, hint = finding_in_words(finding), finding["hint"]
     code = outcome.exit_code
     return TableEnd(table, outcome.status, code, reason, hint, result=outcome.result)
-
-
-def _quiet(shell: Shell) -> Shell:
-    """Return the same shell for one table: nothing is printed, and nobody is asked."""
-    options = ConsoleOptions(verbosity=-1, progress=False, json=True)
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), shell.env, options)
-    return replace(shell, console=console, recovery_hints=[])
-
-
-def _failed(common: Common, table: str, shell: Shell, raised: Exception) -> TableEnd:
-    error, code = error_and_code(raised)
-    redact = shell.console.redact
-    found = recovery_hint(error, shell.recovery_hints, name_in_hints(common, table))
-    hint = None if found is None else redact(found)
-    return TableEnd(table, status_of_error(code), code, redact(error.message), hint)
 
 
 def _outcome(command: str, ends: Sequence[TableEnd], change: Change | None) -> Outcome:

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from icectl.commands.compact.plan import CompactOptions
-from icectl.commands.compact.run import Compacted, PreparedCompaction, execute, prepare
+from icectl.commands.compact.report import Compacted, PreparedCompaction
+from icectl.commands.compact.run import execute, prepare
 from icectl.entries.rows import by_row
 from icectl.env import Env
 from icectl.format.metadata import TableMetadata

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.commands.expire_snapshots.run import Expired, ExpireOptions, execute, prepare
+from icectl.commands.expire_snapshots.report import Expired, ExpireOptions
+from icectl.commands.expire_snapshots.run import execute, prepare
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.progress import Progress, SilentProgress
 from icectl.storage.local.store import LocalStore

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.commands.expire_snapshots.run import Expired, execute, prepare
+from icectl.commands.expire_snapshots.report import Expired
+from icectl.commands.expire_snapshots.run import execute, prepare
 from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, StorageError
 from icectl.files.metadata_file import write_metadata
 from icectl.format.metadata import TableMetadata

@@ -52,7 +52,7 @@ def compact(engine: SparkEngine, command: dict[str, Any]) -> int:
         concurrency=2,
     )
     planned = prepare(context, command["branch"], options)
-    return len(execute(context, engine, planned).done)
+    return len(execute(context, engine, planned).outputs)
 
 
 def main() -> None:

@@ -6,12 +6,12 @@ spark_compact.py FOLDER     prints one JSON line for each table in it: its name,
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from icectl.commands.compact.run import CommittedGroup
+from icectl.commands.compact.report import GroupOutput
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
 from icectl.format.sort import SortField, SortOrder
@@ -72,9 +72,9 @@ CASES = {
 """In the order in which they run: the session ends with an error."""
 
 
-def compact(directory: Path, case: Case, engine: Engine | None = None) -> Sequence[CommittedGroup]:
+def compact(directory: Path, case: Case, engine: Engine | None = None) -> Collection[GroupOutput]:
     """Compact a table, in this process without an engine; the groups that are done."""
-    return compacted(directory, planned(directory, **case.options), engine).done
+    return compacted(directory, planned(directory, **case.options), engine).outputs.values()
 
 
 def main(folder: Path) -> None:

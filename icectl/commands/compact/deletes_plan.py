@@ -43,7 +43,10 @@ def plan_deletes(
     `options.sizes` are those of delete files and of Puffin files.
     Raises: Unsupported, where readers may disagree on which rows are deleted.
     """
-    planning = _Planning(metadata, files, options, _verdicts(metadata, files, options))
+    verdicts = same_verdict(files.data, FileVerdict.MERGED)
+    verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
+    verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
+    planning = _Planning(metadata, files, options, verdicts)
     has_vectors = metadata.format_version >= _VECTORS_FROM  # R-122
     drafts = planning.to_vectors() if has_vectors else planning.to_files()
     if options.max_groups is not None:
@@ -56,14 +59,6 @@ def plan_deletes(
     groups = tuple(planning.group(number, draft, make) for number, draft in enumerate(drafts))
     dangling = dangling_of(files, options)
     return CompactPlan(branch, options, groups, planning.verdicts, dangling)
-
-
-def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Verdicts:
-    """Judge each data file before its deletes are looked at."""
-    verdicts = same_verdict(files.data, FileVerdict.MERGED)
-    verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
-    verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
-    return verdicts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """The plan and the outcome of a compaction, as result members and as text."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.compact.plan import CHOSEN, CompactGroup, CompactPlan
 from icectl.commands.inspect.rows_report import beginnings, below
@@ -36,38 +38,78 @@ class GroupOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
-    """The plan of a compaction, and its outcome.
+class PreparedCompaction:
+    """A plan, the table and files it is for, and the number of delete files it would remove."""
 
-    `outputs` has the groups that were committed, `failed` why others were not, by number; both are
-    empty for a plan. `removed_delete_files` is what a plan expects, or what a run has removed, and
-    `carried_deletes` the rows that others deleted while it ran.
-    """
-
+    loaded: LoadedTable
     plan: CompactPlan
     files: LiveFiles
-    metadata: TableMetadata
     removed_delete_files: int
+
+    @property
+    def without_work(self) -> "PreparedCompaction":
+        """The same table with nothing to do."""
+        return replace(self, plan=replace(self.plan, groups=(), dangling=()))
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The result of a run: the table after it, and its groups by number.
+
+    `outputs` has the groups that were committed, `failed` why others were not. `carried_deletes`
+    are rows that other writers deleted meanwhile. `not_assembled` says why bytes of merged files
+    passed through workers.
+    """
+
+    landed: LoadedTable
+    snapshot_ids: tuple[int, ...]
+    outputs: Mapping[int, GroupOutput]
+    failed: Mapping[int, str]
+    removed_delete_files: int
+    carried_deletes: int
+    not_assembled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The plan of a compaction, and its outcome once it has run."""
+
+    prepared: PreparedCompaction
     engine: EngineChoice
-    is_run: bool = False
-    outputs: Mapping[int, GroupOutput] = field(default_factory=dict)
-    failed: Mapping[int, str] = field(default_factory=dict)
-    snapshot_ids: Sequence[int] = ()
-    carried_deletes: int = 0
-    new_metadata_file: str | None = None
-    tasks: TaskCounts = field(default_factory=TaskCounts)
+    tasks: TaskCounts
+    outcome: Compacted | None = None
+
+    @property
+    def plan(self) -> CompactPlan:
+        """The plan."""
+        return self.prepared.plan
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The metadata that the plan is for."""
+        return self.prepared.loaded.metadata
+
+    @property
+    def outputs(self) -> Mapping[int, GroupOutput]:
+        """Groups that were committed, by number."""
+        return {} if self.outcome is None else self.outcome.outputs
+
+    @property
+    def failed(self) -> Mapping[int, str]:
+        """Reasons why groups were not committed, by number."""
+        return {} if self.outcome is None else self.outcome.failed
 
 
 def compaction_result(report: Compaction) -> dict[str, Any]:
-    """The result: of a plan, what comes out is an estimate, and the rows of it are not known.
+    """Return the result; outputs of a plan are estimates, and their rows are not known.
 
-    Where only deletes are merged, files, bytes and rows are those of delete files.
+    If only deletes are merged, files, bytes and rows are those of delete files.
     """
-    groups = report.plan.groups
-    done = [group for group in groups if not report.is_run or group.number in report.outputs]
+    groups, outcome = report.plan.groups, report.outcome
+    done = [group for group in groups if report.outcome is None or group.number in report.outputs]
     outputs = report.outputs.values()
     added = sum(group.expected_files for group in groups)
-    if report.is_run:
+    if report.outcome is not None:
         added = sum(output.file_count for output in outputs)
     deletes_only = report.plan.options.deletes_only
     added_bytes = sum(group.expected_bytes for group in groups)
@@ -80,24 +122,28 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         ],
         "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
         "added_data_files": 0 if deletes_only else added,
-        "removed_delete_files": report.removed_delete_files,
-        "carried_deletes": report.carried_deletes,
+        "removed_delete_files": (outcome or report.prepared).removed_delete_files,
+        "carried_deletes": 0 if outcome is None else outcome.carried_deletes,
         "added_delete_files": added if deletes_only else 0,
         "methods": _methods(report, done),
         "rewritten_bytes": sum(group.input_bytes for group in done),
         "added_bytes": sum(output.size_bytes for output in outputs)
-        if report.is_run
+        if report.outcome is not None
         else added_bytes,
         "rows_before": sum(group.input_rows for group in done),
-        "rows_after": sum(output.row_count for output in outputs) if report.is_run else None,
+        "rows_after": sum(output.row_count for output in outputs)
+        if report.outcome is not None
+        else None,
         "dangling_delete_files": [
             location
-            for (location,) in by_row(take(report.files.deletes, report.plan.dangling), "location")
+            for (location,) in by_row(
+                take(report.prepared.files.deletes, report.plan.dangling), "location"
+            )
         ],
         "tasks": report.tasks.tasks,
         "repeated_tasks": report.tasks.repeats,
         "left_alone": dict(report.plan.left_alone),
-        "snapshot_ids": [id_text(one) for one in report.snapshot_ids],
+        "snapshot_ids": [id_text(id_) for id_ in (() if outcome is None else outcome.snapshot_ids)],
         "failed": [
             {"group": number, "reason": reason} for number, reason in sorted(report.failed.items())
         ],
@@ -107,7 +153,9 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
 def _files_of(report: Compaction) -> Iterator[list[dict[str, Any]]]:
     """Yield the data files of each group."""
     # All at once: however few rows are taken, pyarrow goes through all of the table.
-    taken = take(report.files.data, [at for group in report.plan.groups for at in group.files])
+    taken = take(
+        report.prepared.files.data, [at for group in report.plan.groups for at in group.files]
+    )
     rows = by_row(taken, "location", "file_size_in_bytes", "record_count")
     for group in report.plan.groups:
         yield [
@@ -138,26 +186,25 @@ def _group(
 def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str, Any]:
     """Return what each way of compacting reads and writes; of a plan, an estimate."""
     nothing = {"groups": 0, "read_bytes": 0, "written_bytes": 0}
-    found = {"merge": nothing.copy(), "rewrite": nothing.copy()}
+    totals = {"merge": nothing.copy(), "rewrite": nothing.copy()}
     for group in groups if not report.plan.options.deletes_only else ():
         output = report.outputs.get(group.number)
-        one = found[_method(group.choice if output is None else output.choice)["method"]]
-        one["groups"] += 1
-        one["read_bytes"] += group.input_bytes
-        is_merge = one is found["merge"]
+        total = totals[_method(group.choice if output is None else output.choice)["method"]]
+        total["groups"] += 1
+        total["read_bytes"] += group.input_bytes
+        is_merge = total is totals["merge"]
         expected = group.input_bytes if is_merge else group.expected_bytes
-        one["written_bytes"] += expected if output is None else output.size_bytes
-    return found
+        total["written_bytes"] += expected if output is None else output.size_bytes
+    return totals
 
 
 def _method(choice: MethodChoice) -> Mapping[str, str]:
-    """Return how files become new ones: those to merge may turn out not to allow for it."""
     method = "rewrite" if choice.method == "rewrite" else "merge"
     return {"method": method, "method_reason": choice.why}
 
 
 def _status(report: Compaction, group: CompactGroup) -> str:
-    if not report.is_run:
+    if report.outcome is None:
         return "planned"
     if group.number in report.outputs:
         return "done"
@@ -182,20 +229,22 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
     Every file too if `whole`, or with `-v`.
     """
     whole = whole or console.options.verbosity > 0
-    if whole or not report.is_run:
+    if whole or report.outcome is None:
         _print_groups(console, report)
         _print_order(console, report)
-        _print_engine(console, report)
+        if report.plan.groups and not report.plan.options.deletes_only:
+            console.say(str(report.engine))
     if whole:
         _print_files(console, report)
-    if whole or not report.is_run:
+    if whole or report.outcome is None:
         _print_methods(console, report)
-    for reason, count in report.plan.left_alone.items() if whole or not report.is_run else ():
+    for reason, count in report.plan.left_alone.items() if whole or report.outcome is None else ():
         console.say(f"skipped {print_count(count, 'file')}: {reason}")
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(report))
-    print_new_metadata_file(console, report.new_metadata_file)
+    if report.outcome is not None:
+        print_new_metadata_file(console, unpublished_metadata(report.outcome.landed))
 
 
 def _print_groups(console: Console, report: Compaction) -> None:
@@ -233,19 +282,19 @@ def _reason(report: Compaction, group: CompactGroup) -> str:
 
 
 def _print_methods(console: Console, report: Compaction) -> None:
-    """Tell what merges copy and what rewrites read and write, where there are merges."""
-    found = compaction_result(report)["methods"]
-    if not found["merge"]["groups"]:
+    """Print what merges copy and what rewrites read and write, if there are merges."""
+    methods = compaction_result(report)["methods"]
+    if not methods["merge"]["groups"]:
         return
     texts = {
         "merge": "merged without decoding: {} read and {} written",
         "rewrite": "rewritten: {} read, decoded and written again as {}",
     }
     for method, text in texts.items():
-        one = found[method]
-        if one["groups"]:
-            sizes = (print_size(one[name]) for name in ("read_bytes", "written_bytes"))
-            console.say(f"{print_count(one['groups'], 'group')} {text.format(*sizes)}")
+        total = methods[method]
+        if total["groups"]:
+            sizes = (print_size(total[name]) for name in ("read_bytes", "written_bytes"))
+            console.say(f"{print_count(total['groups'], 'group')} {text.format(*sizes)}")
 
 
 def _print_order(console: Console, report: Compaction) -> None:
@@ -263,7 +312,6 @@ def _shown_partition(report: Compaction, group: CompactGroup) -> str:
 
 
 def _print_files(console: Console, report: Compaction) -> None:
-    """Every file that is rewritten, with its group and the reason for it."""
     starts = beginnings(report.metadata.location)
     columns = (
         TableColumn("group", "right"),
@@ -273,7 +321,7 @@ def _print_files(console: Console, report: Compaction) -> None:
     )
     chosen = [(group.number, at) for group in report.plan.groups for at in group.files]
     # All at once: however few rows are taken, pyarrow goes through all of the table.
-    taken = take(report.files.data, [at for _, at in chosen])
+    taken = take(report.prepared.files.data, [at for _, at in chosen])
     rows = []
     for (number, at), (location, size) in zip(
         chosen, by_row(taken, "location", "file_size_in_bytes"), strict=True
@@ -286,23 +334,18 @@ def _print_files(console: Console, report: Compaction) -> None:
         console.print()
 
 
-def _print_engine(console: Console, report: Compaction) -> None:
-    if report.plan.groups and not report.plan.options.deletes_only:
-        console.say(str(report.engine))
-
-
 def _summary(report: Compaction) -> str:
     if not report.plan.has_work:
         return "nothing to do: compacting would gain nothing"
     result = compaction_result(report)
     if report.plan.options.deletes_only:
-        return _merged(report, result)
+        return _summary_of_deletes(report, result)
     size = print_size(result["rewritten_bytes"])
     before = f"{print_count(result['rewritten_data_files'], 'file')} of {size}"
     after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
     deletes = print_count(result["removed_delete_files"], "delete file")
     where = "on Spark" if report.engine.name == "spark" else "by the local engine"
-    if not report.is_run:
+    if report.outcome is None:
         of_rows = result["rewritten_bytes"] >= result["rewritten_data_files"] * _TINY_BYTES
         after = f"{after} or less" if of_rows else f"{result['added_data_files']:,}, smaller in all"
         return f"{before} would become about {after}; {deletes} would be removed"
@@ -310,7 +353,7 @@ def _summary(report: Compaction) -> str:
 
 
 def _ways(report: Compaction) -> str:
-    """Tell how many files were merged, and how many rewritten, where any were merged."""
+    """Return how many files were merged and how many rewritten, if any were merged."""
     counts = {"merge": 0, "rewrite": 0}
     for group in report.plan.groups:
         output = report.outputs.get(group.number)
@@ -322,11 +365,10 @@ def _ways(report: Compaction) -> str:
     return f", {merged}, {counts['rewrite']:,} rewritten" if counts["rewrite"] else f", {merged}"
 
 
-def _merged(report: Compaction, result: Mapping[str, Any]) -> str:
-    """Tell what becomes of delete files; vectors count for themselves where they go."""
+def _summary_of_deletes(report: Compaction, result: Mapping[str, Any]) -> str:
     added, removed = result["added_delete_files"], result["removed_delete_files"]
     new, size = print_count(added, "delete file"), print_size(result["added_bytes"])
     old = f"{removed:,} delete files and vectors"
-    if not report.is_run:
+    if report.outcome is None:
         return f"about {new} would replace {old}"
     return f"{new} of {size} replaced {old}"

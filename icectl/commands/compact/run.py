@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
 
@@ -10,7 +10,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.checks.file_identity import StatedFile
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session, unpublished_metadata
+from icectl.cli.session import Session, open_session
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
@@ -19,12 +19,14 @@ from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import commit_limits, options_of, with_method
 from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
 from icectl.commands.compact.report import (
+    Compacted,
     Compaction,
     GroupOutput,
+    PreparedCompaction,
     compaction_result,
     print_compaction,
 )
-from icectl.commit.output_journal import DataPlaces, Leftovers
+from icectl.commit.output_journal import Leftovers
 from icectl.commit.rewrite_files import DeleteCarrier, FileRewrite, PlannedState
 from icectl.commit.rewritten_groups import GroupResult, TaskOutput, changes
 from icectl.commit.snapshot import branch_head
@@ -92,48 +94,13 @@ SORT_BYTES = 64 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCompaction:
-    """A plan, what it was made from, and how many delete files would go."""
-
-    loaded: LoadedTable
-    plan: CompactPlan
-    files: LiveFiles
-    removed_delete_files: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedGroup:
-    """A group whose new files are in the table."""
-
-    group: CompactGroup
-    file_count: int
-    size_bytes: int
-    row_count: int
-    choice: MethodChoice
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """The result of a run: the table after it, and why groups are not in any commit."""
-
-    landed: LoadedTable
-    snapshot_ids: tuple[int, ...]
-    done: tuple[CommittedGroup, ...]
-    failed: Mapping[int, str]
-    removed_delete_files: int
-    carried_deletes: int
-    not_assembled: tuple[str, ...] = ()
-    """Why bytes of merged files passed through workers, where the storage might copy them."""
-
-
 def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
     """Plan the compaction and, unless only the plan was asked for, execute it."""
     options = options_of(request, common.shell.limits)
     limits = commit_limits(request, change)
     session = open_session(common, table, read_only=False, change=change)
     choice = _engine_choice(session, request)
-    _engine(session, request, choice)  # options that do not go with it show before any work
+    _engine(session, request, choice)  # refuses options of another engine before any work
     context = session.context
     prepared = prepare(
         context,
@@ -142,19 +109,12 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             with_method(options(metadata), request, session.settings), only=session.reviewed
         ),
     )
-    _tell_of_budget(session, prepared.plan)
+    _check_budget(session, prepared.plan)
     choice = weigh_engine(choice, sum(group.input_bytes for group in prepared.plan.groups))
     if prepared.plan.has_work and not (change.dry_run or change.check):
         choice = confirm_engine(choice)
     with _engine(session, request, choice) as engine:
-        report = Compaction(
-            prepared.plan,
-            prepared.files,
-            prepared.loaded.metadata,
-            prepared.removed_delete_files,
-            choice,
-            tasks=engine.counts,
-        )
+        report = Compaction(prepared, choice, engine.counts)
 
         def finish() -> Finished[Compaction]:
             if choice.why or choice.is_tentative:
@@ -168,27 +128,28 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             )
             for why in compacted.not_assembled:
                 session.console.detail(f"merged files pass through the workers: {why}")
-            return _finished(report, compacted)
+            return Finished(
+                replace(report, outcome=compacted),
+                compacted.landed.metadata_location,
+                is_complete=len(compacted.outputs) == len(prepared.plan.groups),
+            )
 
         planned = PlannedChange(
             command=COMMAND,
             loaded=prepared.loaded,
             report=report,
             result=compaction_result,
-            show=lambda console, one, whole: print_compaction(console, one, whole=whole),
+            show=lambda console, shown, whole: print_compaction(console, shown, whole=whole),
             has_work=prepared.plan.has_work,
             execute=finish,
-            superseded=lambda: replace(report, plan=replace(prepared.plan, groups=(), dangling=())),
+            superseded=lambda: replace(report, prepared=prepared.without_work),
             clean_up=lambda: remove_leftovers(context, prepared),
         )
         return carry_out(session, change, planned)
 
 
-def _tell_of_budget(session: Session, plan: CompactPlan) -> None:
-    """Warn where the budget of a policy is too small for any group: no run would ever take one.
-
-    Raises: Refused, where that is to be an error.
-    """
+def _check_budget(session: Session, plan: CompactPlan) -> None:
+    """Warn where the budget of a policy is too small for any group. Raises: Refused."""
     smallest, budget = plan.smallest_bytes, plan.options.max_bytes
     if smallest is None or budget is None:
         return
@@ -206,16 +167,16 @@ def _tell_of_budget(session: Session, plan: CompactPlan) -> None:
 def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
     """Return the engine to use; merging deletes needs Spark only where that is asked for."""
     settings = session.settings
-    asked = settings.read(COMPACT_ENGINE)
+    engine = settings.read(COMPACT_ENGINE)
     by_options = (
         settings.origin(COMPACT_MASTER).layer is Layer.OPTION
         or bool(request.spark_conf)
         or request.remote is not None
     )
-    if request.deletes_only and asked == AUTO and not by_options:
+    if request.deletes_only and engine == AUTO and not by_options:
         return EngineChoice("local")
-    is_there = settings.read(COMPACT_MASTER) is not None or session.spark is not None
-    return choose_engine(asked, for_spark=by_options or is_there)
+    has_spark = settings.read(COMPACT_MASTER) is not None or session.spark is not None
+    return choose_engine(engine, for_spark=by_options or has_spark)
 
 
 def _engine(
@@ -247,29 +208,6 @@ def _engine(
     )
 
 
-def _finished(report: Compaction, compacted: Compacted) -> Finished[Compaction]:
-    groups = {
-        committed.group.number: GroupOutput(
-            committed.file_count, committed.size_bytes, committed.row_count, committed.choice
-        )
-        for committed in compacted.done
-    }
-    return Finished(
-        replace(
-            report,
-            is_run=True,
-            outputs=groups,
-            failed=compacted.failed,
-            snapshot_ids=compacted.snapshot_ids,
-            removed_delete_files=compacted.removed_delete_files,
-            carried_deletes=compacted.carried_deletes,
-            new_metadata_file=unpublished_metadata(compacted.landed),
-        ),
-        compacted.landed.metadata_location,
-        is_complete=len(compacted.done) == len(report.plan.groups),
-    )
-
-
 def prepare(
     context: TableContext, branch: str, options: Callable[[TableMetadata], CompactOptions]
 ) -> PreparedCompaction:
@@ -295,13 +233,16 @@ def prepare(
         tasks = [task for group in planned.groups for task in group.tasks]
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
     if planned.groups and not chosen.deletes_only:
-        _check_format(metadata)
+        data_format = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
+        if data_format.lower() != "parquet":
+            message = f"the table asks for {data_format} files (`write.format.default`)"
+            raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
         job_of(metadata, chosen.order)
-    gone = 0
+    removed_delete_files = 0
     if len(files.deletes):
         emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
-        gone = changes(files, emptied).removed_delete_files
-    return PreparedCompaction(loaded, planned, files, gone)
+        removed_delete_files = changes(files, emptied).removed_delete_files
+    return PreparedCompaction(loaded, planned, files, removed_delete_files)
 
 
 def _check_placed(metadata: TableMetadata) -> None:
@@ -316,14 +257,6 @@ def _check_placed(metadata: TableMetadata) -> None:
         )
 
 
-def _check_format(metadata: TableMetadata) -> None:
-    """Check that the table wants files that icectl writes. Raises: Unsupported."""
-    wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
-    if wanted.lower() != "parquet":
-        message = f"the table asks for {wanted} files (`write.format.default`)"
-        raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
-
-
 def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     """Collect what all tasks of a run have in common.
 
@@ -335,8 +268,9 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
         every_column(metadata),
         name_mapping(metadata),
     )
-    own = metadata.sort_order(metadata.default_sort_order_id)
-    modes = metrics_modes(metadata.properties, schema, own.ordered_ids if own else ())
+    table_order = metadata.sort_order(metadata.default_sort_order_id)
+    ordered_ids = table_order.ordered_ids if table_order else ()
+    modes = metrics_modes(metadata.properties, schema, ordered_ids)
     sorting = None
     if order is not None:
         sort_keys(order, columns.written, arrow_schema(columns.written))
@@ -373,7 +307,7 @@ def live_files(
 def _newer_files(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot | None, earlier: LiveFiles
 ) -> LiveFiles:
-    """Load the live files of a head; of what an earlier one lists nothing is read again."""
+    """Load the live files of a head; manifests of an earlier head are not read again."""
     names = partial(read_names, context)
     return load_live_files(context, metadata, snapshot, earlier.named_files, names, earlier=earlier)
 
@@ -389,12 +323,15 @@ def read_names(
     files = list(by_row(deletes, *columns))
     context.progress.phase("reading position deletes", total=len(files))
 
-    def read(one: tuple[str, int, int, int]) -> tuple[str, Mapping[str, int]]:
-        """Read what one delete file names."""
-        location, file_format, rows, size_bytes = one
-        own = (stated or {}).get(location)
+    def read(delete_file: tuple[str, int, int, int]) -> tuple[str, Mapping[str, int]]:
+        location, file_format, rows, size_bytes = delete_file
         source = SourceFile(
-            location, FileFormat(file_format).name, rows, 0, size_bytes=size_bytes, stated=own
+            location,
+            FileFormat(file_format).name,
+            rows,
+            0,
+            size_bytes=size_bytes,
+            stated=(stated or {}).get(location),
         )
         with context.store.open(location) as file, naming(location):
             names = named_data_files(open_own(file, source, Schema(0, ())))
@@ -428,7 +365,7 @@ def execute(
     return Compacted(
         run.landed,
         tuple(run.snapshot_ids),
-        tuple(run.done),
+        run.outputs,
         run.failed,
         run.removed_delete_files,
         run.carried_deletes,
@@ -471,7 +408,7 @@ class _Run:
         self._prepared = prepared
         self.landed: LoadedTable | None = None
         self.snapshot_ids: list[int] = []
-        self.done: list[CommittedGroup] = []
+        self.outputs: dict[int, GroupOutput] = {}
         self.failed: dict[int, str] = {}
         self._failed_commits = 0
         self.reason = ""
@@ -489,18 +426,18 @@ class _Run:
         except (CommitUnknown, SelfCheckFailed):
             raise
         except CommitConflict as error:
-            self._fail(batch, error.message)
+            self._note_failure(batch, error.message)
             self.conflict = self.conflict or error
             self._failed_commits += 1
             return self._failed_commits <= max_failed_commits
         except IcectlError as error:
             if self.landed is None:
                 raise
-            self._fail(batch, error.message)
+            self._note_failure(batch, error.message)
             return False
         return True
 
-    def _fail(self, batch: Sequence[CompactGroup], reason: str) -> None:
+    def _note_failure(self, batch: Sequence[CompactGroup], reason: str) -> None:
         """Note why groups are not in the table."""
         self.failed |= {group.number: reason for group in batch}
         self.reason = self.reason or reason
@@ -510,22 +447,24 @@ class _Run:
         context = self._context
         context.deadline.check()
         base = self._prepared.loaded if self.landed is None else context.catalog.load()
-        places = _data_places(self._prepared.loaded.metadata, batch)
+        metadata = self._prepared.loaded.metadata
+        specs = typed_specs(metadata)
+        places = data_places(metadata, [_path(group, specs) for group in batch])
         with transaction(context, base, COMMAND, places) as opened:
-            found = self._rewritten(batch, opened.outputs)
+            rewritten = self._rewrite(batch, opened.outputs)
             self.failed |= {
-                group.number: f"it can't be merged: {why}"
-                for group, results in found
-                if (why := _left_alone(results)) is not None
+                group.number: f"it can't be merged: {reason}"
+                for group, results in rewritten
+                if (reason := _not_merged_reason(results)) is not None
             }
-            kept = [(group, made) for group, made in found if group.number not in self.failed]
-            if batch and not kept:
-                why = self.failed[batch[0].number]
-                raise Refused(f"no group was committed: {why}", hint=_REWRITE_THEM)
-            results = [self._group_result(*one) for one in kept]
+            to_commit = [pair for pair in rewritten if pair[0].number not in self.failed]
+            if batch and not to_commit:
+                reason = self.failed[batch[0].number]
+                raise Refused(f"no group was committed: {reason}", hint=_REWRITE_THEM)
+            results = [self._group_result(group, results) for group, results in to_commit]
             rewrite = self._file_rewrite(results, opened.outputs)
             self.landed = opened.commit(rewrite.propose, is_old=True)
-            self._note(kept, results, rewrite)
+            self._record(to_commit, results, rewrite)
 
     def _group_result(self, group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
         metadata, order = self._prepared.loaded.metadata, self._prepared.plan.options.order
@@ -567,7 +506,7 @@ class _Run:
             carrier=carrier,
         )
 
-    def _rewritten(
+    def _rewrite(
         self, batch: Sequence[CompactGroup], outputs: Outputs
     ) -> list[tuple[CompactGroup, Sequence[TaskResult]]]:
         metadata = self._prepared.loaded.metadata
@@ -575,7 +514,7 @@ class _Run:
         results: Iterable[TaskResult]
         if tasks:
             outputs.begin()
-            tasks = with_stated(tasks, self._stated(batch, tasks))
+            tasks = with_stated(tasks, self._load_stated(batch, tasks))
         places = DataOutputs(metadata, outputs, self._prepared.plan.options.mark)
         if self._prepared.plan.options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
@@ -583,13 +522,15 @@ class _Run:
         else:
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             options = self._prepared.plan.options
-            found = MergeOptions(options.min_delete_ratio, verifies_rows=options.verifies_rows)
-            job = replace(job_of(metadata, options.order), merging=found)
+            merging_options = MergeOptions(
+                options.min_delete_ratio, verifies_rows=options.verifies_rows
+            )
+            job = replace(job_of(metadata, options.order), merging=merging_options)
             results = self._engine.rewrite(rewriting, job, places)
         by_id = {result.task_id: result for result in results}
         return [(group, [by_id[task.task_id] for task in group.tasks]) for group in batch]
 
-    def _stated(
+    def _load_stated(
         self, batch: Sequence[CompactGroup], tasks: Sequence[Task]
     ) -> Mapping[str, StatedFile]:
         """Read what entries state of the files of some groups."""
@@ -605,25 +546,30 @@ class _Run:
             ],
         )
 
-    def _note(
+    def _record(
         self,
-        made: Sequence[tuple[CompactGroup, Sequence[TaskResult]]],
+        rewritten: Sequence[tuple[CompactGroup, Sequence[TaskResult]]],
         results: Sequence[GroupResult],
         rewrite: FileRewrite,
     ) -> None:
         self.snapshot_ids.append(rewrite.snapshot_id)
         self.failed |= rewrite.lost
-        for (group, of_tasks), result in zip(made, results, strict=True):
-            self.not_assembled |= {task.not_assembled for task in of_tasks} - {""}
+        for (group, task_results), result in zip(rewritten, results, strict=True):
+            self.not_assembled |= {task.not_assembled for task in task_results} - {""}
             if group.number not in rewrite.lost:
-                self.done.append(_done(group, result, _method(group, of_tasks)))
+                files = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
+                sizes = {location: size for location, size, _ in files}
+                rows = sum(count for _, _, count in files)
+                self.outputs[group.number] = GroupOutput(
+                    len(sizes), sum(sizes.values()), rows, _method(group, task_results)
+                )
         if rewrite.changes is not None:
             self.removed_delete_files += rewrite.changes.removed_delete_files
             self.carried_deletes += rewrite.changes.carried
 
 
-def _left_alone(results: Sequence[TaskResult]) -> str | None:
-    """Tell why a task of a group was not done at all; None where all were."""
+def _not_merged_reason(results: Sequence[TaskResult]) -> str | None:
+    """Return why a task of a group was not run at all; None where all were."""
     for result in results:
         if result.not_merged and not len(result.entries) and not result.read_row_count:
             return result.not_merged
@@ -631,19 +577,12 @@ def _left_alone(results: Sequence[TaskResult]) -> str | None:
 
 
 def _method(group: CompactGroup, results: Sequence[TaskResult]) -> MethodChoice:
-    """Return how the files of a group became new ones: some of those to merge may not have been."""
+    """Return how a group was compacted: files to merge may turn out not to allow for it."""
     not_merged = [result.not_merged for result in results if result.not_merged]
     if not_merged:
         is_all = len(not_merged) == len(results)
         return MethodChoice("rewrite" if is_all else "auto", not_merged[0])
     return MethodChoice("merge", group.choice.why) if results[0].is_merged else group.choice
-
-
-def _done(group: CompactGroup, result: GroupResult, choice: MethodChoice) -> CommittedGroup:
-    files = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
-    sizes = {location: size for location, size, _ in files}
-    rows = sum(count for _, _, count in files)
-    return CommittedGroup(group, len(sizes), sum(sizes.values()), rows, choice)
 
 
 def _group_result(
@@ -678,12 +617,6 @@ def _task_output(task: RewriteTask, result: TaskResult, *, by_row_id: bool) -> T
     inputs = [file.location for file in task.inputs]
     left_out, by_value = (rows_of(runs, inputs) for runs in (result.left_out, result.by_value))
     return TaskOutput(files, result.is_merged, left_out, by_value, by_row_id)
-
-
-def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:
-    """Find where the files of some groups will lie."""
-    specs = typed_specs(metadata)
-    return data_places(metadata, [_path(group, specs) for group in batch])
 
 
 def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:

@@ -1,15 +1,20 @@
 """The plan and the outcome of an expiry, as result members and as text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.expire_snapshots.plan import ExpirePlan
+from icectl.commands.expire_snapshots.plan import ExpirePlan, as_landed
+from icectl.commit.deletion import Journal, Removal
 from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, rows, total_bytes
-from icectl.table.retention import Decision, Retention
+from icectl.format.metadata import TableMetadata
+from icectl.table.retention import AskedRetention, Decision, Retention
+from icectl.table.reviewed import Reviewed
 from icectl.units import print_count, print_instant, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
@@ -17,24 +22,78 @@ LISTED_WITHOUT_VERBOSE = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
-    """The plan of an expiry, and the outcome of its execution.
+class ExpireOptions:
+    """The options of an expiry; `policy` is called with the metadata of the table.
 
-    `deletable` lies inside the table's location, `outside` does not and is only listed. `removed`
-    is None before the execution. `failed` pairs locations with reasons. `stopped` is set where
-    deleting ended early. `superseded_by` says why nothing was executed after all.
+    With a reviewed plan (`only`), nothing is deleted that it does not name.
     """
 
-    table_location: str
+    policy: Callable[[TableMetadata], AskedRetention]
+    clean_expired_metadata: bool = False
+    keep_files: bool = False
+    only: Reviewed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedExpiry:
+    """A plan and what it was made from.
+
+    `deletable` and `outside` are the plan's files inside and outside the table's own places, also
+    files of an `unfinished` earlier run; files behind a link count as outside. The commit of an
+    `abandoned` run never landed. Kept snapshots reach `staying`. Killed runs left `temporaries`.
+    """
+
+    loaded: LoadedTable
+    options: ExpireOptions
+    now_ms: int
     plan: ExpirePlan
     deletable: Files
     outside: Files
-    deletes_files: bool
-    removed: Files | None = None
-    failed: tuple[tuple[str, str], ...] = ()
-    stopped: bool = False
-    new_metadata_file: str | None = None
+    unfinished: tuple[Journal, ...]
+    abandoned: tuple[Journal, ...]
+    staying: Files
+    temporaries: tuple[str, ...]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return self.plan.changes_table or (self.deletes_files and len(self.deletable) > 0)
+
+    @property
+    def deletes_files(self) -> bool:
+        """Whether a run deletes files at all."""
+        return deletes_files(self.loaded, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The result of a run."""
+
+    landed: LoadedTable
+    removal: Removal
+
+
+def deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
+    """Return whether a run deletes files.
+
+    It does not if only the caller knows which metadata is current.
+    """
+    return not options.keep_files and loaded.capabilities.publishes
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """The plan of an expiry, and its outcome; `superseded_by` says why nothing was executed."""
+
+    prepared: PreparedExpiry
+    outcome: Expired | None = None
     superseded_by: str | None = None
+
+    @property
+    def plan(self) -> ExpirePlan:
+        """The plan; after a run, as far as it has come true."""
+        plan = self.prepared.plan
+        return plan if self.outcome is None else as_landed(plan, self.outcome.landed.metadata)
 
 
 def superseded(expiry: Expiry, reason: str) -> Expiry:
@@ -44,15 +103,17 @@ def superseded(expiry: Expiry, reason: str) -> Expiry:
         for item in expiry.plan.retention.decisions
     )
     plan = replace(expiry.plan, retention=Retention(decisions, ()), schema_ids=(), spec_ids=())
-    return replace(expiry, plan=plan, outside=NO_FILES, removed=NO_FILES, superseded_by=reason)
+    prepared = replace(expiry.prepared, plan=plan, deletable=NO_FILES, outside=NO_FILES)
+    return Expiry(prepared, superseded_by=reason)
 
 
 def expiry_result(expiry: Expiry) -> dict[str, Any]:
     """Return the JSON members; of a plan, `deleted` and `files` are what would be deleted."""
-    deleted = expiry.removed
-    if deleted is None:
-        deleted = expiry.deletable if expiry.deletes_files else NO_FILES
-    plan = expiry.plan
+    prepared, plan = expiry.prepared, expiry.plan
+    removal = None if expiry.outcome is None else expiry.outcome.removal
+    planned = prepared.deletable if prepared.deletes_files else NO_FILES
+    deleted = planned if removal is None else removal.removed
+    failed = () if removal is None else removal.failed
     return {
         "expired": [_decision(item) for item in plan.retention.expired],
         "kept": [_decision(item) for item in plan.retention.kept],
@@ -65,8 +126,8 @@ def expiry_result(expiry: Expiry) -> dict[str, Any]:
         "deleted": {kind.name.lower(): count for kind, count in count_by_kind(deleted).items()},
         "deleted_bytes": total_bytes(deleted),
         "files": _files(deleted),
-        "outside": _files(expiry.outside),
-        "failed": [{"path": path, "error": error} for path, error in expiry.failed],
+        "outside": _files(prepared.outside),
+        "failed": [{"path": item.location, "error": item.error} for item in failed],
     }
 
 
@@ -88,23 +149,26 @@ def _files(files: Files) -> list[dict[str, Any]]:
 def question(expiry: Expiry) -> str:
     """Return the question that the user is asked before anything happens."""
     count = len(expiry.plan.retention.expired)
-    files = f" and delete {_counted(expiry.deletable)}" if expiry.deletes_files else ""
-    return f"expire {print_count(count, 'snapshot')} of {expiry.table_location}{files}?"
+    prepared = expiry.prepared
+    files = f" and delete {_count_files(prepared.deletable)}" if prepared.deletes_files else ""
+    location = prepared.loaded.metadata.location
+    return f"expire {print_count(count, 'snapshot')} of {location}{files}?"
 
 
 def print_expiry(console: Console, expiry: Expiry, *, whole: bool) -> None:
     """Print the plan, or the outcome of its execution; `whole`: every file of a plan too."""
     if expiry.superseded_by is not None:
         console.say(expiry.superseded_by)
-    elif expiry.removed is None:
+    elif expiry.outcome is None:
         _print_plan(console, expiry, whole=whole)
     else:
-        _print_expired(console, expiry, expiry.removed)
+        _print_expired(console, expiry, expiry.outcome)
 
 
 def _print_plan(console: Console, expiry: Expiry, *, whole: bool) -> None:
     """Print every snapshot with its reason; `whole`: every file with its bytes too."""
-    if not expiry.plan.changes_table and not len(expiry.deletable):
+    deletable = expiry.prepared.deletable
+    if not expiry.plan.changes_table and not len(deletable):
         if whole:
             _print_snapshots(console, expiry.plan, whole=True)
         console.say("nothing to do: every snapshot stays")
@@ -112,19 +176,20 @@ def _print_plan(console: Console, expiry: Expiry, *, whole: bool) -> None:
     _print_snapshots(console, expiry.plan, whole=whole)
     if whole:
         _print_files(console, expiry)
-    console.say(_summary(expiry, expiry.deletable, "would be deleted"))
+    console.say(_summary(expiry, deletable, "would be deleted"))
     _print_outside(console, expiry)
 
 
-def _print_expired(console: Console, expiry: Expiry, removed: Files) -> None:
+def _print_expired(console: Console, expiry: Expiry, outcome: Expired) -> None:
+    removal = outcome.removal
     for decision in expiry.plan.retention.expired[:LISTED_WITHOUT_VERBOSE]:
         console.detail(f"expired {decision.snapshot_id}: {decision.reason}")
-    console.say(_summary(expiry, removed, "deleted"))
+    console.say(_summary(expiry, removal.removed, "deleted"))
     _print_outside(console, expiry)
-    print_new_metadata_file(console, expiry.new_metadata_file, "no file was deleted")
-    for path, error in expiry.failed:
-        console.warn(f"cannot delete {path}: {error}")
-    if expiry.stopped:
+    print_new_metadata_file(console, unpublished_metadata(outcome.landed), "no file was deleted")
+    for item in removal.failed:
+        console.warn(f"cannot delete {item.location}: {item.error}")
+    if removal.stopped:
         console.warn("deleting stopped early; run the command again to finish")
 
 
@@ -164,52 +229,50 @@ def _print_ids(console: Console, what: str, ids: Sequence[int]) -> None:
 
 
 def _print_files(console: Console, expiry: Expiry) -> None:
-    if not expiry.deletes_files or not len(expiry.deletable):
+    prepared = expiry.prepared
+    if not prepared.deletes_files or not len(prepared.deletable):
         return
-    base = expiry.table_location.rstrip("/") + "/"
+    base = prepared.loaded.metadata.location.rstrip("/") + "/"
     columns = (
         TableColumn("bytes", align="right"),
         TableColumn("kind"),
         TableColumn("file", cut="middle"),
     )
     table = [
-        (_size(size), kind.name.lower().replace("_", " ").removesuffix("s"), _short(place, base))
-        for place, kind, size in rows(expiry.deletable)
+        (
+            "?" if size is None else f"{size:,}",
+            kind.name.lower().replace("_", " ").removesuffix("s"),
+            place.removeprefix(base),
+        )
+        for place, kind, size in rows(prepared.deletable)
     ]
     print_table(console, columns, table)
     console.print()
 
 
-def _size(size: int | None) -> str:
-    return "?" if size is None else f"{size:,}"
-
-
-def _short(location: str, base: str) -> str:
-    return location.removeprefix(base)
-
-
 def _summary(expiry: Expiry, deleted: Files, verb: str) -> str:
     expired = len(expiry.plan.retention.expired)
-    kept = len(expiry.plan.retention.kept)
-    stay = "stays" if kept == 1 else "stay"
-    text = f"{print_count(expired, 'snapshot')} expired, {kept:,} kept"
+    kept_count = len(expiry.plan.retention.kept)
+    stay = "stays" if kept_count == 1 else "stay"
+    text = f"{print_count(expired, 'snapshot')} expired, {kept_count:,} kept"
     if verb != "deleted":
-        text = f"{print_count(expired, 'snapshot')} would expire, {kept:,} {stay}"
-    if not expiry.deletes_files:
+        text = f"{print_count(expired, 'snapshot')} would expire, {kept_count:,} {stay}"
+    if not expiry.prepared.deletes_files:
         return f"{text}; no file is deleted"
-    return f"{text}; {_counted(deleted)} {verb}, {print_size(total_bytes(deleted))}"
+    return f"{text}; {_count_files(deleted)} {verb}, {print_size(total_bytes(deleted))}"
 
 
-def _counted(files: Files) -> str:
+def _count_files(files: Files) -> str:
     counts = count_by_kind(files)
     content = sum(counts[kind] for kind in FileKind if kind < FileKind.MANIFESTS)
     return f"{print_count(len(files), 'file')} ({content:,} data and delete files)"
 
 
 def _print_outside(console: Console, expiry: Expiry) -> None:
-    if not len(expiry.outside):
+    outside = expiry.prepared.outside
+    if not len(outside):
         return
-    count = print_count(len(expiry.outside), "file")
+    count = print_count(len(outside), "file")
     console.note(f"kept {count} outside the table's location that no snapshot reads any more")
-    for location, _, _ in rows(expiry.outside)[:LISTED_WITHOUT_VERBOSE]:
+    for location, _, _ in rows(outside)[:LISTED_WITHOUT_VERBOSE]:
         console.note(f"  {location}")

@@ -1,13 +1,13 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, read_options
-from icectl.cli.session import open_session, unpublished_metadata
+from icectl.cli.session import open_session
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,
     EXPIRE_KEEP_DAILY,
@@ -22,9 +22,7 @@ from icectl.cli.settings import (
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.expire_snapshots.options import ExpireRequest
 from icectl.commands.expire_snapshots.plan import (
-    ExpirePlan,
     ReachedFiles,
-    as_landed,
     plan,
     restrict_to_reviewed,
     still_deletable,
@@ -33,7 +31,11 @@ from icectl.commands.expire_snapshots.plan import (
 )
 from icectl.commands.expire_snapshots.reach import reached_beside, read_reached
 from icectl.commands.expire_snapshots.report import (
+    Expired,
+    ExpireOptions,
     Expiry,
+    PreparedExpiry,
+    deletes_files,
     expiry_result,
     print_expiry,
     question,
@@ -70,64 +72,11 @@ from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.retention import AskedRetention, decide, decide_again
-from icectl.table.reviewed import DELETE_FILE, Reviewed
+from icectl.table.reviewed import DELETE_FILE
 from icectl.table.row_safety import check_deletable, check_gc_enabled
 from icectl.units import parse_instant, print_count
 
 COMMAND = "expire-snapshots"
-
-
-@dataclass(frozen=True, slots=True)
-class ExpireOptions:
-    """The options of an expiry; `policy` is made from the table's properties by who knows them.
-
-    Nothing else goes than what a plan names that was reviewed, where there is one (`only`).
-    """
-
-    policy: Callable[[TableMetadata], AskedRetention]
-    clean_expired_metadata: bool = False
-    keep_files: bool = False
-    only: Reviewed | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedExpiry:
-    """A plan and what it was made from.
-
-    `deletable` and `outside` are the plan's files inside and outside the table's own places, with
-    those that an earlier run recorded and did not finish deleting (`unfinished`); files behind a
-    link count as outside. The commit of an `abandoned` run never landed. `staying` is what the
-    snapshots that stay reach. The `temporaries` are of killed runs.
-    """
-
-    loaded: LoadedTable
-    options: ExpireOptions
-    now_ms: int
-    plan: ExpirePlan
-    deletable: Files
-    outside: Files
-    unfinished: tuple[Journal, ...]
-    abandoned: tuple[Journal, ...]
-    staying: Files
-    temporaries: tuple[str, ...]
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a run would change anything."""
-        return self.plan.changes_table or (self.deletes_files and len(self.deletable) > 0)
-
-    @property
-    def deletes_files(self) -> bool:
-        """Whether a run deletes files at all."""
-        return _deletes_files(self.loaded, self.options)
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """The result of a run."""
-
-    landed: LoadedTable
-    removal: Removal
 
 
 def run(common: Common, table: str, request: ExpireRequest, change: Change) -> Outcome:
@@ -142,26 +91,13 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     )
     context = session.context
     prepared = prepare(context, options)
-    report = Expiry(
-        prepared.loaded.metadata.location,
-        prepared.plan,
-        prepared.deletable,
-        prepared.outside,
-        prepared.deletes_files,
-    )
+    report = Expiry(prepared)
 
     def finish() -> Finished[Expiry]:
         expired = execute(context, prepared)
         removal = expired.removal
         return Finished(
-            replace(
-                report,
-                plan=as_landed(prepared.plan, expired.landed.metadata),
-                removed=removal.removed,
-                failed=tuple((item.location, item.error) for item in removal.failed),
-                stopped=removal.stopped,
-                new_metadata_file=unpublished_metadata(expired.landed),
-            ),
+            replace(report, outcome=expired),
             expired.landed.metadata_location,
             is_complete=not (removal.failed or removal.stopped),
             removed=(location for location, _, _ in rows(removal.removed)),
@@ -203,7 +139,7 @@ def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
 def policy_of(
     settings: Settings, now_ms: int, request: ExpireRequest, ids: tuple[int, ...] = ()
 ) -> Callable[[TableMetadata], AskedRetention]:
-    """The policy for a table: options replace its properties, the file may only keep more."""
+    """Return the policy: options replace the table's properties, the file may only keep more."""
     if ids:
         return lambda _: AskedRetention(expire_ids=ids)
     cutoff = settings.read_as(EXPIRE_OLDER_THAN, lambda text: parse_instant(text, now_ms))
@@ -212,18 +148,19 @@ def policy_of(
     def of(metadata: TableMetadata) -> AskedRetention:
         stored = metadata.properties
 
-        def bounded(setting: Setting[Any], own: TableProperty[int]) -> bool:
-            """Return whether the table has a say: the file may not keep less than it."""
-            return settings.origin(setting).layer is Layer.FILE and own.name in stored
+        def bounded(setting: Setting[Any], property_: TableProperty[int]) -> bool:
+            """Return whether the table's property is a bound for the settings file."""
+            return settings.origin(setting).layer is Layer.FILE and property_.name in stored
 
-        kept_cutoff, kept_count = cutoff, retain_last
-        if kept_cutoff is not None and bounded(EXPIRE_OLDER_THAN, MAX_SNAPSHOT_AGE_MS):
-            kept_cutoff = min(kept_cutoff, now_ms - properties.read(stored, MAX_SNAPSHOT_AGE_MS))
-        if kept_count is not None and bounded(EXPIRE_RETAIN_LAST, MIN_SNAPSHOTS_TO_KEEP):
-            kept_count = max(kept_count, properties.read(stored, MIN_SNAPSHOTS_TO_KEEP))
+        older_than_ms, count = cutoff, retain_last
+        if older_than_ms is not None and bounded(EXPIRE_OLDER_THAN, MAX_SNAPSHOT_AGE_MS):
+            age_ms = properties.read(stored, MAX_SNAPSHOT_AGE_MS)
+            older_than_ms = min(older_than_ms, now_ms - age_ms)
+        if count is not None and bounded(EXPIRE_RETAIN_LAST, MIN_SNAPSHOTS_TO_KEEP):
+            count = max(count, properties.read(stored, MIN_SNAPSHOTS_TO_KEEP))
         return AskedRetention(
-            older_than_ms=kept_cutoff,
-            retain_last=kept_count,
+            older_than_ms=older_than_ms,
+            retain_last=count,
             keep_daily=settings.read(EXPIRE_KEEP_DAILY) or 0,
             keep_weekly=settings.read(EXPIRE_KEEP_WEEKLY) or 0,
             keep_monthly=settings.read(EXPIRE_KEEP_MONTHLY) or 0,
@@ -250,9 +187,9 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         else decide_again(metadata, policy, now_ms, only.retention)
     )
     listed = context.store.list_directory(loaded.metadata_folder)
-    unfinished, abandoned = _earlier_runs(context, loaded, listed, now_ms)
+    unfinished, abandoned = _earlier_journals(context, loaded, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}
-    deletes = _deletes_files(loaded, options)
+    deletes = deletes_files(loaded, options)
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
         reached = read_reached(context, metadata, retention, sizes)
     else:
@@ -269,24 +206,27 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         planned = restrict_to_reviewed(planned, only)
     logged = log_files(metadata, loaded.metadata_location).table["key"]
     recorded = still_deletable([item.files for item in unfinished], [planned.protected])
-    left = without(together([planned.deletable, recorded]), logged)
-    dropped = _dropped(loaded, sizes) if planned.changes_table else NO_FILES
-    every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
-    own = own_places(loaded)
-    inside, outside = own.split(every)
+    unlogged = without(together([planned.deletable, recorded]), logged)
+    dropped = _dropped_metadata_files(loaded, sizes) if planned.changes_table else NO_FILES
+    to_delete = together([unlogged, dropped])
+    places = own_places(loaded)
+    inside, outside = places.split(distinct(to_delete) if len(recorded) else to_delete)
     linked = _behind_links(context, metadata, inside)
     inside, outside = excluding(inside, linked), together([outside, including(inside, linked)])
     if only is not None:
         inside = including(inside, only.subjects(DELETE_FILE))
     if deletes and len(inside):
-        OtherTables(context).check_around(loaded, own.folders, folders_of(inside))
-    if deletes and len(outside) and not own.has_location:
+        OtherTables(context).check_around(loaded, places.folders, folders_of(inside))
+    if deletes and len(outside) and not places.has_location:
         context.progress.warn(
             f"the table's location, {redacted(metadata.location)}, does not contain its current "
             "metadata file: no file there is deleted"
         )
     if planned.unlogged:
-        context.progress.warn(_log_warning(planned.unlogged))
+        context.progress.warn(
+            f"{print_count(len(planned.unlogged), 'kept snapshot')} will no longer be found by "
+            "time travel (R-026); a tag keeps a snapshot in reach by its name"
+        )
     return PreparedExpiry(
         loaded,
         options,
@@ -301,51 +241,36 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     )
 
 
-def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
-    """Tell whether a run deletes files.
+def _dropped_metadata_files(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
+    """Return metadata files that the commit drops from the log, if the table wants them deleted.
 
-    Not where the caller says so, nor where only the caller knows which metadata is current.
-    """
-    return not options.keep_files and loaded.capabilities.publishes
-
-
-def _dropped(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
-    """Metadata files that the commit drops from the log, where the table wants them deleted.
-
-    None where the catalog sees to that itself.
+    Catalogs that delete them themselves have none.
     """
     metadata = loaded.metadata
-    wanted = properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
-    if not wanted or not loaded.capabilities.cleans_metadata:
+    deletes = properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
+    if not deletes or not loaded.capabilities.cleans_metadata:
         return NO_FILES
     _, dropped = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
     return dropped_files(metadata_files_among(dropped), sizes)  # R-024
 
 
-def _log_warning(unlogged: Sequence[int]) -> str:
-    return (
-        f"{print_count(len(unlogged), 'kept snapshot')} will no longer be found by time travel "
-        "(R-026); a tag keeps a snapshot in reach by its name"
-    )
-
-
-def _earlier_runs(
+def _earlier_journals(
     context: TableContext, loaded: LoadedTable, listed: Sequence[FileStatus], now_ms: int
 ) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
-    """Journals of runs that committed and did not finish, and of runs that never committed."""
+    """Return journals of runs that did not finish deleting, and of runs that never committed."""
     unfinished = journals.unfinished_journals(context.store, listed, COMMAND, context.progress)
-    ours = of_table(unfinished, loaded, context.progress)
-    landed = tuple(item for item in ours if item.has_landed(loaded.metadata))
+    of_this_table = of_table(unfinished, loaded, context.progress)
+    landed = tuple(journal for journal in of_this_table if journal.has_landed(loaded.metadata))
     abandoned = tuple(
-        item
-        for item in ours
-        if item not in landed and now_ms - item.created_ms > ABANDONED_AFTER_MS
+        journal
+        for journal in of_this_table
+        if journal not in landed and now_ms - journal.created_ms > ABANDONED_AFTER_MS
     )
     return landed, abandoned
 
 
 def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) -> Sequence[str]:
-    """Return the files that a folder which is a link leads to: they may be another table's."""
+    """Return the files behind links to folders: they may be another table's."""
     if not is_local(metadata.location):
         return ()
     linked = files_behind_links(context.store, files.table["location"])
@@ -358,7 +283,7 @@ def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) 
 
 
 def remove_leftovers(context: TableContext, prepared: PreparedExpiry) -> None:
-    """Remove what killed runs were writing; never raises."""
+    """Remove unfinished files of killed runs; never raises."""
     if prepared.deletes_files and prepared.temporaries:
         try:
             newest = context.catalog.load()
@@ -368,7 +293,7 @@ def remove_leftovers(context: TableContext, prepared: PreparedExpiry) -> None:
 
 
 def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
-    """Commit the plan, then delete what nothing reaches any more (R-190).
+    """Commit the plan, then delete the files that nothing reaches any more (R-190).
 
     Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
     changed.
@@ -398,11 +323,11 @@ def _close_journals(
     to_delete: Files,
     removal: Removal,
 ) -> None:
-    """Remove the journals of what is done; where files are left, one journal names just them."""
+    """Remove the journals; if files remain, one journal names just them."""
     done = [*([record] if record else []), *prepared.unfinished]
     if removal.failed or removal.stopped:
-        gone = [location for location, _, _ in rows(removal.removed)]
-        journals.shorten(context.store, done.pop(0), excluding(to_delete, gone))
+        deleted = [location for location, _, _ in rows(removal.removed)]
+        journals.shorten(context.store, done.pop(0), excluding(to_delete, deleted))
     done += prepared.abandoned
     if done:
         journals.discard(context.store, done)
@@ -433,9 +358,9 @@ def _record_of(context: TableContext, prepared: PreparedExpiry) -> Journal:
 
 
 def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | None) -> LoadedTable:
-    """Commit what of the plan still holds, once that is on record.
+    """Commit the plan as far as it still holds, once it is on record.
 
-    The record goes where the commit can't have landed; an unknown outcome keeps it (R-156).
+    The record is removed if the commit can't have landed; an unknown outcome keeps it (R-156).
     """
     loaded = prepared.loaded
     if not prepared.plan.changes_table:
@@ -443,13 +368,13 @@ def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | N
     context.progress.phase("committing")
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
-        """Make the updates; where another writer came before, it is decided again what expires."""
+        """Return the updates; retention is decided again if another writer committed before."""
         if metadata is loaded.metadata:
             return updates(metadata, prepared.plan)
         check_gc_enabled(metadata)
         policy = prepared.options.policy(metadata)
-        again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
-        return updates_again(metadata, again)
+        retention = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
+        return updates_again(metadata, retention)
 
     commit_request = CommitRequest()
     try:
@@ -466,10 +391,10 @@ def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | N
 def _to_delete(
     context: TableContext, prepared: PreparedExpiry
 ) -> tuple[Files, frozenset[str] | None] | None:
-    """Return planned files that the newest metadata, which may be newer than ours, does not reach.
+    """Return planned files that the newest metadata does not reach.
 
-    Second: check sums of the table's own that stay, as remove_files takes them. None where the
-    newest metadata, or what it names, cannot be read: then every file stays (R-192).
+    Second: check sums of the table's own that stay, as remove_files takes them. None if the
+    newest metadata, or a file that it names, cannot be read: then every file stays (R-192).
     """
     if not len(prepared.deletable):
         return NO_FILES, None
@@ -478,16 +403,16 @@ def _to_delete(
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")
         return None
-    left = still_deletable([prepared.deletable], [files.table["key"] for files in protected])
+    to_delete = still_deletable([prepared.deletable], [files.table["key"] for files in protected])
     if not is_local(prepared.loaded.metadata.location):
-        return left, None
+        return to_delete, None
     staying = [prepared.staying, *protected]
-    kept = frozenset(key for files in staying for key in keys_ending_with(files, ".crc"))
-    return _named_by_none(left, staying), kept
+    check_sums = frozenset(key for files in staying for key in keys_ending_with(files, ".crc"))
+    return _without_aliases(to_delete, staying), check_sums
 
 
-def _named_by_none(listed: Files, staying: Sequence[Files]) -> Files:
-    """Return the files that nothing which stays names by way of a link or mount."""
+def _without_aliases(listed: Files, staying: Sequence[Files]) -> Files:
+    """Return the files that no staying file is, by way of a link or mount."""
     known = KnownFiles(local=True)
     for files in staying:
         for chunk in files.table["location"].chunks:
@@ -501,7 +426,7 @@ def _named_by_none(listed: Files, staying: Sequence[Files]) -> Files:
 
 
 def _reached_by_newest(context: TableContext, prepared: PreparedExpiry) -> Sequence[Files]:
-    """Read what the newest metadata reaches, but for the contents of what the plan has read.
+    """Return what the newest metadata reaches; manifests that the plan has read are skipped.
 
     Raises: Refused, where another table is in its place now (R-002); as reached_beside.
     """
@@ -509,5 +434,5 @@ def _reached_by_newest(context: TableContext, prepared: PreparedExpiry) -> Seque
     newest = context.catalog.load()
     check_same_table(prepared.loaded, newest.metadata)
     check_gc_enabled(newest.metadata)
-    kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-    return reached_beside(context, newest, kept)
+    kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
+    return reached_beside(context, newest, kept_ids)

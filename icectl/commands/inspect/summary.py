@@ -39,26 +39,18 @@ def print_summary(console: Console, result: Mapping[str, Any], name: str | None)
 
 def _table_pairs(result: Mapping[str, Any], name: str | None) -> list[tuple[str, str]]:
     location = result["location"]
+    spec, order = result["partition_spec_id"], result["sort_order_id"]
+    layout = f", layout {result['layout']}" if "layout" in result else ""
     return [
         *([("table", location)] if name is None else [("table", name), ("location", location)]),
-        ("format version", _version(result)),
+        ("format version", f"{result['format_version']}{layout}"),
         ("uuid", result["uuid"] or "none"),
         ("metadata", result["metadata_location"].removeprefix(f"{result['location']}/")),
         ("last updated", result["last_updated"]),
-        ("current", _current(result)),
+        ("current", f"schema {result['schema_id']}, partition spec {spec}, sort order {order}"),
         ("snapshots", f"{result['snapshot_count']:,}"),
         ("refs", _refs(result["refs"])),
     ]
-
-
-def _current(result: Mapping[str, Any]) -> str:
-    spec, order = result["partition_spec_id"], result["sort_order_id"]
-    return f"schema {result['schema_id']}, partition spec {spec}, sort order {order}"
-
-
-def _version(result: Mapping[str, Any]) -> str:
-    layout = f", layout {result['layout']}" if "layout" in result else ""
-    return f"{result['format_version']}{layout}"
 
 
 def _refs(refs: Mapping[str, Any]) -> str:
@@ -82,18 +74,14 @@ def _snapshot_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if result["manifest_count"] is None:
         return [*snapshot, ("files", "unknown: what it lists cannot be read")]
+    count = f"{result['record_count']:,}"
     return [
         *snapshot,
         ("manifests", f"{result['manifest_count']:,}, {print_size(result['manifest_bytes'])}"),
         ("data files", f"{result['data_file_count']:,}, {print_size(result['data_file_bytes'])}"),
-        ("records", _records(result)),
+        ("records", f"{count} before deletes" if result["delete_file_count"] else count),
         ("delete files", _delete_files(result)),
     ]
-
-
-def _records(result: Mapping[str, Any]) -> str:
-    count = f"{result['record_count']:,}"
-    return f"{count} before deletes" if result["delete_file_count"] else count
 
 
 def _delete_files(result: Mapping[str, Any]) -> str:
@@ -217,7 +205,9 @@ def is_incomplete(
         shown = _OF_METADATA.get(view.name, _OF_FILES)
         lost &= shown | {"snapshots"} if all_snapshots else shown
         if view.of_snapshot and not all_snapshots and not choice.count:
-            _check_current(reader)
+            for oddity in reader.metadata.oddities:
+                if oddity.member == "current-snapshot-id" and oddity.lost:
+                    raise CorruptTable(oddity.message, rule=oddity.rule)
     if reader.gaps is None or not reader.gaps.problems:
         return bool(lost)
     has_shown = reader.gaps.has_listed if view.name == "manifests" else reader.gaps.has_read
@@ -245,13 +235,6 @@ def _lost_versions(reader: Reader) -> Iterator[str]:
     if isinstance(hint, int) and hint > version:  # R-163
         message, advice = lost_versions(hint, version, reader.metadata.location)
         yield f"{message} (R-163); {advice}"
-
-
-def _check_current(reader: Reader) -> None:
-    """Check that it can be read which snapshot is current. Raises: CorruptTable R-015."""
-    for oddity in reader.metadata.oddities:
-        if oddity.member == "current-snapshot-id" and oddity.lost:
-            raise CorruptTable(oddity.message, rule=oddity.rule)
 
 
 def read_summary(reader: Reader, choice: SnapshotChoice) -> Row:

@@ -109,10 +109,16 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
     tables = find_tables(common, targets)
     ends = {end.table: end for end in _looked_at(common, tables, request)}
-    rows = by_need(figures_of(end.table, end.result, _error(end)) for end in ends.values())
+    rows = by_need(
+        figures_of(end.table, end.result, end.reason if end.result is None else None)
+        for end in ends.values()
+    )
     ordered = [ends[row["table"]] for row in rows]
     result = _result(ordered, rows)
-    code = _code(ordered, request.failing)
+    codes = [end.exit_code for end in ordered]
+    if any(end.result is not None and end.result["verdict"] in request.failing for end in ordered):
+        codes.append(ProblemsFound.exit_code)
+    code = exit_code_of(codes, check=True)
     if request.html is not None:
         page = warehouse_page(targets, rows, ordered, common.shell.env.now_ms())
         request.write(request.html, page)
@@ -151,10 +157,6 @@ def _judged(common: Common, table: str, request: WarehouseRequest) -> Outcome:
     )
 
 
-def _error(end: TableEnd) -> str | None:
-    return end.reason if end.result is None else None
-
-
 def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, Any]:
     tables = [
         {**entry, "verdict": row["verdict"], "benefit_bytes": row["benefit_bytes"]}
@@ -163,13 +165,6 @@ def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, An
     verdicts = [row["verdict"] for row in rows if row["verdict"] is not None]
     worst = max(verdicts, key=VERDICTS.index, default="unknown" if rows else "ok")
     return {"view": "health", "verdict": worst, "tables": tables, "totals": totals(rows)}
-
-
-def _code(ends: Sequence[TableEnd], failing: frozenset[str]) -> int:
-    codes = [end.exit_code for end in ends]
-    if any(end.result is not None and end.result["verdict"] in failing for end in ends):
-        codes.append(ProblemsFound.exit_code)
-    return exit_code_of(codes, check=True)
 
 
 def _printer(rows: Sequence[Row], request: WarehouseRequest) -> Callable[[Console], None]:

@@ -52,7 +52,10 @@ def periods(histories: Sequence[Mapping[str, Any]]) -> list[Period]:
     count = (last - first) // length + 1
     totals, snapshots = [0] * count, [0] * count
     for history in histories:
-        known = _known_before(history)
+        totals_by_day = [day["total_bytes"] for day in history["days"]]
+        sizes = [total for total in totals_by_day if total is not None]
+        # Snapshots before the first day are gone: the table had its size before.
+        known = sizes[0] if sizes and not history["is_whole"] else 0
         at = 0
         for day in history["days"]:
             number = (day["day_ms"] - first) // length
@@ -67,12 +70,6 @@ def periods(histories: Sequence[Mapping[str, Any]]) -> list[Period]:
         Period(first + number * length, day_count, totals[number], snapshots[number])
         for number in range(count)
     ]
-
-
-def _known_before(history: Mapping[str, Any]) -> int:
-    """Return what a table counts with before the first of its days."""
-    said = [day["total_bytes"] for day in history["days"] if day["total_bytes"] is not None]
-    return said[0] if said and not history["is_whole"] else 0
 
 
 _MOST_BARS, _NAMED = 10, 3

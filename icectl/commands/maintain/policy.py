@@ -468,7 +468,10 @@ def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mappi
             renamed.append(renamed_key(given, name, origin))
         key = KEYS.get(name)
         if key is None:
-            raise _unknown(name, origin)
+            instead = instead_of(name)
+            close = [instead] if instead else get_close_matches(name, KEYS, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else _HINT
+            raise UsageError(f"unknown key `{name}`, {origin}", hint=hint)
         text = _text(key, value, origin)
         check_text(key, text, origin)
         texts[name] = text
@@ -483,13 +486,6 @@ def check_text(key: Key, text: Text, origin: str) -> None:
         except UsageError as error:
             hint = _HINT if error.hint == UsageError.default_hint else error.hint
             raise UsageError(f"`{key.name}`, {origin}: {error.message}", hint=hint) from error
-
-
-def _unknown(name: str, origin: str) -> UsageError:
-    instead = instead_of(name)
-    close = [instead] if instead else get_close_matches(name, KEYS, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else _HINT
-    return UsageError(f"unknown key `{name}`, {origin}", hint=hint)
 
 
 def _text(key: Key, value: Any, origin: str) -> Text:

@@ -64,7 +64,9 @@ def totals(run: Maintained) -> dict[str, Any]:
         "table_count": len(run.tables),
         "statuses": counts,
         "before": _sum(one.first.facts for one in run.tables),
-        "after": _sum(_now(one) for one in run.tables),
+        "after": _sum(
+            one.first.facts if one.last is None else one.last.facts for one in run.tables
+        ),
     }
 
 
@@ -110,7 +112,9 @@ def print_maintained(console: Console, run: Maintained) -> None:
         and worst.status != "incomplete"  # the next run goes on
     ]
     print_troubles(console, troubles)
-    _print_end(console, run)
+    console.say()
+    if console.options.verbosity >= 0:
+        _print_totals(console, totals(run), planning=run.planning)
 
 
 def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
@@ -125,12 +129,6 @@ def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
     console.note(
         f"{left:,} of {print_count(len(tables), 'table')} not finished: run again to continue"
     )
-
-
-def _print_end(console: Console, run: Maintained) -> None:
-    console.say()
-    if console.options.verbosity >= 0:
-        _print_totals(console, totals(run), planning=run.planning)
 
 
 def _what(table: TableRun, *, planning: bool) -> str:
@@ -215,10 +213,6 @@ def _step(end: StepEnd) -> dict[str, Any]:
         "figures": dict(end.figures),
         "seconds": round(end.seconds, 3),
     }
-
-
-def _now(table: TableRun) -> Facts | None:
-    return table.first.facts if table.last is None else table.last.facts
 
 
 def _facts(facts: Facts | None) -> dict[str, Any] | None:

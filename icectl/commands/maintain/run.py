@@ -154,7 +154,11 @@ def run(
     common: Common, targets: Sequence[str], request: MaintainRequest, spark: SparkRun
 ) -> Outcome:
     """Find the tables and, unless their plan or policy is all that was asked for, maintain them."""
-    _check(common, request)
+    other = "--json" if common.json else f"--format {request.format}" if request.format else None
+    if request.json_lines and other is not None:
+        raise UsageError(f"`{other}` and `--json-lines` cannot be used together")
+    if common.path_map or common.path_map_file:
+        raise UsageError("`--path-map` is for reading, and this command changes tables")
     policy = MaintenancePolicy()
     if request.policy is not None:
         is_trusted = not common.shell.settings.read(UNTRUSTED_POLICY)
@@ -209,22 +213,12 @@ def apply_plan(
         reviewed={table.table: reviewed_steps(table, allow_newer=newer) for table in saved.tables},
     )
     seen = _looked_at(asked, FoundTables(tuple(policies), ()))
-    tables = [planned_run(*pair) for pair in zip(saved.tables, _firsts(seen), strict=True)]
+    tables = [
+        planned_run(*pair)
+        for pair in zip(saved.tables, [table.first for table in seen], strict=True)
+    ]
     _maintain(asked, tables)
     return _outcome(asked, tables)
-
-
-def _firsts(tables: Sequence[TableRun]) -> list[AssessedTable]:
-    return [table.first for table in tables]
-
-
-def _check(common: Common, request: MaintainRequest) -> None:
-    """Refuse options that make no sense together. Raises: UsageError."""
-    other = "--json" if common.json else f"--format {request.format}" if request.format else None
-    if request.json_lines and other is not None:
-        raise UsageError(f"`{other}` and `--json-lines` cannot be used together")
-    if common.path_map or common.path_map_file:
-        raise UsageError("`--path-map` is for reading, and this command changes tables")
 
 
 def _check_matches(
@@ -408,7 +402,11 @@ def _begin(asked: _Asked, schedule: Schedule, runner: StepsHere | StepsInWorkers
         assert step is not None
         if seconds <= 0:
             budget = asked.policies[table.name].values["budget.time"].shown
-            table.ended(_used_up(step, budget), None)
+            reason = f"the {budget} of this run for a table are used up"
+            table.ended(
+                StepEnd(step, "incomplete", Incomplete.exit_code, reason, error_id="time-limit"),
+                None,
+            )
             continue
         table.is_running = True
         alone = (table.name, step) in schedule.alone
@@ -423,11 +421,6 @@ def _after(table: TableRun, job: StepRequest) -> StepRequest:
         return job
     base = replace(reviewed.base, metadata_location=location)
     return replace(job, reviewed=replace(reviewed, base=base))
-
-
-def _used_up(step: str, budget: str) -> StepEnd:
-    reason = f"the {budget} of this run for a table are used up"
-    return StepEnd(step, "incomplete", Incomplete.exit_code, reason, error_id="time-limit")
 
 
 def _seconds(asked: _Asked, table: TableRun) -> float | None:

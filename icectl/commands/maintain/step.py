@@ -321,18 +321,18 @@ def _run(common: Common, job: StepRequest) -> StepEnd:
     change = Change(yes=True, dry_run=job.planning)
     request = _request(job.step, job.policy)
     outcome = run_of(job.step.replace("-", "_"))(common, job.table, request, change)
-    end = replace(_ended(job.step, outcome), metadata_location=_location(outcome))
+    table = outcome.table
+    end = replace(
+        _ended(job.step, outcome),
+        metadata_location=None
+        if table is None
+        else table.metadata_location_after or table.metadata_location,
+    )
     if job.planning and job.instant_ms is not None:
         end = replace(end, plan=_plan(common, job.step, outcome))
     if job.step == "remove-orphans" and end.exit_code == 0 and not job.planning:
         _mark(common, job, now_ms)
     return end
-
-
-def _location(outcome: Outcome) -> str | None:
-    """Return where the metadata of the table lie after a step."""
-    table = outcome.table
-    return None if table is None else table.metadata_location_after or table.metadata_location
 
 
 def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:

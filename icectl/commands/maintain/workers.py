@@ -134,7 +134,9 @@ class StepsInWorkers:
 
     def _on_spark(self, job: StepRequest) -> WorkerPool:
         """Return the process of steps on Spark; where settings of Spark differ, a new one."""
-        settings = _spark_settings(job)
+        values = job.policy.values
+        keys = sorted(key for key in values if key.partition(".")[2] in _OF_SPARK)
+        settings = tuple((key, values[key].text) for key in keys)
         if self._spark is None or self._spark[0] != settings:
             self.end_spark()
             self._spark = settings, WorkerPool(_ANSWERS, self._check).__enter__()
@@ -149,13 +151,6 @@ class StepsInWorkers:
 
 _OF_SPARK = ("master", "remote", "spark-conf")
 _SparkSettings = tuple[tuple[str, object], ...]
-
-
-def _spark_settings(job: StepRequest) -> _SparkSettings:
-    """Return what a policy says of Spark."""
-    values = job.policy.values
-    keys = sorted(key for key in values if key.partition(".")[2] in _OF_SPARK)
-    return tuple((key, values[key].text) for key in keys)
 
 
 def _run(job: StepRequest, ask: Ask) -> tuple[Done]:

@@ -117,7 +117,16 @@ class Preparation:
         kept = of_other_kinds(together([live, statistics]), DELETES)
         folders = {locations.parent(file.location) for file in self._made if file.kind in DELETES}
         changes = self._size_changes(lists)
-        return Prepared(self._made, self._new_lists(), kept, tuple(sorted(folders)), changes)
+        named = [place for place, _, _ in self._lists()]
+        for snapshot in self.metadata.snapshots:
+            named += snapshot.manifests or ()
+        return Prepared(
+            self._made,
+            {place: self.names.of(place) for place in named},
+            kept,
+            tuple(sorted(folders)),
+            changes,
+        )
 
     def _size_changes(
         self, lists: Mapping[int, Sequence[ManifestFile]]
@@ -284,10 +293,3 @@ class Preparation:
             written = rewrite.manifest_list(content, self.names)
             name = f"snap-{snapshot.snapshot_id}-{number}-{self.uuid}.avro"
         return self._wait(locations.join(self.folder, name), written)
-
-    def _new_lists(self) -> dict[str, str]:
-        """Return the new locations of lists, roots and embedded manifests by the old ones."""
-        named = [place for place, _, _ in self._lists()]
-        for snapshot in self.metadata.snapshots:
-            named += snapshot.manifests or ()
-        return {place: self.names.of(place) for place in named}

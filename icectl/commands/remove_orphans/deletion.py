@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
@@ -40,9 +39,9 @@ _S3 = re.compile(r"^s3[an]:", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The locations that were gone before they could be copied, and those that failed."""
+    """The locations that were missing before they could be copied, and those that failed."""
 
-    gone: tuple[str, ...]
+    missing: tuple[str, ...]
     failed: tuple[FailedRemoval, ...]
 
 
@@ -137,7 +136,7 @@ Spared = Literal["gone", "changed", "referenced", "with_its_file"]
 
 @dataclass(slots=True)
 class OrphansGone:
-    """The result of a run so far: `removed` was deleted, or moved if there is a `quarantine`."""
+    """The result of a run; files of `removed` were moved if there is a `quarantine`."""
 
     removed: ListedFiles
     failed: list[FailedRemoval] = field(default_factory=list)
@@ -193,18 +192,19 @@ class _Deletion:
 
     def remove(self, batch: ListedFiles) -> None:
         """Delete what may go of a batch; where there is a quarantine, copy it there before."""
-        going = self._unreferenced(self._unchanged(batch))
-        if not len(going):
+        to_remove = self._unreferenced(self._unchanged(batch))
+        if not len(to_remove):
             return
         if self.done.quarantine is not None:
-            copied = self.done.quarantine.copy(going)
+            copied = self.done.quarantine.copy(to_remove)
             self.done.failed += copied.failed
-            self.done.spared["gone"] += len(copied.gone)
-            going = excluding(going, [*copied.gone, *(item.location for item in copied.failed)])
-        failed = remove_batch(self.context, [file.location for file in listed_files(going)])
+            self.done.spared["gone"] += len(copied.missing)
+            not_copied = [*copied.missing, *(item.location for item in copied.failed)]
+            to_remove = excluding(to_remove, not_copied)
+        failed = remove_batch(self.context, [file.location for file in listed_files(to_remove)])
         self.done.failed += failed
-        gone = excluding(going, [item.location for item in failed])
-        self.done.removed = listed_together([self.done.removed, gone])
+        removed = excluding(to_remove, [item.location for item in failed])
+        self.done.removed = listed_together([self.done.removed, removed])
 
     def _unchanged(self, batch: ListedFiles) -> ListedFiles:
         """Return the files that are as they were listed; check sums whose own file is gone."""
@@ -258,8 +258,3 @@ class _Deletion:
 def _same_second(first_ms: int | None, second_ms: int | None) -> bool:
     """Return whether two times can be one: listings and single look-ups round differently."""
     return first_ms is not None and second_ms is not None and first_ms // 1000 == second_ms // 1000
-
-
-def failures(done: OrphansGone) -> Sequence[tuple[str, str]]:
-    """Return the files that could not be removed, and why."""
-    return [(item.location, item.error) for item in done.failed]

@@ -1,11 +1,12 @@
 """The plan and the outcome of a removal of orphans, as result members and as text."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, get_args
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.remove_orphans.deletion import OrphansGone, Spared
 from icectl.entries.files import ListedFiles, listed_files, listed_together, total_bytes
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import print_count, print_instant, print_limit, print_size
@@ -27,19 +28,10 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantineUsed:
-    """The folder of a run in a quarantine, and the lists that it has written there."""
-
-    folder: str
-    lists: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Orphans:
     """The plan of a removal, and its outcome.
 
-    `removed` is None before the execution. `given_metadata_file` is the one that is current by the
-    caller's word, `engine` what lists files and compares them.
+    `given_metadata_file` is current by the caller's word; `engine` lists and compares files.
     """
 
     table_location: str
@@ -47,21 +39,18 @@ class Orphans:
     moves: bool
     given_metadata_file: str | None
     engine: str
-    removed: ListedFiles | None = None
-    failed: tuple[tuple[str, str], ...] = ()
-    spared: Mapping[str, int] = field(default_factory=dict)
-    stopped: bool = False
-    quarantine: QuarantineUsed | None = None
+    outcome: OrphansGone | None = None
 
 
 def orphans_result(report: Orphans) -> dict[str, Any]:
-    """Return the result: what was found, and of it what was deleted or moved."""
-    plan, removed = report.plan, report.removed
-    count = 0 if removed is None else len(removed)
-    total = 0 if removed is None else total_bytes(removed)
+    """Return the result: the orphans, and how many were deleted or moved."""
+    plan, outcome = report.plan, report.outcome
+    count = 0 if outcome is None else len(outcome.removed)
+    total = 0 if outcome is None else total_bytes(outcome.removed)
     quarantine = None
-    if report.quarantine is not None:
-        quarantine = {"location": report.quarantine.folder, "lists": list(report.quarantine.lists)}
+    if outcome is not None and outcome.quarantine is not None:
+        folder = outcome.quarantine
+        quarantine = {"location": folder.folder, "lists": list(folder.lists)}
     return {
         "engine": report.engine,
         "older_than": print_limit(plan.rule.older_than_ms),
@@ -77,7 +66,10 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
         "quarantined": count if report.moves else 0,
         "quarantined_bytes": total if report.moves else 0,
         "quarantine": quarantine,
-        "failed": [{"path": path, "error": error} for path, error in report.failed],
+        "failed": [
+            {"path": item.location, "error": item.error}
+            for item in (() if outcome is None else outcome.failed)
+        ],
     }
 
 
@@ -93,10 +85,10 @@ def _files(files: ListedFiles) -> list[dict[str, Any]]:
 
 
 def _left_alone(report: Orphans) -> dict[str, int]:
-    """Return files that nothing refers to and that stay all the same, by reason."""
+    """Return the number of unreferenced files that stay, by reason."""
     counts = {verdict.name.lower(): count for verdict, count in report.plan.left_alone.items()}
-    spared = ("gone", "changed", "referenced", "with_its_file")
-    return counts | {name: report.spared.get(name, 0) for name in spared}
+    spared = Counter[Spared]() if report.outcome is None else report.outcome.spared
+    return counts | {reason: spared[reason] for reason in get_args(Spared)}
 
 
 def question(report: Orphans) -> str:
@@ -111,10 +103,10 @@ def question(report: Orphans) -> str:
 
 def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
     """Print the plan or the outcome; `whole`: every file of a plan, and why others stay."""
-    if report.removed is None:
+    if report.outcome is None:
         _print_plan(console, report, whole=whole)
     else:
-        _print_removed(console, report, report.removed)
+        _print_removed(console, report, report.outcome)
 
 
 def _print_plan(console: Console, report: Orphans, *, whole: bool) -> None:
@@ -139,21 +131,20 @@ def _print_plan(console: Console, report: Orphans, *, whole: bool) -> None:
     )
 
 
-def _print_removed(console: Console, report: Orphans, removed: ListedFiles) -> None:
+def _print_removed(console: Console, report: Orphans, outcome: OrphansGone) -> None:
+    removed = outcome.removed
     for file in listed_files(ListedFiles(removed.table.slice(0, LISTED_WITHOUT_VERBOSE))):
         console.detail(f"{'moved' if report.moves else 'deleted'} {file.location}")
     _print_left_alone(console, report)
     _print_outside(console, report)
-    where = ""
-    if report.quarantine is not None:
-        where = f" to {report.quarantine.folder}"
+    where = "" if outcome.quarantine is None else f" to {outcome.quarantine.folder}"
     console.say(
         f"{print_count(len(removed), 'file')} {'moved' if report.moves else 'deleted'}{where}, "
         f"{print_size(total_bytes(removed))}"
     )
-    for path, error in report.failed:
-        console.warn(f"cannot {'move' if report.moves else 'delete'} {path}: {error}")
-    if report.stopped:
+    for item in outcome.failed:
+        console.warn(f"cannot {'move' if report.moves else 'delete'} {item.location}: {item.error}")
+    if outcome.stopped:
         console.warn("it stopped early; run the command again to finish")
 
 

@@ -14,11 +14,10 @@ from icectl.cli.settings import (
 )
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
-from icectl.commands.remove_orphans.deletion import execute, failures
+from icectl.commands.remove_orphans.deletion import execute
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.remove_orphans.report import (
     Orphans,
-    QuarantineUsed,
     orphans_result,
     print_orphans,
     question,
@@ -59,18 +58,8 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
 
     def finish() -> Finished[Orphans]:
         deleted = execute(context, prepared)
-        folder = deleted.quarantine
         return Finished(
-            replace(
-                report,
-                removed=deleted.removed,
-                failed=tuple(failures(deleted)),
-                spared={str(reason): count for reason, count in deleted.spared.items()},
-                stopped=deleted.stopped,
-                quarantine=None
-                if folder is None
-                else QuarantineUsed(folder.folder, tuple(folder.lists)),
-            ),
+            replace(report, outcome=deleted),
             loaded.metadata_location,
             is_complete=not (deleted.failed or deleted.stopped),
             removed=(file.location for file in listed_files(deleted.removed)),

@@ -213,10 +213,11 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         others.check_newest(loaded)
         references = _read_references(context, loaded, options, places, listing)
         _add_forks(context, references, others.forks(loaded))
+        specs = loaded.metadata.partition_specs
         rule = OrphanRule(
             older_than_ms,
             places.bases,
-            _partition_names(loaded),
+            tuple(dict.fromkeys(field.name for spec in specs for field in spec.fields)),
             running(context.store, context.env, loaded),
         )
         plan = _plan(context, options, places, listing, references, rule)
@@ -322,11 +323,6 @@ def _doubtful(location: str, places: SearchedPlaces) -> Refused:
 
 def _why_doubtful(location: str) -> str:
     return "it is relative" if is_relative(location) else "scheme or authority differ"
-
-
-def _partition_names(loaded: LoadedTable) -> tuple[str, ...]:
-    specs = loaded.metadata.partition_specs
-    return tuple(dict.fromkeys(field.name for spec in specs for field in spec.fields))
 
 
 def _plan(

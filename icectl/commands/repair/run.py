@@ -61,145 +61,6 @@ from icectl.table.recovery import (
 )
 from icectl.units import print_count
 
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """The plan of a repair, and its outcome; `remaining` are the findings after it, if known.
-
-    `table` is what the caller calls it by.
-    """
-
-    table: str
-    table_location: str
-    plan: RepairPlan
-    target: Snapshot | None = None
-    ways_out: Sequence[WayOut] = ()
-    done: bool = False
-    snapshot_id: int | None = None
-    remaining: Sequence[Finding] | None = None
-    new_metadata_file: str | None = None
-
-
-def repair_result(repair: Repair) -> dict[str, Any]:
-    """Return the result of a plan or a run."""
-    plan = repair.plan
-    return {
-        "level": plan.level,
-        "branch": plan.branch,
-        "repairs": [_fix(fix) for fix in plan.fixes],
-        "skipped": [_fix(one) for one in plan.skipped],
-        "left": [{**asdict(one.finding), "reason": one.reason} for one in plan.left],
-        "to_snapshot": None if repair.target is None else id_text(repair.target.snapshot_id),
-        "way_back": next((one.options[1] for one in repair.ways_out if _goes_back(one)), None),
-        "ways_out": [_way_out(one) for one in repair.ways_out],
-        "snapshot_id": id_text(repair.snapshot_id),
-        "remaining": None
-        if repair.remaining is None
-        else [asdict(one) for one in repair.remaining],
-    }
-
-
-def _fix(fix: Fix) -> dict[str, Any]:
-    return {
-        "id": fix.id,
-        "kind": fix.kind,
-        "subject": fix.subject,
-        "what": fix.what,
-        "proof": fix.proof,
-        **_loss(fix.loss),
-        "rules": sorted({finding.rule for finding in fix.answers}),
-    }
-
-
-def _way_out(way: WayOut) -> dict[str, Any]:
-    return {"options": list(way.options), **_loss(way.loss), "errors_left": way.errors_left}
-
-
-def _loss(loss: Loss) -> dict[str, Any]:
-    return {
-        "rows_lost": loss.rows,
-        "rows_back": loss.rows_back,
-        "snapshots_dropped": loss.snapshots,
-    }
-
-
-def _goes_back(way: WayOut) -> bool:
-    return way.options[0] == "--to-snapshot"
-
-
-def question(repair: Repair) -> str:
-    """Return the question that the user is asked before anything happens."""
-    repairs = print_count(len(repair.plan.fixes), "repair")
-    loss = repair.plan.loss
-    return f"carry out {repairs}?" if loss == NOTHING else f"carry out {repairs} ({loss})?"
-
-
-def print_repair(console: Console, repair: Repair) -> None:
-    """Print what would be set right, or was, and what stays broken."""
-    plan = repair.plan
-    if not repair.done:
-        _print_plan(console, repair)
-        return
-    for fix in plan.fixes:
-        print_wrapped(console, f"done {fix.id}: {fix.what}", "", "  ")
-    if repair.snapshot_id is not None:
-        console.say(f"branch {plan.branch} is at snapshot {repair.snapshot_id} now")
-    if repair.remaining is not None:
-        _print_remaining(console, repair, repair.remaining)
-    print_new_metadata_file(console, repair.new_metadata_file)
-
-
-def _print_remaining(console: Console, repair: Repair, remaining: Sequence[Finding]) -> None:
-    for finding in remaining:
-        if finding.severity != "info":
-            _print_left(console, repair, finding, finding.hint)
-    if not any(finding.severity == "error" for finding in remaining):
-        console.say(f"no errors are left at level {repair.plan.level}")
-
-
-def _print_plan(console: Console, repair: Repair) -> None:
-    """Print what would be set right, what is left, and the way back."""
-    plan = repair.plan
-    if not (plan.fixes or plan.left):
-        console.say(f"nothing to repair at level {plan.level}")
-    for fix in plan.fixes:
-        subject = _shown(repair, fix.subject)
-        print_wrapped(console, f"repair {fix.id}: {subject}: {fix.what}", "", "  ")
-        print_wrapped(console, f"because {fix.proof}", "  ", "  ")
-        if fix.loss != NOTHING:
-            print_wrapped(console, str(fix.loss), "  ", "  ")
-    for fix in plan.skipped:
-        console.print(f"skipped {fix.id}")
-    for left in plan.left:
-        _print_left(console, repair, left.finding, left.reason)
-    _print_ways_out(console, repair)
-
-
-def _print_ways_out(console: Console, repair: Repair) -> None:
-    """Print what leads out of what is left, and what it costs."""
-    if not repair.ways_out:
-        return
-    first = "way out:" if len(repair.ways_out) == 1 else "ways out, the smallest loss first:"
-    console.print(first)
-    for way in repair.ways_out:
-        left = print_count(way.errors_left, "error")
-        loss = f"{way.loss}, and leaves {left}" if way.errors_left else str(way.loss)
-        command = f"`{way.command(repair.table)}`"
-        print_wrapped(console, f"{command} {loss}", "  ", "    ")
-
-
-def _print_left(console: Console, repair: Repair, finding: Finding, reason: str) -> None:
-    line = (
-        f"{finding.severity} {finding.rule}: {_shown(repair, finding.subject)}: {finding.message}"
-    )
-    print_wrapped(console, line, "", "  ")
-    print_wrapped(console, f"left: {reason}", "  ", "  ")
-
-
-def _shown(repair: Repair, subject: str) -> str:
-    return subject.removeprefix(f"{repair.table_location.rstrip('/')}/")
-
-
 COMMAND = "repair"
 WHOLE = "whole"
 _DESTROYED = "R-099"
@@ -214,15 +75,14 @@ class RepairOptions:
     branch: str
     to_snapshot: int | str | None
     skip: frozenset[str]
-    asked: Accepted
+    accepted: Accepted
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRepair:
-    """A plan and what it was made from.
+    """A plan and what it was made from; `ways_out` are in the order of their losses.
 
-    `target` is where the branch goes back to. `ways_out` lead out of what stays broken, in the
-    order of their losses.
+    `target` is the snapshot that the branch goes back to.
     """
 
     found: WholeTable
@@ -241,15 +101,134 @@ class PreparedRepair:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The result of a run; `remaining` is what the same look at the table finds now, and errors
-    that the plan left.
-
-    None where the table could not be looked at: the run has landed all the same.
-    """
+    """The result of a run; `remaining` are findings after it, None if they could not be read."""
 
     landed: LoadedTable
     snapshot_id: int | None
     remaining: tuple[Finding, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The plan of a repair, and its outcome; `table` is what the caller calls it by."""
+
+    table: str
+    prepared: PreparedRepair
+    outcome: Repaired | None = None
+
+
+def repair_result(repair: Repair) -> dict[str, Any]:
+    """Return the result of a plan or a run."""
+    prepared, outcome = repair.prepared, repair.outcome
+    plan, target = prepared.plan, prepared.target
+    remaining = None if outcome is None else outcome.remaining
+    return {
+        "level": plan.level,
+        "branch": plan.branch,
+        "repairs": [_fix(fix) for fix in plan.fixes],
+        "skipped": [_fix(fix) for fix in plan.skipped],
+        "left": [{**asdict(left.finding), "reason": left.reason} for left in plan.left],
+        "to_snapshot": None if target is None else id_text(target.snapshot_id),
+        "way_back": next(
+            (way.options[1] for way in prepared.ways_out if way.options[0] == "--to-snapshot"),
+            None,
+        ),
+        "ways_out": [
+            {"options": list(way.options), **_loss(way.loss), "errors_left": way.errors_left}
+            for way in prepared.ways_out
+        ],
+        "snapshot_id": id_text(None if outcome is None else outcome.snapshot_id),
+        "remaining": None if remaining is None else [asdict(finding) for finding in remaining],
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "id": fix.id,
+        "kind": fix.kind,
+        "subject": fix.subject,
+        "what": fix.what,
+        "proof": fix.proof,
+        **_loss(fix.loss),
+        "rules": sorted({finding.rule for finding in fix.answers}),
+    }
+
+
+def _loss(loss: Loss) -> dict[str, Any]:
+    return {
+        "rows_lost": loss.rows,
+        "rows_back": loss.rows_back,
+        "snapshots_dropped": loss.snapshots,
+    }
+
+
+def question(repair: Repair) -> str:
+    """Return the question that the user is asked before anything happens."""
+    plan = repair.prepared.plan
+    repairs, loss = print_count(len(plan.fixes), "repair"), plan.loss
+    return f"carry out {repairs}?" if loss == NOTHING else f"carry out {repairs} ({loss})?"
+
+
+def print_repair(console: Console, repair: Repair) -> None:
+    """Print what would be set right, or was, and what stays broken."""
+    plan, outcome = repair.prepared.plan, repair.outcome
+    if outcome is None:
+        _print_plan(console, repair)
+        return
+    for fix in plan.fixes:
+        print_wrapped(console, f"done {fix.id}: {fix.what}", "", "  ")
+    if outcome.snapshot_id is not None:
+        console.say(f"branch {plan.branch} is at snapshot {outcome.snapshot_id} now")
+    if outcome.remaining is not None:
+        for finding in outcome.remaining:
+            if finding.severity != "info":
+                _print_left(console, repair, finding, finding.hint)
+        if not any(finding.severity == "error" for finding in outcome.remaining):
+            console.say(f"no errors are left at level {plan.level}")
+    print_new_metadata_file(console, unpublished_metadata(outcome.landed))
+
+
+def _print_plan(console: Console, repair: Repair) -> None:
+    """Print what would be set right, what is left, and the way back."""
+    plan = repair.prepared.plan
+    if not (plan.fixes or plan.left):
+        console.say(f"nothing to repair at level {plan.level}")
+    for fix in plan.fixes:
+        subject = _shown(repair, fix.subject)
+        print_wrapped(console, f"repair {fix.id}: {subject}: {fix.what}", "", "  ")
+        print_wrapped(console, f"because {fix.proof}", "  ", "  ")
+        if fix.loss != NOTHING:
+            print_wrapped(console, str(fix.loss), "  ", "  ")
+    for fix in plan.skipped:
+        console.print(f"skipped {fix.id}")
+    for left in plan.left:
+        _print_left(console, repair, left.finding, left.reason)
+    _print_ways_out(console, repair)
+
+
+def _print_ways_out(console: Console, repair: Repair) -> None:
+    """Print what leads out of what is left, and what it costs."""
+    ways_out = repair.prepared.ways_out
+    if not ways_out:
+        return
+    console.print("way out:" if len(ways_out) == 1 else "ways out, the smallest loss first:")
+    for way in ways_out:
+        left = print_count(way.errors_left, "error")
+        loss = f"{way.loss}, and leaves {left}" if way.errors_left else str(way.loss)
+        command = f"`{way.command(repair.table)}`"
+        print_wrapped(console, f"{command} {loss}", "  ", "    ")
+
+
+def _print_left(console: Console, repair: Repair, finding: Finding, reason: str) -> None:
+    line = (
+        f"{finding.severity} {finding.rule}: {_shown(repair, finding.subject)}: {finding.message}"
+    )
+    print_wrapped(console, line, "", "  ")
+    print_wrapped(console, f"left: {reason}", "  ", "  ")
+
+
+def _shown(repair: Repair, subject: str) -> str:
+    return subject.removeprefix(f"{repair.prepared.loaded.metadata.location.rstrip('/')}/")
 
 
 def run(common: Common, table: str, request: RepairRequest, change: Change) -> Outcome:
@@ -258,25 +237,13 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
     prepared = prepare(context, options)
-    report = Repair(
-        name_in_hints(common, table),
-        prepared.loaded.metadata.location,
-        prepared.plan,
-        target=prepared.target,
-        ways_out=prepared.ways_out,
-    )
+    report = Repair(name_in_hints(common, table), prepared)
 
     def finish() -> Finished[Repair]:
         repaired = execute(context, prepared)
         remaining = repaired.remaining
         return Finished(
-            replace(
-                report,
-                done=True,
-                snapshot_id=repaired.snapshot_id,
-                remaining=remaining,
-                new_metadata_file=unpublished_metadata(repaired.landed),
-            ),
+            replace(report, outcome=repaired),
             repaired.landed.metadata_location,
             is_complete=remaining is not None
             and all(finding.severity != "error" for finding in remaining),
@@ -290,7 +257,9 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
         show=lambda console, repair, _: print_repair(console, repair),
         has_work=prepared.plan.has_work,
         execute=finish,
-        superseded=lambda: replace(report, plan=replace(prepared.plan, fixes=())),
+        superseded=lambda: replace(
+            report, prepared=replace(prepared, plan=replace(prepared.plan, fixes=()))
+        ),
         clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
         question=question(report),
         errors_left=bool(prepared.plan.errors_left),
@@ -307,12 +276,12 @@ def _options(request: RepairRequest) -> RepairOptions:
         branch=request.branch,
         to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
         skip=frozenset(request.skip or ()),
-        asked=Accepted(request.drop_missing, request.accept_undeleted),
+        accepted=Accepted(request.drop_missing, request.accept_undeleted),
     )
 
 
 def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
-    """Look at a table and plan its repair; nothing is written.
+    """Validate a table and plan its repair; nothing is written.
 
     Raises: CorruptTable, where no metadata file can be read; Refused, where the table must not be
     touched, or `to_snapshot` is not whole; UsageError; StorageError of the store.
@@ -324,7 +293,10 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     head = branch_head(metadata, options.branch)
     reader = Reader(context, whole.loaded)
     findings = _findings(reader, options, head)
-    fixes = [replace(fix, answers=_of_metadata(fix, findings)) for fix in whole.fixes]
+    fixes = []
+    for fix in whole.fixes:
+        answers = frozenset(finding for finding in findings if finding.subject == fix.subject)
+        fixes.append(replace(fix, answers=answers))
     fixes += _statistics(metadata, findings)
     if options.to_snapshot is not None:
         target = _target(reader, options, findings, head)
@@ -335,7 +307,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     head_fixes: list[HeadFix] = []
     reasons: list[RemainingFinding] = []
     if read is not None:
-        head_fixes, reasons = find_head_fixes(reader, read, findings, options.asked)
+        head_fixes, reasons = find_head_fixes(reader, read, findings, options.accepted)
     fixes += [head_fix.fix for head_fix in head_fixes]
     planned = plan(options.level, options.branch, fixes, findings, options.skip, reasons)
     chosen = tuple(head_fix for head_fix in head_fixes if head_fix.fix in planned.fixes)
@@ -351,26 +323,19 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
 
 
 def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> tuple[Finding, ...]:
-    """Find what `validate` finds on the head of the branch.
-
-    Raises: Incomplete.
-    """
+    """Return what `validate` finds on the head of the branch. Raises: Incomplete."""
     choice = SnapshotChoice(snapshot_id=None if head is None else head.snapshot_id)
-    asked = ValidateOptions(
+    validate_options = ValidateOptions(
         level=options.level,
         choice=choice,
         all_snapshots=False,
         sample=None,
         rules=RuleChoice(),
     )
-    validation = validate(reader, asked)
+    validation = validate(reader, validate_options)
     if not validation.complete:
         reader.context.deadline.check()
     return validation.findings
-
-
-def _of_metadata(fix: Fix, findings: Sequence[Finding]) -> frozenset[Finding]:
-    return frozenset(finding for finding in findings if finding.subject == fix.subject)
 
 
 def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fix]:
@@ -383,15 +348,13 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fi
         *metadata.partition_statistics,
     ]
     for snapshot_id in dict.fromkeys(entry.snapshot_id for entry in entries):
-        own = [entry for entry in entries if entry.snapshot_id == snapshot_id]
-        places = {entry.statistics_path for entry in own}
+        places = {entry.statistics_path for entry in entries if entry.snapshot_id == snapshot_id}
+        of_places = [finding for finding in findings if finding.subject in named & places]
         answers = frozenset(
-            one
-            for one in [
-                *of_statistics,
-                *(finding for finding in findings if finding.subject in named & places),
-            ]
-            if one.subject in places or str(snapshot_id) in f"{one.subject} {one.message}"
+            finding
+            for finding in [*of_statistics, *of_places]
+            if finding.subject in places
+            or str(snapshot_id) in f"{finding.subject} {finding.message}"
         )
         if answers:
             fixes.append(
@@ -508,9 +471,9 @@ def _dropping(
     options: RepairOptions,
     planned: RepairPlan,
 ) -> list[WayOut]:
-    """Return what the options that accept a loss would do, if they leave fewer errors."""
+    """Return the options that accept a loss, if they leave fewer errors."""
     accepted = Accepted(drop_missing=True, accept_undeleted=True)
-    if accepted == options.asked:
+    if accepted == options.accepted:
         return []
     head_fixes, reasons = find_head_fixes(reader, read, findings, accepted)
     of_head = [head_fix.fix for head_fix in head_fixes]
@@ -519,15 +482,15 @@ def _dropping(
     if len(best.errors_left) >= len(planned.errors_left):
         return []
     kinds = {"lost-data": "--drop-missing", "lost-deletes": "--accept-undeleted"}
-    words = tuple(word for kind, word in kinds.items() if any(one.kind == kind for one in of_head))
+    words = tuple(word for kind, word in kinds.items() if any(fix.kind == kind for fix in of_head))
     return [WayOut(words, best.loss, len(best.errors_left))]
 
 
 def execute(context: TableContext, prepared: PreparedRepair) -> Repaired:
-    """Carry the plan out: first what leads to the metadata, then one commit; and look again.
+    """Restore the way to the metadata, then commit the other fixes, then validate again.
 
-    Raises: CommitConflict, CommitUnknown; Refused, StorageError, Incomplete, before anything of the
-    table has changed but what leads to its metadata.
+    Raises: CommitConflict, CommitUnknown; Refused, StorageError, Incomplete, before more than the
+    way to the metadata has changed.
     """
     context.deadline.check()
     kinds = frozenset[str](fix.kind for fix in prepared.plan.fixes)
@@ -540,15 +503,19 @@ def execute(context: TableContext, prepared: PreparedRepair) -> Repaired:
         landed, snapshot_id = _commit(context, prepared)
     remaining = _remaining(context, landed, prepared.options)
     if remaining is not None:
-        known = {(one.rule, one.subject) for one in remaining}
-        # What nothing has set right is not right because it is not seen any more.
-        left = [one for one in prepared.plan.errors_left if (one.rule, one.subject) not in known]
-        remaining = (*remaining, *left)
+        known = {(finding.rule, finding.subject) for finding in remaining}
+        # An error that no fix answers remains, even if it is not seen any more.
+        unseen = [
+            finding
+            for finding in prepared.plan.errors_left
+            if (finding.rule, finding.subject) not in known
+        ]
+        remaining = (*remaining, *unseen)
     return Repaired(landed, snapshot_id, remaining)
 
 
 def _check_skipped(table: WholeTable, kinds: Collection[str], *, commits: bool) -> None:
-    """Check that what leads to the metadata is set right before the rest is. Raises: Refused."""
+    """Check that fixes of metadata files are not skipped if others need them. Raises: Refused."""
     needed = ["metadata-file"] if table.broken is not None else []
     if commits:
         needed += ["version-hint"] if table.is_ahead else []
@@ -565,7 +532,7 @@ def _check_skipped(table: WholeTable, kinds: Collection[str], *, commits: bool) 
 def _remaining(
     context: TableContext, landed: LoadedTable, options: RepairOptions
 ) -> tuple[Finding, ...] | None:
-    """Find what is still wrong; None, with a warning, where the table could not be looked at."""
+    """Return the findings after a run; None, with a warning, if validation fails."""
     try:
         head = branch_head(landed.metadata, options.branch)
         return _findings(Reader(context, landed), options, head)
@@ -575,7 +542,7 @@ def _remaining(
 
 
 def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:
-    """Commit what changes the metadata; second: the snapshot that was made."""
+    """Commit changes of metadata; second: the id of a new snapshot."""
     snapshot_id = context.env.new_snapshot_id()
     head_repair = prepared.head_repair
     with transaction(context, prepared.loaded, COMMAND) as opened:
@@ -597,13 +564,13 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
 
 
 def _without_statistics(metadata: TableMetadata, fixes: Sequence[Fix]) -> list[Update]:
-    wanted = {int(fix.name or 0) for fix in fixes}
-    updates: list[Update] = [
-        RemoveStatistics(id_)
-        for id_ in sorted({one.snapshot_id for one in metadata.statistics} & wanted)
+    fixed_ids = {int(fix.name or 0) for fix in fixes}
+    whole = {file.snapshot_id for file in metadata.statistics} & fixed_ids
+    partition = {file.snapshot_id for file in metadata.partition_statistics} & fixed_ids
+    return [
+        *(RemoveStatistics(id_) for id_ in sorted(whole)),
+        *(RemovePartitionStatistics(id_) for id_ in sorted(partition)),
     ]
-    partition = {one.snapshot_id for one in metadata.partition_statistics}
-    return updates + [RemovePartitionStatistics(id_) for id_ in sorted(partition & wanted)]
 
 
 def _set_back(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:

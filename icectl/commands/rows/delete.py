@@ -139,7 +139,9 @@ class _Deletion:
         maker = TaskMaker(files.data, files.deletes, files.index, [*chosen.whole, *chosen.some])
         found_rows = self._looked_for(metadata, maker, chosen.some)
         emptied = {row.location for row in found_rows if not row.left}
-        self._count(files, chosen, found_rows)
+        live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
+        of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
+        self.deleted_rows = of_whole + sum(row.count for row in found_rows)
         if not chosen.whole and not found_rows:
             self.is_nothing = True
             return Proposal(())
@@ -184,11 +186,6 @@ class _Deletion:
             }
         known = (self._found[_key(task)] for task in tasks)
         return [one for one in known if one is not None]
-
-    def _count(self, files: LiveFiles, chosen: _Chosen, rows: Sequence[FoundRows]) -> None:
-        live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
-        of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
-        self.deleted_rows = of_whole + sum(row.count for row in rows)
 
     def _vectors(
         self, metadata: TableMetadata, inputs: Sequence[InputFile], rows: Sequence[FoundRows]

@@ -73,21 +73,27 @@ def _way_back(catalog: Capabilities, *, is_there: bool) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Upgrade:
-    """The plan of an upgrade, and its outcome; `to_know` is what to know before it.
+class Upgraded:
+    """The table after a run, and the snapshot that it made, if any.
 
-    `layout` is that of version 4; `snapshot_id` that of rewritten manifests, or of a new root.
+    `unfinished` is the error that left something undone after the first commit.
     """
+
+    landed: LoadedTable
+    snapshot_id: int | None = None
+    unfinished: IcectlError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """The plan of an upgrade to a version, or layout of version 4, and its outcome."""
 
     table_location: str
     plan: UpgradePlan
     to_version: int
-    to_know: Sequence[str]
+    notes: Sequence[str]
     layout: str | None = None
-    done: bool = False
-    snapshot_id: int | None = None
-    unfinished: str | None = None
-    new_metadata_file: str | None = None
+    outcome: Upgraded | None = None
 
 
 def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
@@ -97,7 +103,7 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
         "from_version": plan.from_version,
         "to_version": max(upgrade.to_version, plan.from_version),
         "steps": [{"step": item.step, "detail": item.detail} for item in plan.steps],
-        "snapshot_id": id_text(upgrade.snapshot_id),
+        "snapshot_id": id_text(None if upgrade.outcome is None else upgrade.outcome.snapshot_id),
         "legacy_manifests": plan.legacy_manifests,
         "findings": [asdict(item) for item in plan.findings],
     }
@@ -124,12 +130,12 @@ def _changes_layout(plan: UpgradePlan) -> bool:
 
 
 def print_upgrade(console: Console, upgrade: Upgrade) -> None:
-    """Print the steps, what they cost, and what came of them."""
-    plan = upgrade.plan
+    """Print the plan, or the outcome."""
+    plan, outcome = upgrade.plan, upgrade.outcome
     if not plan.has_work:
         console.say(f"nothing to do: the table has version {plan.from_version}")
         return
-    if not upgrade.done:
+    if outcome is None:
         _print_plan(console, upgrade)
         return
     if _changes_layout(plan):
@@ -143,32 +149,19 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
     if plan.legacy_manifests:
         manifests = print_count(plan.legacy_manifests, "manifest")
         console.say(f"of older versions stay, and stay valid: {manifests}")
-    if upgrade.unfinished is not None:
-        console.warn(f"its manifests were not rewritten: {upgrade.unfinished}")
-    print_new_metadata_file(console, upgrade.new_metadata_file)
+    if outcome.unfinished is not None:
+        console.warn(f"its manifests were not rewritten: {outcome.unfinished.message}")
+    print_new_metadata_file(console, unpublished_metadata(outcome.landed))
 
 
 def _print_plan(console: Console, upgrade: Upgrade) -> None:
-    """Print what would change, what is lost by it, and what forbids it."""
     rows = [(item.step, item.detail) for item in upgrade.plan.steps]
     print_table(console, (TableColumn("step"), TableColumn("detail", cut="wrap")), rows)
     console.print()
-    for line in upgrade.to_know:
-        console.print_sentence(line)
+    for note in upgrade.notes:
+        console.print_sentence(note)
     for item in upgrade.plan.findings:
         console.print_sentence(f"{item.severity} {item.rule}: {item.subject}: {item.message}")
-
-
-@dataclass(frozen=True, slots=True)
-class Upgraded:
-    """The table after a run, and the snapshot that it made, if any.
-
-    `unfinished` is the error that left something undone after the first commit.
-    """
-
-    landed: LoadedTable
-    snapshot_id: int | None = None
-    unfinished: IcectlError | None = None
 
 
 def refused(forbidding: Sequence[Finding], error_id: str) -> Refused:
@@ -191,17 +184,10 @@ def planned_upgrade(
 
     def finish() -> Finished[Upgrade]:
         upgraded = execute()
-        unfinished = upgraded.unfinished
         return Finished(
-            replace(
-                report,
-                done=True,
-                snapshot_id=upgraded.snapshot_id,
-                unfinished=None if unfinished is None else unfinished.message,
-                new_metadata_file=unpublished_metadata(upgraded.landed),
-            ),
+            replace(report, outcome=upgraded),
             upgraded.landed.metadata_location,
-            is_complete=unfinished is None,
+            is_complete=upgraded.unfinished is None,
         )
 
     return PlannedChange(

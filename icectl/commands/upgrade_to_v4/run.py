@@ -98,7 +98,10 @@ class PreparedUpgrade:
 
 def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
     """Plan the upgrade; unless only the plan was asked for, ask, and execute it."""
-    _check(request)
+    if request.lazy and request.eager:
+        raise UsageError("`--lazy` and `--eager` cannot be used together")
+    if request.convert_position_deletes and not request.eager:
+        raise UsageError("`--convert-position-deletes` needs `--eager`")
     if request.eager and change.metadata_file is not None:
         raise UsageError(
             "`--eager` makes a commit per branch, and `--metadata-file` allows only one",
@@ -120,14 +123,6 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
         clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
     )
     return carry_out(session, change, upgrade)
-
-
-def _check(request: UpgradeRequest) -> None:
-    """Raises: UsageError, for options that make no sense together."""
-    if request.lazy and request.eager:
-        raise UsageError("`--lazy` and `--eager` cannot be used together")
-    if request.convert_position_deletes and not request.eager:
-        raise UsageError("`--convert-position-deletes` needs `--eager`")
 
 
 def _layout(session: Session, request: UpgradeRequest, change: Change) -> Layout:

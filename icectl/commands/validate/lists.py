@@ -17,7 +17,7 @@ from icectl.checks.objects import (
 from icectl.checks.rule import Finding
 from icectl.checks.rules import READ_AGAIN, RULES, RuleChoice, finding
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, concat, live, planning, with_manifest_number
+from icectl.entries.rows import Entries, concat, live, planning, with_manifest_number
 from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile
@@ -94,7 +94,11 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
     Cost: every manifest list and manifest once; planning columns of their entries in memory.
     """
     lists = _check_lists(reader, snapshots, found)
-    described = _described(lists)
+    rows: dict[str, dict[ManifestFile, None]] = {}
+    for listed in lists:
+        for manifest in listed.manifests:
+            rows.setdefault(manifest.manifest_path, {})[manifest] = None
+    described = {location: tuple(distinct) for location, distinct in rows.items()}
     entries, numbers = _check_manifests(reader, described, found)
     _check_snapshots(reader, lists, entries, numbers, found)
     return SnapshotsChecked(
@@ -133,15 +137,6 @@ def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
     return _unreadable(location, problem)
 
 
-def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[ManifestFile]]:
-    """Return the distinct rows of manifest lists by the manifest that they describe."""
-    rows: dict[str, dict[ManifestFile, None]] = {}
-    for listed in lists:
-        for manifest in listed.manifests:
-            rows.setdefault(manifest.manifest_path, {})[manifest] = None
-    return {location: tuple(distinct) for location, distinct in rows.items()}
-
-
 def _check_manifests(
     reader: Reader, described: Mapping[str, Sequence[ManifestFile]], tally: CheckTally
 ) -> tuple[Entries, Mapping[str, int | None]]:
@@ -176,23 +171,17 @@ def _check_manifests(
             faults = tuple(RULES.findings(entries))
             tally.add(faults)
             try:
-                parts.append(_inherited(rows, manifest, one.index))
+                parts.append(
+                    with_manifest_number(
+                        inherit(with_manifest_number(planning(rows), 0), [manifest]), one.index
+                    )
+                )
             except CorruptTable as error:
                 if error.rule not in {fault.rule for fault in faults}:
                     tally.add([_unreadable(manifest.manifest_path, error)])
             else:
                 numbers[manifest.manifest_path] = one.index
     return concat(parts), numbers
-
-
-def _inherited(rows: RawEntries, manifest: ManifestFile, number: int) -> Entries:
-    """Return the planning columns of a manifest's entries.
-
-    Raises: CorruptTable where none inherits.
-    """
-    return with_manifest_number(
-        inherit(with_manifest_number(planning(rows), 0), [manifest]), number
-    )
 
 
 def _check_snapshots(

@@ -75,7 +75,8 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, whole: bool) -> None:
     first = findings[0]
-    said = _common_message(findings)
+    messages = {finding.message for finding in findings}
+    said = messages.pop() if len(messages) == 1 else None
     label = f"{first.severity} {first.rule}"
     head, *further = _wrapped(
         console, f"{label}: {said or f'{len(findings):,} findings'}", "", "    "
@@ -95,12 +96,6 @@ def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, who
     for hint in dict.fromkeys(finding.hint for finding in findings):
         print_wrapped(console, f"hint: {hint}", "  ", "    ", dim=True)
     console.print()
-
-
-def _common_message(findings: Sequence[Finding]) -> str | None:
-    """Return the message of all findings of a rule, where it is one."""
-    messages = {finding.message for finding in findings}
-    return messages.pop() if len(messages) == 1 else None
 
 
 def print_wrapped(

@@ -83,7 +83,9 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     return Outcome(
         command="validate",
         result=checked_result(checked),
-        render=lambda console: print_checked(console, checked, whole=_whole(session)),
+        render=lambda console: print_checked(
+            console, checked, whole=session.console.options.verbosity > 0
+        ),
         table=identity_of(reader.loaded),
         exit_code=exit_code,
         status=status,
@@ -100,10 +102,6 @@ def _elsewhere(
         return None
     spark = spark_options(session, request.master, conf, remote=request.remote)
     return partial(open_spark, spark, session.context.progress, session.context.deadline)
-
-
-def _whole(session: Session) -> bool:
-    return session.console.options.verbosity > 0
 
 
 def _end(checked: CheckedTable, fail_on: Severity) -> tuple[int, Literal["done", "incomplete"]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.compact.run import Compacted
+from icectl.commands.compact.report import Compacted
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import CorruptTable, EngineError, Incomplete
 from icectl.progress import SilentProgress

@@ -66,7 +66,7 @@ def test_deletes_of_a_data_file_become_one_of_it_alone(tmp_path: Path, partition
     named = [{record["file_path"] for record in read_records(file)} for file in by_position]
     assert all(len(paths) == 1 for paths in named)
     merged = [file for file in by_position if file["file_path"].count("-") > 5]
-    assert len(merged) == sum(one.file_count for one in done.done)
+    assert len(merged) == sum(one.file_count for one in done.outputs.values())
     assert [file["referenced_data_file"] for file in merged] == [
         read_records(file)[0]["file_path"] for file in merged
     ]
@@ -251,7 +251,7 @@ def test_deletes_that_come_meanwhile_drop_their_group(tmp_path: Path) -> None:
     assert [len(group.files) for group in prepared.plan.groups] == [2, 1]
     table.delete_rows([8])
     done = run(tmp_path, prepared)
-    assert (len(done.done), len(done.failed)) == (1, 1)
+    assert (len(done.outputs), len(done.failed)) == (1, 1)
     assert ids(tmp_path) == sorted(table.ids())
 
 

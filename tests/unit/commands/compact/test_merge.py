@@ -62,7 +62,7 @@ def test_a_merge_keeps_the_law(tmp_path: Path, version: int, partitioning: str) 
     assert {one: rows(tmp_path, one) for one in table.ids_of} == before
     assert rows(tmp_path) == before[max(before)]
     assert (lineage(tmp_path) if version == 3 else {}) == ids
-    assert {one.choice.method for one in done.done} == {"merge"}
+    assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     new = [file for file in data_files(tmp_path) if file["file_path"] not in old]
     assert len(new) == len(prepared.plan.groups)
     for file in new:
@@ -93,7 +93,7 @@ def test_deletes_by_position_come_along(tmp_path: Path, version: int, partitioni
     env = FixedEnv(NOW_MS)
     prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9)
     done = compacted(tmp_path, prepared, env=env)
-    assert {one.choice.method for one in done.done} == {"merge"}
+    assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     assert done.carried_deletes == 0
     assert "icectl.carried-deletes" not in head(tmp_path)["summary"]
     assert (rows(tmp_path), lineage(tmp_path) if version == 3 else {}) == before
@@ -133,7 +133,7 @@ def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(
     table.ref("main", "branch", snapshot_id=before)
     if method == "merge":
         done = compacted(tmp_path, prepared)
-        assert (len(done.done), done.failed, done.carried_deletes) == (1, {}, 0)
+        assert (len(done.outputs), done.failed, done.carried_deletes) == (1, {}, 0)
     else:
         with pytest.raises(CommitConflict, match="are live again"):
             compacted(tmp_path, prepared)
@@ -174,7 +174,7 @@ def test_equality_deletes_become_deletes_by_position(
         table.delete_rows([14, 31, 36], kind=meanwhile)
     before = rows(tmp_path)
     done = compacted(tmp_path, prepared, env=env)
-    assert {one.choice.method for one in done.done} == {"merge"}
+    assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     assert not done.failed
     assert rows(tmp_path) == before
     assert [row["id"] for row in before] == sorted(table.ids())
@@ -198,8 +198,8 @@ def test_equality_deletes_of_all_partitions_delete_what_they_did(
     table.delete_rows([8, 18])
     before = rows(tmp_path)
     done = compacted(tmp_path, prepared)
-    assert {one.choice.method for one in done.done} == {"merge"}
-    assert (len(done.done), done.carried_deletes) == (3, 2)
+    assert {one.choice.method for one in done.outputs.values()} == {"merge"}
+    assert (len(done.outputs), done.carried_deletes) == (3, 2)
     assert rows(tmp_path) == before
     assert [row["id"] for row in before] == sorted(set(range(36)) - {4, 14, 7, 17, 8, 18})
 
@@ -218,7 +218,7 @@ def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path: Path) -> 
     assert len(group.tasks) == 2
     other_writer(tmp_path)
     done = compacted(tmp_path, prepared)
-    assert [one.choice.method for one in done.done] == ["auto"]
+    assert [one.choice.method for one in done.outputs.values()] == ["auto"]
     assert rows(tmp_path) == before
 
 
@@ -259,7 +259,7 @@ def test_one_group_of_several_is_left_alone(tmp_path: Path) -> None:
     prepared = planned(tmp_path, method="merge")
     done = compacted(tmp_path, prepared)
     assert list(done.failed.values()) == ["it can't be merged: its files differ in their writer"]
-    assert len(done.done) == len(prepared.plan.groups) - 1
+    assert len(done.outputs) == len(prepared.plan.groups) - 1
     assert rows(tmp_path) == before
 
 
@@ -268,8 +268,8 @@ def test_auto_rewrites_what_footers_do_not_let_it_merge(tmp_path: Path) -> None:
     before = rows(tmp_path)
     other_writer(tmp_path)
     done = compacted(tmp_path, planned(tmp_path, method="auto", merge_row_group=1))
-    assert [one.choice.method for one in done.done] == ["rewrite"]
-    assert done.done[0].choice.why == "its files differ in their writer"
+    assert [one.choice.method for one in done.outputs.values()] == ["rewrite"]
+    assert next(iter(done.outputs.values())).choice.why == "its files differ in their writer"
     assert rows(tmp_path) == before
     left = {path.name for path in tmp_path.rglob("*.parquet")}
     assert {Path(file["file_path"]).name for file in data_files(tmp_path)} <= left
@@ -287,7 +287,7 @@ def test_auto_merges_large_row_groups(tmp_path: Path, monkeypatch) -> None:
     assert [group.choice.method for group in small.plan.groups] == ["rewrite"]
     assert "less than 4.0 MiB" in small.plan.groups[0].choice.why
     done = compacted(tmp_path, planned(tmp_path, method="auto", merge_row_group=1))
-    assert [one.choice.method for one in done.done] == ["merge"]
+    assert [one.choice.method for one in done.outputs.values()] == ["merge"]
     assert len(called) == 1
 
 
@@ -319,7 +319,7 @@ def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path: Path) -> None:
     upgrade(tmp_path, env)
     before = rows(tmp_path)
     done = compacted(tmp_path, planned(tmp_path, method="merge"), env=env)
-    assert {one.choice.method for one in done.done} == {"merge"}
+    assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     assert rows(tmp_path) == before
 
 
@@ -331,7 +331,7 @@ def test_auto_finds_nothing_to_do_a_second_time(tmp_path: Path) -> None:
     every = planned(tmp_path, **how, every=True).plan
     assert {group.choice.why for group in every.groups} == {"requested by --rewrite-all"}
     done = compacted(tmp_path, planned(tmp_path, **how))
-    assert [one.choice.method for one in done.done] == ["merge"]
+    assert [one.choice.method for one in done.outputs.values()] == ["merge"]
     assert not planned(tmp_path, **how).plan.has_work
 
 

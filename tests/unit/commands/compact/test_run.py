@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.compact.run import Compacted, PreparedCompaction, job_of
+from icectl.commands.compact.report import Compacted, PreparedCompaction
+from icectl.commands.compact.run import job_of
 from icectl.errors import CommitConflict
 from icectl.format.metrics_modes import NONE, TRUNCATE_16
 from icectl.format.partition import result_types
@@ -59,7 +60,7 @@ def test_a_compaction_keeps_the_law(tmp_path: Path, format_version: int, partiti
     assert {one: rows(tmp_path, one) for one in table.ids_of} == before
     assert rows(tmp_path) == [row for row in before[max(before)] if row["id"] in live]
     assert done.failed == {}
-    assert len(done.done) == len(prepared.plan.groups)
+    assert len(done.outputs) == len(prepared.plan.groups)
     again = planned(tmp_path)
     assert (again.plan.groups, again.plan.dangling) == ((), ())
 
@@ -151,7 +152,7 @@ def test_rule_11_a_sorted_group_whose_rows_were_deleted_by_position_meanwhile_is
     table.delete_rows([0, 3])
     done = run(tmp_path, prepared)
     assert ids(tmp_path) == sorted(table.ids())
-    assert len(done.done) == 2
+    assert len(done.outputs) == 2
     (reason,) = done.failed.values()
     assert "now: version 2 can't find rows again that are sorted by id desc" in reason
     written = [one for one in (tmp_path / "data").rglob("*.parquet") if "-" in one.name[:8]]
@@ -247,7 +248,7 @@ def test_partial_progress_commits_so_often_and_counts_to_the_same(
     prepared = planned(tmp_path)
     groups = len(prepared.plan.groups)
     done = run(tmp_path, prepared, commits=commits)
-    assert (len(done.snapshot_ids), len(done.done)) == (min(commits, groups), groups)
+    assert (len(done.snapshot_ids), len(done.outputs)) == (min(commits, groups), groups)
     assert ids(tmp_path) == sorted(table.ids())
     assert head(tmp_path)["summary"]["total-records"] == str(len(table.ids()))
 

@@ -10,7 +10,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.remove_orphans import deletion as orphan_deletion
-from icectl.commands.remove_orphans.deletion import OrphansGone, execute, failures
+from icectl.commands.remove_orphans.deletion import OrphansGone, execute
 from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval, prepare
 from icectl.entries.files import listed_files
 from icectl.env import Deadline
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_looked_at_is_told_and_the_rest_goes(table: TableB
         stray(table.directory, f"data/lost-{at}.parquet")
     done = Removal(table, Denying(LocalStore())).done()
     assert names(done) == ["lost-1.parquet"]
-    ((location, why),) = failures(done)
+    ((location, why),) = [(item.location, item.error) for item in done.failed]
     assert (Path(location).name, why) == ("lost-0.parquet", "denied")
     assert spared(done) == {}
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_deleted_is_told_and_is_not_among_what_was(table: TableBu
         stray(table.directory, f"data/lost-{at}.parquet")
     done = Removal(table, Keeping(LocalStore())).done()
     assert names(done) == ["lost-1.parquet"]
-    assert [(Path(place).name, why) for place, why in failures(done)] == [
+    assert [(Path(item.location).name, item.error) for item in done.failed] == [
         ("lost-0.parquet", "denied")
     ]
 
