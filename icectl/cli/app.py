@@ -280,17 +280,17 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
 
 def _check_format(invocation: Invocation) -> None:
     """Raises: UsageError, for two formats, or one that the run has nothing to tell in."""
-    wanted = invocation.value("format")
-    if wanted is None or invocation.command.name == "inspect":  # whose views have their own
+    output_format = invocation.value("format")
+    if output_format is None or invocation.command.name == "inspect":  # whose views have their own
         return
     from icectl.cli.ci import check_ci_format
 
-    if invocation.value("json") and wanted != "json":
+    if invocation.value("json") and output_format != "json":
         raise UsageError(
-            f"`--json` and `--format {wanted}` cannot be used together", hint="leave one out"
+            f"`--json` and `--format {output_format}` cannot be used together", hint="leave one out"
         )
     is_check = invocation.command.name == "validate" or bool(invocation.value("check"))
-    check_ci_format(wanted, is_check=is_check)
+    check_ci_format(output_format, is_check=is_check)
 
 
 def _planning_env(invocation: Invocation, env: Env) -> Env:

@@ -37,23 +37,23 @@ class _Message:
     is_error: bool = False
 
 
-def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
+def check_ci_format(output_format: str | None, *, is_check: bool) -> None:
     """Raises: UsageError, for a format that there is not, or one without anything to tell in it."""
-    if wanted is None or wanted in ("text", "json"):
+    if output_format is None or output_format in ("text", "json"):
         return
-    if wanted not in CI_FORMATS:
+    if output_format not in CI_FORMATS:
         shown = ", ".join(("text", "json", *CI_FORMATS))
-        raise UsageError(f"`--format` is one of {shown}, not `{wanted}`")
+        raise UsageError(f"`--format` is one of {shown}, not `{output_format}`")
     if not is_check:
-        raise UsageError(f"`--format {wanted}` needs `--check`")
+        raise UsageError(f"`--format {output_format}` needs `--check`")
 
 
-def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:
+def ci_text(output_format: str, built: Mapping[str, Any], table: str) -> str:
     """Print a document in a format of CI; `table` as the command line names it."""
     messages = [
         _escaped_message(message) for message in (*_messages(built, table), *_missing(built, table))
     ]
-    return _WRITERS[wanted](messages, built, inert(table))
+    return _WRITERS[output_format](messages, built, inert(table))
 
 
 def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Message]:
@@ -81,22 +81,22 @@ def _messages(built: Mapping[str, Any], table: str) -> list[_Message]:
         failure = _Message(table, error["id"], "error", table, error["message"], error["hint"])
         return [replace(failure, is_error=True)]
     if command == "maintain":
-        return [one for row in result.get("tables", ()) for one in _of_maintained(row)]
+        return [item for row in result.get("tables", ()) for item in _maintenance_messages(row)]
     if "tables" in result:
-        return [one for row in result["tables"] for one in _of_row(built, row)]
+        return [item for row in result["tables"] for item in _row_messages(built, row)]
     fails = built["exit"] != 0
     if "findings" in result and command == "validate":
         return [
             _Message(
                 table,
-                one["rule"],
-                one["severity"],
-                one["subject"],
-                one["message"],
-                one["hint"],
+                item["rule"],
+                item["severity"],
+                item["subject"],
+                item["message"],
+                item["hint"],
                 fails,
             )
-            for one in result["findings"]
+            for item in result["findings"]
         ]
     if result.get("view") == "health":
         return list(_of_health(result, table, fails=fails))
@@ -113,7 +113,7 @@ def _messages(built: Mapping[str, Any], table: str) -> list[_Message]:
     return []
 
 
-def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Message]:
+def _row_messages(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Message]:
     """Return the messages on one table of several."""
     table, result = row["table"], row["result"]
     if result is None:
@@ -124,11 +124,11 @@ def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Message]:
     return _messages({**built, "result": result, "exit": code}, table)
 
 
-def _of_maintained(row: Mapping[str, Any]) -> Iterator[_Message]:
+def _maintenance_messages(row: Mapping[str, Any]) -> Iterator[_Message]:
     """Yield the work that a table of a warehouse has, or why it could not be told."""
     table, planned = (
         row["table"],
-        {one["step"] for one in row["steps"] if one["status"] == "planned"},
+        {step["step"] for step in row["steps"] if step["status"] == "planned"},
     )
     if row["exit"]:
         yield _Message(table, row["status"], "error", table, row["reason"] or "", row["hint"])
@@ -169,18 +169,18 @@ def _github(messages: Sequence[_Message], built: Mapping[str, Any], table: str) 
     levels = {"error": "error", "warning": "warning", "info": "notice"}
     lines = []
     for message in messages:
-        title = _escaped(f"{message.rule} {message.table}").replace(":", "%3A").replace(",", "%2C")
+        title = _escape(f"{message.rule} {message.table}").replace(":", "%3A").replace(",", "%2C")
         text = (
             f"{message.subject}: {message.message}"
             if message.subject != message.table
             else message.message
         )
         text += f" ({message.hint})" if message.hint else ""
-        lines.append(f"::{levels[message.severity]} title={title}::{_escaped(text)}\n")
+        lines.append(f"::{levels[message.severity]} title={title}::{_escape(text)}\n")
     return "".join(lines)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -192,9 +192,9 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
     failing = [message for message in messages if message.fails and message.severity != "info"]
     errors = sum(message.is_error for message in messages)
     silent = [
-        each
-        for each in _tables_of(built, table)
-        if all(message.table != each for message in messages)
+        silent_table
+        for silent_table in _tables_of(built, table)
+        if all(message.table != silent_table for message in messages)
     ]
     suite = ET.Element(
         "testsuite",
@@ -203,8 +203,8 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
         failures=str(len(failing) - errors),
         errors=str(errors),
     )
-    for each in silent:
-        ET.SubElement(suite, "testcase", classname=_xml(each), name=_xml(each))
+    for silent_table in silent:
+        ET.SubElement(suite, "testcase", classname=_xml(silent_table), name=_xml(silent_table))
     for message in messages:
         name = _xml(f"{message.rule} {message.subject}")
         case = ET.SubElement(suite, "testcase", classname=_xml(message.table), name=name)

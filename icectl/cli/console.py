@@ -83,7 +83,7 @@ class Console:
             env=env,
             enabled=options.progress and options.verbosity >= 0,
             terminal=self.err_is_terminal and os.environ.get("TERM") != "dumb",
-            tell=self._stderr,
+            write_line=self._stderr,
             warn=self.warn,
         )
 
@@ -145,7 +145,7 @@ class Console:
 
     def print_sentence(self, text: str) -> None:
         """Write a sentence to stdout, whatever the verbosity; a terminal has it between words."""
-        for line in _wrapped(text, self.width):
+        for line in _wrap(text, self.width):
             self.print(line)
 
     def note(self, text: str) -> None:
@@ -210,7 +210,7 @@ class Console:
         """Ask on the terminal and return the line that is typed."""
         with self.progress.paused(), self._lock:
             text = f"{inert(self.redact(question))} {choices}".rstrip()
-            lines = _wrapped(text, self._err_width)
+            lines = _wrap(text, self._err_width)
             bold = [
                 self._paint(line.removesuffix(choices), "bold", on=self._err_color)
                 + (choices if line.endswith(choices) else "")
@@ -234,8 +234,8 @@ class Console:
         names = list(choices)
         longest = max(map(len, names))
         self.note(question)
-        for number, (name, told) in enumerate(choices.items(), start=1):
-            self.note(f"  {number}  {name.ljust(longest)}  {told}")
+        for number, (name, description) in enumerate(choices.items(), start=1):
+            self.note(f"  {number}  {name.ljust(longest)}  {description}")
         answer = self._answer(f"1 to {len(names)}, or Enter to stop:")
         if answer in names:
             return answer
@@ -266,7 +266,7 @@ class Console:
 
     def _labelled(self, label: str, style: Style, message: str) -> None:
         text = inert(f"{label}: {self.redact(message)}")
-        first, *more = _wrapped(text, self._err_width)
+        first, *more = _wrap(text, self._err_width)
         painted = self._paint(f"{label}:", "bold", style, on=self._err_color)
         self._write_lines([f"{painted}{first.removeprefix(f'{label}:')}", *more], "\n")
 
@@ -277,7 +277,7 @@ class Console:
 
     def _sentence(self, text: str) -> None:
         """Write a sentence to stderr; a terminal has it between words."""
-        self._write_lines(_wrapped(inert(self.redact(text)), self._err_width), "\n")
+        self._write_lines(_wrap(inert(self.redact(text)), self._err_width), "\n")
 
     def _stderr(self, *lines: str) -> None:
         self._write_lines(lines, _CONTINUED)
@@ -307,7 +307,7 @@ class Console:
         return "".join(parts)
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
+def _wrap(text: str, width: int | None) -> list[str]:
     """Return a sentence in lines of a terminal, broken between words."""
     if width is None or len(text) <= width:
         return [text]
@@ -351,8 +351,8 @@ def messages_of_libraries(console: Console) -> Iterator[None]:
     """
     handler = _ConsoleHandler(lambda text: console.error_lines([text]))
     last_resort, ended = logging.lastResort, threading.excepthook
-    python_warnings, own = logging.getLogger("py.warnings"), logging.getLogger("icectl")
-    debug, level = _ConsoleHandler(console.debug), own.level
+    python_warnings, icectl_logger = logging.getLogger("py.warnings"), logging.getLogger("icectl")
+    debug, level = _ConsoleHandler(console.debug), icectl_logger.level
 
     def thread_ended(error: threading.ExceptHookArgs) -> None:
         traced = error.exc_type, error.exc_value, error.exc_traceback
@@ -363,13 +363,13 @@ def messages_of_libraries(console: Console) -> Iterator[None]:
     python_warnings.addHandler(handler)
     logging.captureWarnings(capture=True)
     if console.options.verbosity >= 2:
-        own.setLevel(logging.DEBUG)
-        own.addHandler(debug)
+        icectl_logger.setLevel(logging.DEBUG)
+        icectl_logger.addHandler(debug)
     try:
         yield
     finally:
         logging.captureWarnings(capture=False)
         python_warnings.removeHandler(handler)
-        own.removeHandler(debug)
-        own.setLevel(level)
+        icectl_logger.removeHandler(debug)
+        icectl_logger.setLevel(level)
         logging.lastResort, threading.excepthook = last_resort, ended

@@ -222,7 +222,9 @@ def _breaches(value: Any, schema: Any, definitions: Mapping[str, Any], at: str) 
     if "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix("#/$defs/")]
     if "anyOf" in schema:
-        breaches = [next(_breaches(value, one, definitions, at), None) for one in schema["anyOf"]]
+        breaches = [
+            next(_breaches(value, type_, definitions, at), None) for type_ in schema["anyOf"]
+        ]
         if None not in breaches:
             yield f"{at} has none of its types"
     yield from _of_value(value, schema, at)
@@ -234,8 +236,8 @@ def _breaches(value: Any, schema: Any, definitions: Mapping[str, Any], at: str) 
 
 
 def _of_value(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
-    wanted = schema.get("type")
-    names = [wanted] if isinstance(wanted, str) else wanted
+    types = schema.get("type")
+    names = [types] if isinstance(types, str) else types
     if names is not None and not any(_is_of(value, name) for name in names):
         yield f"{at} is not of type {' or '.join(names)}"
     if "const" in schema and value != schema["const"]:
@@ -281,17 +283,17 @@ def document_schema(command: str) -> dict[str, Any]:
     """Compose the JSON Schema of a command's whole document, from the envelope and its result."""
     several = load_schema("several-tables")
     several.pop("$schema")
-    return _composed("envelope", f"icectl {command} --json", command, several, {"type": "null"})
+    return _compose("envelope", f"icectl {command} --json", command, several, {"type": "null"})
 
 
 def plan_schema(command: str) -> dict[str, Any]:
     """Compose the JSON Schema of the file that `--save-plan` writes for a command."""
     if command == "maintain":
         return load_schema("maintain-plan")
-    return _composed("plan", f"icectl {command} --save-plan", command)
+    return _compose("plan", f"icectl {command} --save-plan", command)
 
 
-def _composed(base: str, title: str, command: str, *others: dict[str, Any]) -> dict[str, Any]:
+def _compose(base: str, title: str, command: str, *others: dict[str, Any]) -> dict[str, Any]:
     """Put a command's result, or one of the other results, into a schema."""
     schema = load_schema(base)
     result, definitions = result_schema(command)

@@ -102,7 +102,7 @@ def _schema(words: Sequence[str], commands: Mapping[str, str]) -> str:
 
 def _completion(words: Sequence[str], _: Mapping[str, str]) -> str:
     script = _SHELLS[_one_of("completion", words, _SHELLS)]
-    return _shipped(f"completions/{script}")
+    return _read_shipped(f"completions/{script}")
 
 
 def _man(words: Sequence[str], commands: Mapping[str, str]) -> str:
@@ -110,10 +110,10 @@ def _man(words: Sequence[str], commands: Mapping[str, str]) -> str:
     if words:
         name = _one_of("man", words, {**commands, **dict.fromkeys(_FILES, "")})
         page = f"{name}.5" if name in _FILES else f"icectl-{name}.1"
-    return _shipped(f"man/{page}")
+    return _read_shipped(f"man/{page}")
 
 
-def _shipped(path: str) -> str:
+def _read_shipped(path: str) -> str:
     return next(root / path for root in _ROOTS if (root / path).is_file()).read_text("utf-8")
 
 

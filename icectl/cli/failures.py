@@ -35,7 +35,7 @@ def with_command(hint: str, command: str) -> str:
 
 def with_table(hint: str, table: str) -> str:
     """Return a hint whose commands name the table."""
-    return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda found: f"{found[1]} {quote(table)}", hint)
+    return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda match: f"{match[1]} {quote(table)}", hint)
 
 
 def recovery_hint(

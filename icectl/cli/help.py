@@ -90,17 +90,17 @@ def command_help(command: Command, parameters: Sequence[Any]) -> str:
     options = [entry for entry in parameters if any(is_in_group(entry, name) for name in GROUPS)]
     common = [entry for entry in options if entry.name in shared]
     changing = [entry for entry in options if is_in_group(entry, CHANGING)]
-    own = [entry for entry in options if entry not in common and entry not in changing]
+    own_options = [entry for entry in options if entry not in common and entry not in changing]
     codes = ", ".join(f"{code} {_short(code, command.name)}" for code in command.exit_codes)
     sections = [
         [usage(command, parameters)],
         textwrap.wrap(summary, WIDTH),
         ["Examples:", *_examples(command.examples[:3])],
         ["Arguments:", *_rows(map(_argument_row, arguments))],
-        ["Options:", *_rows(map(option_row, own))] if own else [],
+        ["Options:", *_rows(map(option_row, own_options))] if own_options else [],
         [f"{CHANGING}:", *_rows(map(option_row, changing))] if changing else [],
-        ["Common options:", *_filled(", ".join([*map(_names, common), "-h/--help"]))],
-        ["Exit status:", *_filled(codes)],
+        ["Common options:", *_fill(", ".join([*map(_names, common), "-h/--help"]))],
+        ["Exit status:", *_fill(codes)],
         [f"`icectl man {command.name}` explains every option and exit code."],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
@@ -119,7 +119,7 @@ def _names(option: TyperOption) -> str:
     return "/".join(sorted(option.opts, key=len)) + metavar
 
 
-def _filled(text: str) -> list[str]:
+def _fill(text: str) -> list[str]:
     """Fill lines with a list; what stands between two commas is not torn apart if it fits."""
     lines = [""]
     for number, item in enumerate(items := text.split(", ")):
@@ -236,18 +236,18 @@ def unknown_command(name: str, known: Sequence[str], following: str = "") -> Usa
     if meant_elsewhere is not None:
         hint = f"did you mean `{meant_elsewhere}`?"
         return UsageError(f"there is no command `{name}`", hint=hint)
-    parts = [one for one in known if name and name in one.split("-")]
+    parts = [command for command in known if name and name in command.split("-")]
     close = parts or get_close_matches(name, known, n=1)
-    close = close or [one for one in known if name and one.startswith(name)]
+    close = close or [command for command in known if name and command.startswith(name)]
     close = close or _by_parts(name, known)
-    meant = " or ".join(f"`{one}`" for one in close)
+    meant = " or ".join(f"`{command}`" for command in close)
     hint = f"did you mean {meant}?" if close else "`icectl --help` lists the commands"
     return UsageError(f"there is no command `{name}`", hint=hint)
 
 
 def _by_parts(name: str, known: Sequence[str]) -> list[str]:
     """Return the commands of which one word is like a name that was mistyped."""
-    words = {word: one for one in known for word in one.split("-") if len(word) > 2}
+    words = {word: command for command in known for word in command.split("-") if len(word) > 2}
     return [words[near] for near in get_close_matches(name, words, n=1, cutoff=0.75)]
 
 

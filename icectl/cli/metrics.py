@@ -103,10 +103,10 @@ def _is_count(name: str, value: object) -> bool:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    quoted = (f'{key}="{_quoted(value)}"' for key, value in labels.items())
+    quoted = (f'{key}="{_quote(value)}"' for key, value in labels.items())
     return "{" + ",".join(quoted) + "}"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     shown = "\n".join(map(printable, value.split("\n")))
     return shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

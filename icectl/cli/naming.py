@@ -68,7 +68,7 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     if is_known:
         return NameInCatalog(catalog, tuple(parts), configuration)
     if not parts:
-        configured = ", ".join(f"`{each}`" for each in sorted(configuration.catalogs))
+        configured = ", ".join(f"`{known}`" for known in sorted(configuration.catalogs))
         raise TableNotFound(
             f"there is no directory `{table}`, and no catalog of that name",
             hint="TABLE is a directory, a URI such as s3://bucket/db/table, one metadata file, or "

@@ -510,13 +510,13 @@ def _choices(function: Callable[..., Outcome]) -> dict[str, tuple[str, ...]]:
 def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
     hints = get_type_hints(function, include_extras=True)
     bundles = _bundles(function)
-    own = [
+    parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
         for name, parameter in inspect.signature(function).parameters.items()
         if name not in bundles
     ]
     kinds = sorted(bundles.values(), key=lambda kind: (kind is Common, kind is Change))
-    return own + [parameter for kind in kinds for parameter in _option_parameters(kind)]
+    return parameters + [parameter for kind in kinds for parameter in _option_parameters(kind)]
 
 
 def _option_parameters(kind: type[Any]) -> list[inspect.Parameter]:

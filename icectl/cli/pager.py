@@ -34,7 +34,7 @@ def pager_command(warn: Callable[[str], None]) -> Sequence[str]:
     ICECTL_PAGER is asked, then PAGER, then `less` is taken; `cat` and the empty text ask for none.
     A program that is named and not found is warned of.
     """
-    name = next((each for each in ("ICECTL_PAGER", "PAGER") if each in os.environ), None)
+    name = next((key for key in ("ICECTL_PAGER", "PAGER") if key in os.environ), None)
     text = _USUAL if name is None else os.environ[name]
     try:
         words = shlex.split(text)
@@ -107,9 +107,9 @@ class PagedText:
             self._warn(f"the pager `{command[0]}` cannot be started: {error.strerror}")
             self._write_held()
             return
-        held, self._held = self._held, []
-        self._held = [(stream, text) for stream, text in held if stream is self._err]
-        for stream, text in held:
+        texts, self._held = self._held, []
+        self._held = [(stream, text) for stream, text in texts if stream is self._err]
+        for stream, text in texts:
             if stream is self._out:
                 self.write(text)
 
@@ -133,8 +133,8 @@ class PagedText:
 
     def _write_held(self) -> None:
         self._is_direct = True
-        held, self._held = self._held, []
-        for stream, text in held:
+        texts, self._held = self._held, []
+        for stream, text in texts:
             stream.write(text)
             stream.flush()
 

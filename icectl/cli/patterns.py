@@ -26,11 +26,11 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
     """Return whether a pattern stands for these parts, all of them."""
     # What is left of the pattern may begin at each of these places.
     places = {0}
-    for one in pattern:
-        if one == ANY_DEPTH:
+    for part in pattern:
+        if part == ANY_DEPTH:
             places = set(range(min(places), len(parts) + 1))
         else:
-            places = {at + 1 for at in places if at < len(parts) and _is(one, parts[at])}
+            places = {at + 1 for at in places if at < len(parts) and _is(part, parts[at])}
         if not places:
             return False
     return len(parts) in places

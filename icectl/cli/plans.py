@@ -236,7 +236,7 @@ def planned_invocation(
 
 def _check_options(command: Command, request: PlanRequest) -> None:
     """Check that a plan is a request of the command's own options, and of one table."""
-    own = command.planned_options
+    known = command.planned_options
     for name, value in request.options.items():
         if name not in command.parameters and name not in {*_COMMON, *_CHANGE, *SPARK_OPTIONS}:
             raise Unsupported(
@@ -246,11 +246,13 @@ def _check_options(command: Command, request: PlanRequest) -> None:
             )
         if name in NEVER_PLANNED:
             raise _never_planned(command, name)
-        if name not in own:
+        if name not in known:
             raise not_for_plans(name, f"`{_option(name)}`")
-        if not any(_is_of(value, kind) for kind in (own[name], *get_args(own[name]))):
+        if not any(_is_of(value, kind) for kind in (known[name], *get_args(known[name]))):
             raise UsageError(f"the option `{name}` of the plan has a value of another type")
-    settings = set(request.settings) - {f"{command.name}.{name.replace('_', '-')}" for name in own}
+    settings = set(request.settings) - {
+        f"{command.name}.{name.replace('_', '-')}" for name in known
+    }
     if settings:
         raise not_for_plans(min(settings), "it")
     texts = [request.table, request.metadata_file or "", *_texts(request.options)]
@@ -260,16 +262,16 @@ def _check_options(command: Command, request: PlanRequest) -> None:
 
 def _is_of(value: Any, kind: Any) -> bool:
     if kind == list[str]:
-        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return kind in (str, bool) and type(value) is kind
 
 
 def _texts(options: Mapping[str, Any]) -> Iterator[str]:
     for value in options.values():
-        yield from (one for one in _listed(value) if isinstance(one, str))
+        yield from (item for item in _as_list(value) if isinstance(item, str))
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -354,7 +356,7 @@ def _in_full(location: str) -> str:
 def _with_places(name: str, value: Any) -> Any:
     if name not in _LOCATIONS:
         return value
-    return [_in_full(each) for each in value] if isinstance(value, list) else _in_full(value)
+    return [_in_full(item) for item in value] if isinstance(value, list) else _in_full(value)
 
 
 def settings_in_full(settings: Settings, command: str) -> dict[str, Mapping[str, str]]:
@@ -417,10 +419,12 @@ class Review:
         """
         acts = acts_of(self.command, result())
         added = acts - self.reviewed.acts
-        gone = self.reviewed.acts - acts if self.exact else frozenset()
-        if added or gone:
-            changes = [f"{_named(added)} not in it"] if added else []
-            changes += [f"{_named(gone)} no longer possible"] if gone else []
+        missing_acts = self.reviewed.acts - acts if self.exact else frozenset()
+        if added or missing_acts:
+            changes = [f"{_names_of_acts(added)} not in it"] if added else []
+            changes += (
+                [f"{_names_of_acts(missing_acts)} no longer possible"] if missing_acts else []
+            )
             raise CommitConflict(
                 f"the plan no longer fits the table: {', '.join(changes)}",
                 hint="nothing was changed; make a new plan, and look at what is different",
@@ -429,7 +433,7 @@ class Review:
         self.clock.release()
 
 
-def _named(acts: frozenset[ReviewedAct]) -> str:
+def _names_of_acts(acts: frozenset[ReviewedAct]) -> str:
     shown = ", ".join(sorted(map(str, acts))[:_SHOWN])
     more = ", ..." if len(acts) > _SHOWN else ""
     verb = "is" if len(acts) == 1 else "are"

@@ -75,14 +75,14 @@ class ConsoleProgress:
         env: Env,
         enabled: bool,
         terminal: bool,
-        tell: Callable[[str], None],
+        write_line: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
         self._err = err
         self._env = env
         self._enabled = enabled
         self._terminal = terminal
-        self._tell = tell
+        self._write_line = write_line
         self._warn = warn
         self._lock = RLock()
         self._phase: _Phase | None = None
@@ -148,7 +148,7 @@ class ConsoleProgress:
                 if self._terminal:
                     self._refresh(self._phase)
                 else:
-                    self._tell(self._line(self._phase))
+                    self._write_line(self._line(self._phase))
 
     def _refresh(self, phase: _Phase) -> None:
         now = self._env.monotonic_seconds()

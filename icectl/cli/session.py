@@ -119,10 +119,10 @@ def open_session(
         import tempfile
 
         tempfile.tempdir = str(temp_dir)  # libraries that spool to disk go by it
-    given = [split_pair(text, "--path-map", text.rpartition("=")) for text in common.path_map or ()]
+    pairs = [split_pair(text, "--path-map", text.rpartition("=")) for text in common.path_map or ()]
     if common.path_map_file is not None:
-        given += _read_path_map(Path(common.path_map_file))
-    path_map = tuple(given)
+        pairs += _read_path_map(Path(common.path_map_file))
+    path_map = tuple(pairs)
     if path_map and not read_only and not (change and (change.dry_run or change.check)):
         raise UsageError(
             "`--path-map` only works for reading, and this command changes the table",
@@ -198,9 +198,9 @@ def _open(
                 hint="leave `--metadata-file` out, or name the table by its location",
             )
         warehouse = warehouse_of(common, name, options)
-        found = warehouse.table(name.table)
+        table_location = warehouse.table(name.table)
         others = _others(warehouse, name, shell.places_by_catalog)
-        return _Opened(found.catalog, found.store, found.storage, others)
+        return _Opened(table_location.catalog, table_location.store, table_location.storage, others)
     if common.catalog_option:
         raise UsageError(f"`--catalog-option` needs a catalog, and `{table}` is a location")
     options = replace(options, home=located(table))
@@ -221,12 +221,12 @@ def _others(warehouse: Warehouse, name: NameInCatalog, known: PlacesByCatalog) -
         if name.catalog not in known:
             listed = warehouse.places()
             known[name.catalog] = None if listed is None else tuple(listed)
-        found = known[name.catalog]
-        if found is None:
+        entry = known[name.catalog]
+        if entry is None:
             return None
         return (
             (dotted_name((name.catalog, *place.table.namespace, place.table.name)), place)
-            for place in found
+            for place in entry
             if place.table != name.table
         )
 
@@ -252,16 +252,16 @@ def storage_of(
 
 def _storage_options(common: Common) -> Mapping[str, str]:
     """Join the file's storage options and those given, and keep credentials from being shown."""
-    given = dict(common.shell.settings.storage_options)
+    storage_options = dict(common.shell.settings.storage_options)
     for text in common.storage_option or ():
         key, value = split_pair(text, "--storage-option", text.partition("="))
-        given[key] = value
+        storage_options[key] = value
     options = {
         key: from_environment(value, os.environ, f"storage option `{key}`")
-        for key, value in given.items()
+        for key, value in storage_options.items()
     }
     for key, value in options.items():
-        if is_secret(key) or given[key].startswith("env:"):
+        if is_secret(key) or storage_options[key].startswith("env:"):
             common.shell.console.hide(value)
     return options
 

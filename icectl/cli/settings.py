@@ -133,7 +133,7 @@ class Settings:
         """Return what a text means to the command. Raises: UsageError, which names its origin."""
         text, origin = self.values[setting.key].value, self.origin(setting)
         name = f"`{setting.key}`, {origin.text}" if origin.layer is Layer.FILE else origin.name
-        return None if text is None else _named(name, text, parse)
+        return None if text is None else _parse_named(name, text, parse)
 
     def origin(self, setting: Setting[Any]) -> Origin:
         """Return where the value comes from."""
@@ -180,10 +180,10 @@ def split_pair(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str
 
 def parse_option(option: str, text: str | None, parse: Callable[[str], _Value]) -> _Value | None:
     """Read the value of an option, if it was given. Raises: UsageError, which names the option."""
-    return None if text is None else _named(f"`{option}`", text, parse)
+    return None if text is None else _parse_named(f"`{option}`", text, parse)
 
 
-def _named(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
+def _parse_named(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
     try:
         return parse(text)
     except UsageError as error:
@@ -452,7 +452,7 @@ def resolve(
         else:
             values[setting.key] = _built_in(setting)
             continue
-        values[setting.key] = _resolved(setting, text, origin)
+        values[setting.key] = _resolve(setting, text, origin)
     renamed += file_settings.renamed
     return Settings(values, file_settings.storage_options, file, file_settings.catalogs, renamed)
 
@@ -507,11 +507,11 @@ def as_planned(
         if setting.parameter in unplanned:
             if setting.key in options:
                 origin = Origin(Layer.OPTION, setting.option)
-                values[setting.key] = _resolved(setting, options[setting.key], origin)
+                values[setting.key] = _resolve(setting, options[setting.key], origin)
         elif setting.key in planned:
             text, layer = planned[setting.key]["value"], planned[setting.key]["layer"]
             origin = Origin(Layer(layer), f"`{setting.key}` of the plan")
-            values[setting.key] = _resolved(setting, text, origin)
+            values[setting.key] = _resolve(setting, text, origin)
         else:
             values[setting.key] = _built_in(setting)
     return replace(settings, values=values)
@@ -523,10 +523,10 @@ def _built_in(setting: Setting[Any]) -> Resolved:
     return Resolved(value, text, Origin(Layer.BUILT_IN, "built-in"))
 
 
-def _resolved(setting: Setting[Any], text: str, origin: Origin) -> Resolved:
+def _resolve(setting: Setting[Any], text: str, origin: Origin) -> Resolved:
     if not text.strip():
         raise UsageError(f"{origin.name} is empty")
-    return Resolved(_named(origin.name, text, setting.parse), text, origin)
+    return Resolved(_parse_named(origin.name, text, setting.parse), text, origin)
 
 
 def default_config_file(environment: Mapping[str, str]) -> Path | None:
@@ -534,8 +534,8 @@ def default_config_file(environment: Mapping[str, str]) -> Path | None:
     folder = Path(environment.get("XDG_CONFIG_HOME", ""))
     try:
         # One that is relative would be the working directory's, which may be anybody's.
-        home = folder if folder.is_absolute() else Path.home() / ".config"
-        return home / "icectl" / "icectl.toml"
+        base = folder if folder.is_absolute() else Path.home() / ".config"
+        return base / "icectl" / "icectl.toml"
     except RuntimeError:
         return None
 

@@ -21,8 +21,8 @@ class Terminated(BaseException):
 class Interrupts:
     """The signals that end a run, and the steps that they have to wait for."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
         self._shielded = False
         self._waiting: BaseException | None = None
 
@@ -43,7 +43,7 @@ class Interrupts:
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         for number in before:
-            signal.signal(number, self._arrived)
+            signal.signal(number, self._on_signal)
         try:
             yield
         finally:
@@ -65,13 +65,13 @@ class Interrupts:
             if waiting is not None:
                 raise waiting
 
-    def _arrived(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         ending = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
         if not self._shielded or self._waiting is not None:
             raise ending
         self._waiting = ending
         with suppress(RuntimeError):  # the signal may have come in the middle of a write
-            self._tell("finishing the step in progress; interrupt again to stop at once")
+            self._announce("finishing the step in progress; interrupt again to stop at once")
 
 
 GRACE_SECONDS = 300.0
@@ -97,16 +97,16 @@ def ended_in_time(
         yield
         return
     grace = GRACE_SECONDS if grace_seconds is None else grace_seconds
-    left, ending = Event(), Lock()
+    ended, ending = Event(), Lock()
 
     def watch() -> None:
         """Wait for the end, and make it where it does not come."""
-        if left.wait(min(max(remaining, 0) + grace, TIMEOUT_MAX)):
+        if ended.wait(min(max(remaining, 0) + grace, TIMEOUT_MAX)):
             return
-        if interrupts.is_shielded and left.wait(grace):
+        if interrupts.is_shielded and ended.wait(grace):
             return
         with ending:
-            if not left.is_set():
+            if not ended.is_set():
                 _end(_reason(interrupts), report)
 
     Thread(target=watch, name="icectl-watchdog", daemon=True).start()
@@ -114,7 +114,7 @@ def ended_in_time(
         yield
     finally:
         with ending:  # while the process is being ended nothing else is reported
-            left.set()
+            ended.set()
 
 
 def _reason(interrupts: Interrupts) -> IcectlError:

@@ -16,12 +16,12 @@ def run() -> None:
 
     Some schedulers take any exit of Python for a failure, so that a good end has none.
     """
-    code = _started() or main()
+    code = _start() or main()
     if code:
         sys.exit(code)
 
 
-def _started() -> int:
+def _start() -> int:
     """Start the session that a cluster waits for; the exit code, 0 where that works."""
     if not is_submitted():
         return 0

@@ -68,14 +68,14 @@ def print_table(
 
 def print_pairs(console: Console, pairs: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
     """Print names and values, values in one column."""
-    left = max((text_width(name) for name, _ in pairs), default=0)
+    name_width = max((text_width(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        padding = " " * (left - text_width(name))
+        padding = " " * (name_width - text_width(name))
         head = f"{' ' * indent}{console.style(name, 'bold')}"
-        lines, at = _value_lines(printable(value), console.width, indent, left)
+        lines, at = _value_lines(printable(value), console.width, indent, name_width)
         if at is None:
             console.print(f"{head}{padding}{_GAP}{lines[0]}".rstrip())
-            at = indent + left + len(_GAP)
+            at = indent + name_width + len(_GAP)
             del lines[0]
         else:
             console.print(head)
@@ -203,8 +203,8 @@ def _is_readable(
     if sum(widths) + len(_GAP) * (len(columns) - 1) > available:
         return False
     return all(
-        column.cut is None or width >= min(wanted, _READABLE[column.cut])
-        for column, wanted, width in zip(columns, natural, widths, strict=True)
+        column.cut is None or width >= min(natural_width, _READABLE[column.cut])
+        for column, natural_width, width in zip(columns, natural, widths, strict=True)
     )
 
 
@@ -266,7 +266,7 @@ def with_room(
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = _widths(columns, cells, None)
     while spare and available is not None:
-        if sum(widths[each] for each in shown) + len(_GAP) * (len(shown) - 1) <= available:
+        if sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) <= available:
             break
         shown.remove(spare.pop(0))
     return shown

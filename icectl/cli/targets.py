@@ -83,9 +83,9 @@ def table_rows(
 
     Tables are loaded while rows are consumed. Raises: Incomplete, where time runs out.
     """
-    left = iter(entries)
+    remaining = iter(entries)
     progress.phase("reading tables")
-    while batch := list(islice(left, _BATCH)):
+    while batch := list(islice(remaining, _BATCH)):
         deadline.check()
         yield from in_threads(_row, batch, [0] * len(batch), threads=concurrency)
         progress.advance(len(batch))
@@ -147,7 +147,7 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     Order: that of the targets. Raises: UsageError; TableNotFound, where nothing is found at all;
     StorageError.
     """
-    found: dict[str, None] = {}
+    matched: dict[str, None] = {}
     empty = []
     for target in targets:
         try:
@@ -156,22 +156,22 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
             if len(targets) == 1:
                 raise
             tables = []
-        found |= dict.fromkeys(tables)
+        matched |= dict.fromkeys(tables)
         if not tables:
             empty.append(target)
-    if not found:
+    if not matched:
         shown = ", ".join(f"`{target}`" for target in targets)
         raise TableNotFound(
             f"there is no table at {shown}", hint=_where_tables_are(common, targets)
         )
     excluded = {
-        pattern: {table for table in found if covers(parts_of(pattern), parts_of(table))}
+        pattern: {table for table in matched if covers(parts_of(pattern), parts_of(table))}
         for pattern in exclude
     }
     left_out = {table for tables in excluded.values() for table in tables}
-    kept = tuple(table for table in found if table not in left_out)
+    remaining = tuple(table for table in matched if table not in left_out)
     idle = tuple(pattern for pattern, tables in excluded.items() if not tables)
-    return FoundTables(kept, tuple(empty), idle)
+    return FoundTables(remaining, tuple(empty), idle)
 
 
 def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
@@ -253,18 +253,18 @@ def _in_catalog(common: Common, name: NameInCatalog) -> Iterator[str]:
     if len(inside) == len(pattern):
         if len(inside) > 1 and not _is_namespace(warehouse, inside):
             _check_there(warehouse, name)
-            yield _called(common, name.catalog, inside)
+            yield _table_name(common, name.catalog, inside)
             return
         pattern = (*pattern, "**")
     elif len(inside) == len(pattern) - 1 and pattern[-1] != "**":
         for table in warehouse.tables(inside) if inside else ():  # no need to go deeper
             parts = (*table.namespace, table.name)
             if matches(pattern, parts):
-                yield _called(common, name.catalog, parts)
+                yield _table_name(common, name.catalog, parts)
         return
     for parts in _all_below(warehouse, inside):
         if matches(pattern, parts):
-            yield _called(common, name.catalog, parts)
+            yield _table_name(common, name.catalog, parts)
 
 
 def _check_there(warehouse: Warehouse, name: NameInCatalog) -> None:
@@ -299,7 +299,7 @@ def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[tup
         yield from _all_below(warehouse, inner)
 
 
-def _called(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
+def _table_name(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
     """Return what a command can call a table, behind its catalog unless an option names that."""
     return dotted_name(parts if common.catalog is not None else (catalog, *parts))
 
@@ -317,7 +317,7 @@ def _in_folders(common: Common, target: str) -> Iterator[str]:
         else _in_store(common, base)
     )
     if pattern is not None:
-        yield from (one for one in on_disk if matches(pattern, parts_of(one)))
+        yield from (location for location in on_disk if matches(pattern, parts_of(location)))
         return
     tables = list(islice(on_disk, 1))
     if tables and _absolute(tables[0]) == _absolute(base):

@@ -150,8 +150,8 @@ def _line(words: Sequence[str]) -> _Line | None:
         for name in parameter.opts
     }
     line = _Line(words[0], words[-1])
-    left = iter(words[1:-1])
-    for word in left:
+    words_left = iter(words[1:-1])
+    for word in words_left:
         name, equals, value = word.partition("=")
         if not word.startswith("-"):
             line.arguments.append(_unquoted(word))
@@ -160,7 +160,7 @@ def _line(words: Sequence[str]) -> _Line | None:
         elif equals:
             line.options[name] = _unquoted(value)
         else:
-            following = next(left, None)
+            following = next(words_left, None)
             if following is None:
                 line.completed_option = name
             else:
@@ -240,10 +240,10 @@ def _values(common: Common, line: _Line, kind: str) -> Iterator[str]:
         yield from _metadata(common, line).refs
         return
     typed = re.sub(r"[^, ][^,]*$", "", line.current)
-    given = {each.strip() for each in typed.split(",")}
-    for each in _listed(common, line, kind):
-        if each not in given:
-            yield f"{typed}{each}"
+    typed_values = {candidate.strip() for candidate in typed.split(",")}
+    for candidate in _listed(common, line, kind):
+        if candidate not in typed_values:
+            yield f"{typed}{candidate}"
 
 
 def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
@@ -251,12 +251,12 @@ def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
         return _shown(common, line)
     metadata = _metadata(common, line)
     if kind == _PARTITION_FIELDS:
-        return [each.name for each in metadata.default_spec.fields]
+        return [field.name for field in metadata.default_spec.fields]
     schema = metadata.current_schema
     columns = {
-        f"{schema.name_of(id_)}": each.type
-        for id_, each in schema.all_fields.items()
-        if isinstance(each.type, PrimitiveType) and schema.line_to(id_)  # in no list or map
+        f"{schema.name_of(id_)}": field.type
+        for id_, field in schema.all_fields.items()
+        if isinstance(field.type, PrimitiveType) and schema.line_to(id_)  # in no list or map
     }
     keys = [
         f"{text}({name})"

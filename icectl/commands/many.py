@@ -73,8 +73,8 @@ def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None
         print_lines(
             console,
             [
-                (one.table, _status(command, one), _done_text(command, one) or one.reason)
-                for one in shown
+                (row.table, _status(command, row), _done_text(command, row) or row.reason)
+                for row in shown
             ],
         )
     print_troubles(console, [(end.table, end.reason, end.hint) for end in ends if end.exit_code])
@@ -112,8 +112,8 @@ def what_was_done(command: str, figures: Mapping[str, int]) -> str:
 
     Empty for nothing to tell.
     """
-    tell = _TOLD.get(command)
-    return "" if tell is None else tell(figures)
+    describe = _FIGURE_TEXTS.get(command)
+    return "" if describe is None else describe(figures)
 
 
 def _status(command: str, end: TableEnd) -> str:
@@ -145,27 +145,27 @@ def _done_text(command: str, end: TableEnd) -> str:
 _Figures = Mapping[str, int]
 
 
-def _compacted(figures: _Figures) -> str:
+def _compact_text(figures: _Figures) -> str:
     files = print_count(figures.get("rewritten_data_files", 0), "file")
     return f"{files} into {figures.get('added_data_files', 0):,}"
 
 
-def _regrouped(figures: _Figures) -> str:
+def _manifests_text(figures: _Figures) -> str:
     manifests = print_count(figures.get("rewritten", 0), "manifest")
     return f"{manifests} into {figures.get('added', 0):,}"
 
 
-def _expired(figures: _Figures) -> str:
+def _expire_text(figures: _Figures) -> str:
     snapshots = print_count(figures.get("expired", 0), "snapshot")
     return f"{snapshots} expired, {print_size(figures.get('deleted_bytes', 0))} freed"
 
 
-def _removed(figures: _Figures) -> str:
+def _orphans_text(figures: _Figures) -> str:
     orphans = print_count(figures.get("removed", 0), "orphan")
     return f"{orphans}, {print_size(figures.get('removed_bytes', 0))}"
 
 
-def _validated(figures: _Figures) -> str:
+def _validate_text(figures: _Figures) -> str:
     kinds = [
         print_count(number, severity)
         for severity in ("error", "warning")
@@ -174,12 +174,12 @@ def _validated(figures: _Figures) -> str:
     return ", ".join([*kinds, print_count(figures.get("files_checked", 0), "file") + " checked"])
 
 
-_TOLD: Mapping[str, Callable[[_Figures], str]] = {
-    "compact": _compacted,
-    "rewrite-manifests": _regrouped,
-    "expire-snapshots": _expired,
-    "remove-orphans": _removed,
-    "validate": _validated,
+_FIGURE_TEXTS: Mapping[str, Callable[[_Figures], str]] = {
+    "compact": _compact_text,
+    "rewrite-manifests": _manifests_text,
+    "expire-snapshots": _expire_text,
+    "remove-orphans": _orphans_text,
+    "validate": _validate_text,
 }
 
 
@@ -221,7 +221,7 @@ def on_each(
     _check_for_many(change)
     matched = find_tables(common, tables)
     if asks or any(is_glob(common, target) for target in tables):
-        on_one = replace(on_one, change=_confirmed(command, common, matched.tables, change))
+        on_one = replace(on_one, change=_confirm(command, common, matched.tables, change))
     progress = common.shell.console.progress
     progress.phase(command)
     ends = []
@@ -248,12 +248,12 @@ def _check_for_many(change: Change | None) -> None:
         "--deleted-list": change is not None and change.deleted_list,
         "--save-plan": change is not None and change.save_plan,
     }
-    for option, given in about_one.items():
-        if given:
+    for option, value in about_one.items():
+        if value:
             raise UsageError(f"`{option}` works for one table, and TABLE stands for several")
 
 
-def _confirmed(
+def _confirm(
     command: str, common: Common, tables: Sequence[str], change: Change | None
 ) -> Change | None:
     """Name the tables and ask once for all of them. Raises: Declined; UsageError."""
@@ -287,13 +287,13 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
         shown_hint = None if hint is None else redact(hint)
         end = TableEnd(table, status_of_error(code), code, redact(error.message), shown_hint)
     else:
-        end = _ended(table, outcome)
+        end = _table_end(table, outcome)
     for warning in shell.console.warnings:
         common.shell.console.warn(f"{table}: {shell.console.redact(warning)}")
     return end
 
 
-def _ended(table: str, outcome: Outcome) -> TableEnd:
+def _table_end(table: str, outcome: Outcome) -> TableEnd:
     """How a command ended that has not failed: warnings, and the worst of what a check found."""
     reason, hint = "; ".join(outcome.warnings), None
     finding = worst_finding(outcome.result) if outcome.exit_code else None

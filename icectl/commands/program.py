@@ -99,9 +99,9 @@ class Call:
 
 def run_command(call: Call, command: str, values: Mapping[str, Any]) -> Report:
     """Run a command as the command line does, and report what it comes to. Raises: IcectlError."""
-    given = {**_values_of(call.access), **values}
-    invocation = Invocation.on(load_command(command), call.table, given)
-    with _called(call, invocation.option_settings()) as (shell, console):
+    values_of_call = {**_values_of(call.access), **values}
+    invocation = Invocation.on(load_command(command), call.table, values_of_call)
+    with _call_context(call, invocation.option_settings()) as (shell, console):
         return _report(invocation.run(shell), console)
 
 
@@ -111,47 +111,49 @@ def on_rows(call: Call, name: str, work: Callable[[Common], Result]) -> Result:
     Raises: IcectlError.
     """
     values = _values_of(call.access)
-    common = {one.name: values[one.name] for one in fields(Common) if one.name in values}
-    with _called(call, option_settings(name, values)) as (shell, _):
+    common = {
+        field_.name: values[field_.name] for field_ in fields(Common) if field_.name in values
+    }
+    with _call_context(call, option_settings(name, values)) as (shell, _):
         return work(Common(shell=shell, **common))
 
 
 class _CallbackProgress(ConsoleProgress):
     """Progress that a function of the caller is told."""
 
-    def __init__(self, tell: OnProgress, warn: Callable[[str], None]) -> None:
+    def __init__(self, on_progress: OnProgress, warn: Callable[[str], None]) -> None:
         nowhere = io.StringIO()
         super().__init__(
-            err=nowhere, env=SystemEnv(), enabled=False, terminal=False, tell=warn, warn=warn
+            err=nowhere, env=SystemEnv(), enabled=False, terminal=False, write_line=warn, warn=warn
         )
-        self._on_progress = tell
+        self._on_progress = on_progress
         self._at = Moment("", 0, None, "count")
 
     def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
         """Tell that a phase begins."""
-        self._tell_at(Moment(name, 0, total, unit))
+        self._report(Moment(name, 0, total, unit))
 
     def advance(self, amount: int) -> None:
         """Tell how far the phase is."""
         if amount:
             with self._lock:
                 at = self._at
-                self._tell_at(Moment(at.phase, at.done + amount, at.total, at.unit))
+                self._report(Moment(at.phase, at.done + amount, at.total, at.unit))
 
-    def _tell_at(self, moment: Moment) -> None:
+    def _report(self, moment: Moment) -> None:
         with self._lock:
             self._at = moment
             self._on_progress(moment)
 
 
 @contextmanager
-def _called(call: Call, given: Mapping[str, str]) -> Iterator[tuple[Shell, Console]]:
+def _call_context(call: Call, values: Mapping[str, str]) -> Iterator[tuple[Shell, Console]]:
     """Give a call what a command runs with; errors tell a way out of the table's state.
 
     None of them tells a secret.
     """
     console = _console(call.progress)
-    shell = _shell(call, console, given)
+    shell = _shell(call, console, values)
     try:
         yield shell, console
     except (IcectlError, OSError) as raised:
@@ -174,9 +176,9 @@ def _console(progress: OnProgress | None) -> Console:
     return console
 
 
-def _shell(call: Call, console: Console, given: Mapping[str, str]) -> Shell:
+def _shell(call: Call, console: Console, values: Mapping[str, str]) -> Shell:
     env = SystemEnv()
-    settings = resolve(given, os.environ, call.access.config)
+    settings = resolve(values, os.environ, call.access.config)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else env.monotonic_seconds() + limit_ms / 1000
     interrupts = Interrupts(console.note)
@@ -202,8 +204,8 @@ def _report(outcome: Outcome, console: Console) -> Report:
 def _values_of(access: Access) -> dict[str, Any]:
     """The options of a table's access as the command line would have them."""
 
-    def pairs(given: Mapping[str, str]) -> list[str] | None:
-        return [f"{key}={value}" for key, value in given.items()] or None
+    def pairs(mapping: Mapping[str, str]) -> list[str] | None:
+        return [f"{key}={value}" for key, value in mapping.items()] or None
 
     return {
         "catalog": access.catalog,

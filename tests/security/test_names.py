@@ -108,7 +108,12 @@ def test_progress_shows_names_in_one_line() -> None:
     told: list[str] = []
     made, _, err = console()
     progress = ConsoleProgress(
-        err=err, env=SystemEnv(), enabled=True, terminal=False, tell=made.note, warn=told.append
+        err=err,
+        env=SystemEnv(),
+        enabled=True,
+        terminal=False,
+        write_line=made.note,
+        warn=told.append,
     )
     progress.phase("looking at x\n::error::y\x1b[8m")
     assert progress._phase is not None

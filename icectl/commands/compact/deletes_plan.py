@@ -101,7 +101,7 @@ class _Planning:
         """Note what is found of some data files."""
         self.verdicts[list(rows)] = verdict
 
-    def _applied(self) -> dict[int, Applied]:
+    def _deletes_by_file(self) -> dict[int, Applied]:
         """Return the deletes of each data file that has some."""
         rows = [row for row, count in enumerate(delete_counts(self.files.matches)) if count]
         return {row: self.files.index.of(row) for row in rows}
@@ -109,8 +109,8 @@ class _Planning:
     def _sizes(self) -> list[int]:
         """Return bytes of each delete file, or vector."""
         columns = ("file_size_in_bytes", "content_size_in_bytes")
-        found = by_row(self.files.deletes, *columns)
-        return [size if content is None else content for size, content in found]
+        columns_of_deletes = by_row(self.files.deletes, *columns)
+        return [size if content is None else content for size, content in columns_of_deletes]
 
     def _is_chosen(self, row: int) -> bool:
         return bool(self.verdicts[row] == FileVerdict.MERGED)
@@ -123,12 +123,12 @@ class _Planning:
         """
         applied = {
             row: found.position_deletes
-            for row, found in self._applied().items()
+            for row, found in self._deletes_by_file().items()
             if found.position_deletes
         }
         least = max(_SEVERAL, self.options.min_delete_files or 0)
         sizes, pieces = self._sizes(), []
-        for rows in _connected(applied):
+        for rows in _components(applied):
             many = any(self._is_chosen(row) and len(applied[row]) >= least for row in rows)
             if many or (self.options.every and any(map(self._is_chosen, rows))):
                 deletes = {at for row in rows for at in applied[row]}
@@ -146,15 +146,20 @@ class _Planning:
 
     def to_vectors(self) -> list[_Draft]:
         """Groups of data files that get a new vector, whatever their partition."""
-        applied = {row: one for row, one in self._applied().items() if self._is_chosen(row)}
-        converted = [row for row, found in applied.items() if found.position_deletes]  # R-115
+        applied = {
+            row: deletes for row, deletes in self._deletes_by_file().items() if self._is_chosen(row)
+        }
+        converted = [row for row, item in applied.items() if item.position_deletes]  # R-115
         self.leave(converted, FileVerdict.OF_POSITION_DELETES)
         moved = self._of_small_files(applied, new_files=bool(converted))
         self.leave(moved, FileVerdict.OF_SMALL_VECTOR_FILES)
         sizes = self._sizes()
         pieces = [
-            _Piece((row,), sum(sizes[at] for at in (*found.vectors, *found.position_deletes)))
-            for row, found in applied.items()
+            _Piece(
+                (row,),
+                sum(sizes[at] for at in (*item.vectors, *item.position_deletes)),
+            )
+            for row, item in applied.items()
             if row in {*converted, *moved}
         ]
         return self._drafts(self.metadata.default_spec_id, None, pieces)
@@ -163,8 +168,8 @@ class _Planning:
         """Return data files whose vectors are in small files, where there are too many of these."""
         places = list(by_row(self.files.deletes, "location", "file_size_in_bytes"))
         small: dict[int, str] = {}
-        for row, found in applied.items():
-            for location, size in (places[at] for at in found.vectors):
+        for row, deletes in applied.items():
+            for location, size in (places[at] for at in deletes.vectors):
                 if size < self.options.sizes.smallest or self.options.every:
                     small[row] = location
         count = len(set(small.values())) + new_files
@@ -177,9 +182,9 @@ class _Planning:
         drafts = []
         weights = [piece.size_bytes for piece in pieces]
         for group in pack(weights, self.options.max_group_bytes, lookback=1):
-            found = [pieces[at] for at in group]
-            tasks = pack([piece.size_bytes for piece in found], self.options.sizes.target, 1)
-            drafts.append(_Draft(spec_id, key, tuple(tuple(found[at] for at in t) for t in tasks)))
+            chosen = [pieces[at] for at in group]
+            tasks = pack([piece.size_bytes for piece in chosen], self.options.sizes.target, 1)
+            drafts.append(_Draft(spec_id, key, tuple(tuple(chosen[at] for at in t) for t in tasks)))
         return drafts
 
     def group(self, number: int, draft: _Draft, make: TaskMaker) -> CompactGroup:
@@ -219,15 +224,15 @@ class _Planning:
             FileVerdict.OF_POSITION_DELETES: "whose position deletes become vectors",
             FileVerdict.OF_SMALL_VECTOR_FILES: "whose vectors are in small files",
         }
-        found = [FileVerdict(int(self.verdicts[row])) for row in rows]
+        verdicts = [FileVerdict(int(self.verdicts[row])) for row in rows]
         return ", ".join(
-            f"{print_count(found.count(one), 'data file')} {text}"
-            for one, text in texts.items()
-            if one in found
+            f"{print_count(verdicts.count(verdict), 'data file')} {text}"
+            for verdict, text in texts.items()
+            if verdict in verdicts
         )
 
 
-def _connected(applied: Mapping[int, Sequence[int]]) -> list[list[int]]:
+def _components(applied: Mapping[int, Sequence[int]]) -> list[list[int]]:
     """Return data files in sets of which no two share a delete file.
 
     Order: that of the first ones.
@@ -245,7 +250,7 @@ def _connected(applied: Mapping[int, Sequence[int]]) -> list[list[int]]:
         for at in deletes:
             leader.setdefault(at, at)
             leader[find(at)] = find(deletes[0])
-    found: dict[int, list[int]] = {}
+    components: dict[int, list[int]] = {}
     for row, deletes in applied.items():
-        found.setdefault(find(deletes[0]), []).append(row)
-    return list(found.values())
+        components.setdefault(find(deletes[0]), []).append(row)
+    return list(components.values())

@@ -39,14 +39,14 @@ class CommitLimits:
 
 def commit_limits(request: CompactRequest, change: Change) -> CommitLimits:
     """Return the limits that were asked for, one commit by default. Raises: UsageError."""
-    asked = read_options(request)
-    commits: int = asked["partial_progress"] or 1
+    values = read_options(request)
+    commits: int = values["partial_progress"] or 1
     if commits > 1 and change.metadata_file is not None:
         message = (
             "`--partial-progress` makes several commits, and `--metadata-file` allows only one"
         )
         raise UsageError(message)
-    return CommitLimits(commits, asked["max_failed_commits"] or 0)
+    return CommitLimits(commits, values["max_failed_commits"] or 0)
 
 
 def options_of(
@@ -56,8 +56,8 @@ def options_of(
 
     Raises: UsageError.
     """
-    asked = read_options(request)
-    spec_id, ratio = asked["output_spec_id"], asked["min_delete_ratio"]
+    values = read_options(request)
+    spec_id, ratio = values["output_spec_id"], values["min_delete_ratio"]
     _check_strategy(request)
     _check_deletes_only(request)
     property_ = DELETE_TARGET_FILE_SIZE_BYTES if request.deletes_only else TARGET_FILE_SIZE_BYTES
@@ -65,9 +65,9 @@ def options_of(
     def of(metadata: TableMetadata) -> CompactOptions:
         """Make the options for a table. Raises: UsageError."""
         where = None if request.where is None else parse_where(request.where, metadata)
-        target = asked["target_file_size"] or read(metadata.properties, property_)
+        target = values["target_file_size"] or read(metadata.properties, property_)
         return CompactOptions(
-            sizes=sizes_of(target, asked["min_file_size"], asked["max_file_size"]),
+            sizes=sizes_of(target, values["min_file_size"], values["max_file_size"]),
             output_spec_id=metadata.default_spec_id if spec_id is None else spec_id,
             order=_order(request, metadata),
             where=where,
@@ -75,14 +75,14 @@ def options_of(
             every=request.rewrite_all,
             deletes_only=request.deletes_only,
             job_order=cast("JobOrder", request.job_order),  # the option takes nothing else
-            min_input_files=asked["min_input_files"] or MIN_INPUT_FILES,
+            min_input_files=values["min_input_files"] or MIN_INPUT_FILES,
             max_group_bytes=min(
-                asked["max_group_size"] or MAX_GROUP_BYTES,
+                values["max_group_size"] or MAX_GROUP_BYTES,
                 limits.rewritten_bytes or MAX_GROUP_BYTES,
             ),
             max_bytes=limits.rewritten_bytes,
-            min_delete_files=asked["min_delete_files"],
-            max_groups=asked["max_groups"],
+            min_delete_files=values["min_delete_files"],
+            max_groups=values["max_groups"],
         )
 
     return of

@@ -65,12 +65,12 @@ def mark(sizes: Sizes, min_input_files: int, spec_id: int) -> str:
     return mark_of(f"bytes={bounds} files={min_input_files} spec={spec_id}")
 
 
-def as_made(data: Entries, verdicts: Verdicts, wanted: str) -> Mask:
+def as_made(data: Entries, verdicts: Verdicts, mark: str) -> Mask:
     """Whether each data file was made by a compaction of this mark, and judged by size alone."""
-    found = of_names_ending(data, marked_end(wanted))
+    mask = of_names_ending(data, marked_end(mark))
     for reason in DELETES:
-        found[verdicts == reason] = False
-    return found
+        mask[verdicts == reason] = False
+    return mask
 
 
 JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
@@ -264,10 +264,10 @@ def plan(
         else None
     )
     picked = chosen(verdicts)
-    stays = of_specs(files.data, [spec.spec_id])[picked]
-    stays &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
-    found = by_partition(files.data, picked, stays, types, others)
-    drafts = [draft for key, rows in found for draft in planning.drafts(key, rows.tolist())]
+    in_output_spec = of_specs(files.data, [spec.spec_id])[picked]
+    in_output_spec &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
+    partitions = by_partition(files.data, picked, in_output_spec, types, others)
+    drafts = [draft for key, rows in partitions for draft in planning.drafts(key, rows.tolist())]
     smallest = min(map(planning.size_of, drafts), default=0)
     drafts = planning.within_limits(planning.ordered(drafts))
     rows = [row for draft in drafts for row in draft.files]
@@ -291,12 +291,12 @@ def plan(
 
 def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
     """Return whether `--where`, and a plan that was reviewed, select each data file."""
-    found = everything(files.data)
+    mask = everything(files.data)
     if options.where is not None:
-        found = may_match(files.data, options.where, metadata.partition_specs, metadata.schemas)
+        mask = may_match(files.data, options.where, metadata.partition_specs, metadata.schemas)
     if options.only is not None:
-        found = found & at_locations(files.data, options.only.subjects(REWRITE_FILE))
-    return found
+        mask = mask & at_locations(files.data, options.only.subjects(REWRITE_FILE))
+    return mask
 
 
 def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
@@ -381,19 +381,19 @@ class _Planning:
         if len(others) < len(rows) and all(map(self._only_copies, self._bins(others))):
             self.leave(rows, FileVerdict.NO_GAIN)
             return []
-        kept: list[_Draft] = []
+        drafts: list[_Draft] = []
         for bins in self._bins(rows):
             if self._only_copies(bins):
                 self.leave(bins[0].files, FileVerdict.NO_GAIN)
             else:
-                kept.append(_Draft(key, bins, self._choice(bins)))
-        merging = [draft for draft in kept if draft.choice.method != "rewrite"]
-        rewriting = [draft for draft in kept if draft.choice.method == "rewrite"]
+                drafts.append(_Draft(key, bins, self._choice(bins)))
+        merging = [draft for draft in drafts if draft.choice.method != "rewrite"]
+        rewriting = [draft for draft in drafts if draft.choice.method == "rewrite"]
         if self.options.method == "merge":
             for draft in rewriting:
                 self.leave(draft.files, FileVerdict.NOT_MERGEABLE)
             rewriting = []
-        return self._packed(merging) + self._packed(rewriting)
+        return self._pack(merging) + self._pack(rewriting)
 
     def _choice(self, bins: tuple[Bin, ...]) -> MethodChoice:
         """Return how the files of some bins become new ones."""
@@ -404,7 +404,7 @@ class _Planning:
             return MethodChoice("rewrite", "requested by --rewrite-all")
         return choose_method(options.method, self.mergeable, bins, options.merge_row_group)
 
-    def _packed(self, drafts: Sequence[_Draft]) -> list[_Draft]:
+    def _pack(self, drafts: Sequence[_Draft]) -> list[_Draft]:
         """Return drafts of a partition as groups: together up to the size that one may have."""
         weights = [self._total(draft.files) for draft in drafts]
         return [
@@ -416,17 +416,17 @@ class _Planning:
         """Groups whose rows meet in one task, which orders them or splits them by partition."""
         packed = pack(self.stored[rows].tolist(), self.options.max_group_bytes, lookback=1)
         groups = [[rows[at] for at in group] for group in packed]
-        found, left = [], []
+        drafts, rest = [], []
         for group in groups:
             if self._is_worth_it(group):
-                found.append(_Draft(key, (self._bin(group),)))
+                drafts.append(_Draft(key, (self._bin(group),)))
             else:
-                left += group
-        if not found:
-            self.leave(left, FileVerdict.TOO_FEW)
+                rest += group
+        if not drafts:
+            self.leave(rest, FileVerdict.TOO_FEW)
             return []
         # Those that lie apart may be worth it together.
-        return found + (self._whole_drafts(key, left) if left else [])
+        return drafts + (self._whole_drafts(key, rest) if rest else [])
 
     def _others(self, rows: list[int]) -> list[int]:
         """Candidates that are not what a compaction has made of others."""
@@ -448,12 +448,12 @@ class _Planning:
 
     def _bins(self, rows: Sequence[int]) -> list[tuple[Bin, ...]]:
         """Bins of one partition; those that share a file are together."""
-        wanted = self.options.sizes
-        large = [row for row in rows if self.live[row] > wanted.roll]
-        others = [row for row in rows if self.live[row] <= wanted.roll]
-        found = [split_bins(self.files.data, row, int(self.live[row]), wanted) for row in large]
-        merged = wanted.bins(self.live[others].tolist()) if others else []
-        return found + [(self._bin([others[at] for at in bin_]),) for bin_ in merged]
+        sizes = self.options.sizes
+        large = [row for row in rows if self.live[row] > sizes.roll]
+        others = [row for row in rows if self.live[row] <= sizes.roll]
+        bins = [split_bins(self.files.data, row, int(self.live[row]), sizes) for row in large]
+        merged = sizes.bins(self.live[others].tolist()) if others else []
+        return bins + [(self._bin([others[at] for at in bin_]),) for bin_ in merged]
 
     def _bin(self, rows: Sequence[int]) -> Bin:
         return Bin(tuple(rows), None, int(self.live[list(rows)].sum()))
@@ -546,4 +546,4 @@ class _Planning:
         texts[FileVerdict.MANY_DELETED_ROWS] = (
             f"with {options.min_delete_ratio:.0%} deleted rows or more"
         )
-        return ", ".join(f"{counts[one]:,} {text}" for one, text in texts.items() if one in counts)
+        return ", ".join(f"{counts[key]:,} {text}" for key, text in texts.items() if key in counts)

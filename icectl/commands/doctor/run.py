@@ -168,7 +168,7 @@ def _tried_catalog(common: Common, configuration: Configuration, name: str) -> C
         )
         first = [dotted_name(namespace) for namespace in islice(warehouse.namespaces(), 4)]
     except IcectlError as error:
-        return _failed("catalog", name, error)
+        return _failed_check("catalog", name, error)
     shown = ", ".join([*first[:3], *(["..."] if len(first) > 3 else [])])
     return Check("catalog", name, "ok", f"namespaces: {shown}" if first else "it has no namespaces")
 
@@ -181,12 +181,12 @@ def _tried_location(common: Common, location: str) -> Check:
         store = open_store(options, limited.shell.env, limited.shell.deadline)
         count = len(store.list_directory(location))
     except IcectlError as error:
-        return _failed("store", location, error)
+        return _failed_check("store", location, error)
     detail = f"{print_count(count, 'file')} directly in it" if count else "no file directly in it"
     return Check("store", location, "ok", detail)
 
 
-def _failed(check: str, subject: str, error: IcectlError) -> Check:
+def _failed_check(check: str, subject: str, error: IcectlError) -> Check:
     if isinstance(error, Incomplete):
         return Check(check, subject, "failed", f"no answer in {_SECONDS} seconds")
     return Check(check, subject, "failed", error.message, error.hint)

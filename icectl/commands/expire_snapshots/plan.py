@@ -97,7 +97,7 @@ def plan(
         protected=reached.staying.table["key"],
         schema_ids=schemas,
         spec_ids=specs,
-        unlogged=_unlogged(metadata, retention),
+        unlogged=_lost_to_time_travel(metadata, retention),
     )
 
 
@@ -134,8 +134,8 @@ def _unused_schemas(
 
     Equality deletes may name columns that only an old schema knows (R-123): with one, all stay.
     """
-    kept = {decision.snapshot_id for decision in retention.kept}
-    named = {item.schema_id for item in metadata.snapshots if item.snapshot_id in kept}
+    kept_ids = {decision.snapshot_id for decision in retention.kept}
+    named = {item.schema_id for item in metadata.snapshots if item.snapshot_id in kept_ids}
     equality_deletes = of_kind(reached.staying, FileKind.EQUALITY_DELETE_FILES)
     if None in named or len(equality_deletes):  # R-123
         return ()
@@ -147,10 +147,10 @@ def _unused_schemas(
     return tuple(s.schema_id for s in metadata.schemas if s.schema_id not in used)
 
 
-def _sources(metadata: TableMetadata, gone: frozenset[int]) -> Iterable[int]:
+def _sources(metadata: TableMetadata, removed_specs: frozenset[int]) -> Iterable[int]:
     """Yield the columns that partition specs which stay, and sort orders, are made of."""
     for spec in metadata.partition_specs:
-        if spec.spec_id not in gone:
+        if spec.spec_id not in removed_specs:
             for field in spec.fields:
                 yield from field.source_ids
     for order in metadata.sort_orders:
@@ -158,16 +158,16 @@ def _sources(metadata: TableMetadata, gone: frozenset[int]) -> Iterable[int]:
             yield from sort_field.source_ids
 
 
-def _unlogged(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
+def _lost_to_time_travel(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
     """Return snapshots that stay with no name, and leave the log with all before a gap (R-026)."""
-    gone = {decision.snapshot_id for decision in retention.expired}
+    expired_ids = {decision.snapshot_id for decision in retention.expired}
     log = [entry.snapshot_id for entry in metadata.snapshot_log]
-    gaps = [position for position, id_ in enumerate(log) if id_ in gone]
+    gaps = [position for position, id_ in enumerate(log) if id_ in expired_ids]
     if not gaps:
         return ()
     ids = set(log[gaps[-1] + 1 :]) | {ref.snapshot_id for ref in metadata.refs.values()}
-    kept = {decision.snapshot_id for decision in retention.kept}
-    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept and id_ not in ids)  # R-026
+    kept_ids = {decision.snapshot_id for decision in retention.kept}
+    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept_ids and id_ not in ids)  # R-026
 
 
 def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
@@ -218,7 +218,7 @@ def still_deletable(files: Iterable[Files], protected: Iterable[pa.ChunkedArray]
 
     Order: that in which they are deleted.
     """
-    left = together(files)
+    candidates = together(files)
     for keys in protected:
-        left = without(left, keys)
-    return distinct(left)
+        candidates = without(candidates, keys)
+    return distinct(candidates)

@@ -36,17 +36,17 @@ def read_reached(
     Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192).
     """
     going_ids = {decision.snapshot_id for decision in retention.expired}
-    kept = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
-    lists = manifests_by_snapshot(context, metadata, kept)
-    staying = all_manifests(lists, kept)  # R-192
+    kept_snapshots = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
+    lists = manifests_by_snapshot(context, metadata, kept_snapshots)
+    staying = all_manifests(lists, kept_snapshots)  # R-192
     live = read_live(context, metadata, staying)  # R-192
-    for snapshot in kept:
+    for snapshot in kept_snapshots:
         if layout_of(snapshot) is Layout.SFC_1:
             check_vector_targets(snapshot, live.vector_targets.lost(lists[snapshot.snapshot_id]))
     going = _Going(context, metadata)
     return ReachedFiles(
         going=going.read(going_ids, staying, sizes),
-        staying=together([live.files, metadata_files(metadata, kept, staying, sizes)]),
+        staying=together([live.files, metadata_files(metadata, kept_snapshots, staying, sizes)]),
         spec_ids=_specs_of(context, metadata, staying) | live.spec_ids,
         schema_ids=live.schema_ids,
         unread=tuple(going.unread),

@@ -73,14 +73,14 @@ def row_changes(store: Store, added: Entries, removed: Entries) -> RowChanges:
 
     Raises: StorageError for a vector that is not there any more; CorruptTable.
     """
-    came, went = _records(added), _records(removed)
+    added_records, removed_records = _records(added), _records(removed)
     now, before = _vectors(store, added), _vectors(store, removed)
-    stayed = (now.keys() | before.keys()) - came.keys() - went.keys()
+    stayed = (now.keys() | before.keys()) - added_records.keys() - removed_records.keys()
     deleted = {key: np.setdiff1d(now.get(key, NONE), before.get(key, NONE)) for key in stayed}
     restored = {key: np.setdiff1d(before.get(key, NONE), now.get(key, NONE)) for key in stayed}
     return RowChanges(
-        added={key: count - len(now.get(key, NONE)) for key, count in came.items()},
-        removed={key: count - len(before.get(key, NONE)) for key, count in went.items()},
+        added={key: count - len(now.get(key, NONE)) for key, count in added_records.items()},
+        removed={key: count - len(before.get(key, NONE)) for key, count in removed_records.items()},
         deleted={key: positions for key, positions in deleted.items() if len(positions)},
         restored={key: positions for key, positions in restored.items() if len(positions)},
     )
@@ -144,18 +144,18 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
 def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
     """Find what a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
     marked = snapshot_reader(reader.metadata, snapshot).marked(reader.context.store, snapshot)
-    entries = reader.load([each.manifest for each in marked], CHANGES_SOURCES)
+    entries = reader.load([mark_of_leaf.manifest for mark_of_leaf in marked], CHANGES_SOURCES)
     added: list[Entries] = []
     removed: list[Entries] = []
     for index, mark in enumerate(marked):
         here = in_manifests(entries, [index])
         added.append(as_existing(of_status(here, *mark.added)))
-        gone = as_existing(of_status(here, *mark.removed))
+        dead = as_existing(of_status(here, *mark.removed))
         if mark.unless_live:
-            gone = beyond(gone, reader.load(reader.manifests(snapshot), CHANGES_SOURCES))
-        removed.append(gone)
-    came, went = _together(added), _together(removed)
-    return beyond(went, came), beyond(came, went)
+            dead = beyond(dead, reader.load(reader.manifests(snapshot), CHANGES_SOURCES))
+        removed.append(dead)
+    all_added, all_removed = _together(added), _together(removed)
+    return beyond(all_removed, all_added), beyond(all_added, all_removed)
 
 
 def _together(parts: Sequence[Entries]) -> Entries:

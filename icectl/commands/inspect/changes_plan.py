@@ -93,15 +93,15 @@ def compose_changes(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, 
     Order: of the steps, oldest first.
     """
     removed, added = steps[0]
-    for gone, new in steps[1:]:
+    for step_removed, step_added in steps[1:]:
         added, removed = (
-            _joined(beyond(added, gone), beyond(new, removed)),
-            _joined(beyond(removed, new), beyond(gone, added)),
+            _concat(beyond(added, step_removed), beyond(step_added, removed)),
+            _concat(beyond(removed, step_added), beyond(step_removed, added)),
         )
     return removed, added
 
 
-def _joined(one: Entries, other: Entries) -> Entries:
+def _concat(one: Entries, other: Entries) -> Entries:
     return rows.concat([part for part in (one, other) if len(part)])
 
 
@@ -155,7 +155,7 @@ def _is_ancestor(metadata: TableMetadata, between: ComparedSnapshots) -> bool:
     if between.before is None or between.after is None:
         return between.before is None
     line = ancestors(metadata.snapshots_by_id, between.after.snapshot_id)
-    return any(each.snapshot_id == between.before.snapshot_id for each in line)
+    return any(snapshot.snapshot_id == between.before.snapshot_id for snapshot in line)
 
 
 def beyond(entries: Entries, known: Entries) -> Entries:

@@ -98,7 +98,7 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
     if not retention.expired:
         return Expirable(0, 0, 0, exact=True)
     if len(metadata.snapshots) <= _EXACT_SNAPSHOTS:
-        sizes = {locations.loosest_key(each.location): each.size_bytes for each in listed}
+        sizes = {locations.loosest_key(status.location): status.size_bytes for status in listed}
         try:
             reached = read_reached(reader.context, metadata, retention, sizes)
         except (StorageError, CorruptTable) as error:
@@ -167,15 +167,15 @@ def print_health(
 
 def _print_sizes(console: Console, result: Mapping[str, Any]) -> None:
     bar = _BAR if console.width is None else max(min(_BAR, console.width - _LEFT_OF_BAR), 4)
-    most = max(one["file_count"] for one in result["file_sizes"])
+    most = max(size_bar["file_count"] for size_bar in result["file_sizes"])
     rows = [
         (
-            band(one["from_bytes"], one["below_bytes"]),
-            f"{one['file_count']:,}",
-            print_size(one["bytes"]),
-            "#" * -(-one["file_count"] * bar // most),
+            band(size_bar["from_bytes"], size_bar["below_bytes"]),
+            f"{size_bar['file_count']:,}",
+            print_size(size_bar["bytes"]),
+            "#" * -(-size_bar["file_count"] * bar // most),
         )
-        for one in result["file_sizes"]
+        for size_bar in result["file_sizes"]
     ]
     columns = [
         TableColumn("size of data file"),

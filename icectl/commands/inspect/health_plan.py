@@ -141,12 +141,12 @@ def health(source: HealthSource) -> Row:
     }
     if not source.is_whole:
         checks = {name: check.of_a_part() for name, check in checks.items()}
-    given = source.targets.file_size_given
+    is_target_set = source.targets.file_size_given
     return {
         "snapshot_id": id_text(source.snapshot.snapshot_id) if source.snapshot else None,
         "verdict": _of_all(checks.values(), is_whole=source.is_whole).value,
         "target_file_size_bytes": source.targets.file_size_bytes,
-        "target_file_size_origin": "table property" if given else "default",
+        "target_file_size_origin": "table property" if is_target_set else "default",
         "data_file_count": totals.data_file_count,
         "data_file_bytes": totals.data_file_bytes,
         "file_sizes": _file_sizes(data),

@@ -51,7 +51,7 @@ class Partitions:
         """Return a tuple as JSON single values; null for fields that its spec does not have."""
         record = self._records.get((spec_id, key))
         if record is None:
-            record = self._records[spec_id, key] = self._decoded(spec_id, key)
+            record = self._records[spec_id, key] = self._decode(spec_id, key)
         return record
 
     def path(self, spec_id: int, key: bytes) -> str:
@@ -65,7 +65,7 @@ class Partitions:
             self._paths[spec_id, key] = path
         return path
 
-    def _decoded(self, spec_id: int, key: bytes) -> Mapping[str, object]:
+    def _decode(self, spec_id: int, key: bytes) -> Mapping[str, object]:
         record: dict[str, object] = dict.fromkeys(self.names)
         reader = self._readers.get(spec_id)
         if reader is not None:
@@ -124,10 +124,10 @@ def _union_field(union: list[_UnionField], candidate: PartitionField) -> _UnionF
     return member
 
 
-def _same_field(left: PartitionField, right: PartitionField) -> bool:
-    if left.field_id != right.field_id or left.source_ids != right.source_ids:
+def _same_field(first: PartitionField, second: PartitionField) -> bool:
+    if first.field_id != second.field_id or first.source_ids != second.source_ids:
         return False
-    transforms = {left.transform.text, right.transform.text}
+    transforms = {first.transform.text, second.transform.text}
     return len(transforms) == 1 or "void" in transforms
 
 
@@ -167,7 +167,8 @@ def partition_rows(batches: Iterable[Entries], metadata: TableMetadata) -> RowSe
     Order: spec id, then partition values, null first.
     """
     newest_last = sorted(
-        metadata.snapshots, key=lambda each: (each.timestamp_ms, each.sequence_number)
+        metadata.snapshots,
+        key=lambda item: (item.timestamp_ms, item.sequence_number),
     )
     # Two snapshots may share a timestamp, so that ranks tell what brought a partition up to date.
     ranks = {snapshot.snapshot_id: rank for rank, snapshot in enumerate(newest_last)}

@@ -102,7 +102,10 @@ def _expanded(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
         return tuple(name for name in FILE_COLUMNS if name != "readable_metrics")
     name = column.removeprefix(_DATA_FILE)
     known = (*FILE_COLUMNS, *ENTRY_COLUMNS, "partition_path")
-    top = next((each for each in known if name == each or name.startswith(f"{each}.")), None)
+    top = next(
+        (item for item in known if name == item or name.startswith(f"{item}.")),
+        None,
+    )
     if top is None:
         message = f"there is no column `{column}`"
         raise UsageError(
@@ -114,9 +117,9 @@ def _expanded(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
 def _maker(column: str, metadata: TableMetadata, partitions: Partitions) -> _Values:
     """Choose how the values of one shown column are made of a batch of entries."""
     if column == "data_file":
-        return _struct(_expanded(column), metadata, partitions)
+        return _struct(_expand(column), metadata, partitions)
     name = column.removeprefix(_DATA_FILE)
-    (top,) = _expanded(column)
+    (top,) = _expand(column)
     if top == name:
         return _plain_maker(name, metadata, partitions)
     whole = _plain_maker(top, metadata, partitions)
@@ -140,7 +143,9 @@ def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> 
         return lambda entries: [
             read(spec_id, key)
             for spec_id, key in zip(
-                _stored(entries, "spec_id"), _stored(entries, "partition_key"), strict=True
+                _stored_values(entries, "spec_id"),
+                _stored_values(entries, "partition_key"),
+                strict=True,
             )
         ]
     if name == "readable_metrics":
@@ -148,13 +153,13 @@ def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> 
     stored = "location" if name == "file_path" else name
     convert = _CONVERSIONS.get(name)
     if convert is None:
-        return lambda entries: _stored(entries, stored)
+        return lambda entries: _stored_values(entries, stored)
     return lambda entries: [
-        None if value is None else convert(value) for value in _stored(entries, stored)
+        None if value is None else convert(value) for value in _stored_values(entries, stored)
     ]
 
 
-def _stored(entries: Entries, name: str) -> list[Any]:
+def _stored_values(entries: Entries, name: str) -> list[Any]:
     values: list[Any] = entries.table.column(name).to_pylist()
     return values
 
@@ -180,7 +185,9 @@ def _readable_metrics(metadata: TableMetadata) -> _Values:
             leaves.append((field_id, schema.name_of(field_id) or field.name, field.type))
 
     def values(entries: Entries) -> list[object]:
-        maps = [[dict(stored or ()) for stored in _stored(entries, name)] for name in _METRICS]
+        maps = [
+            [dict(stored or ()) for stored in _stored_values(entries, name)] for name in _METRICS
+        ]
         return [
             {name: _field_metrics(row, field_id, type_) for field_id, name, type_ in leaves}
             for row in zip(*maps, strict=True)
@@ -258,7 +265,7 @@ def rows(reader: Reader, request: RowRequest) -> RowSet:
         row_set = _chosen_columns(row_set, request.columns, request.headings)
     if request.limit is None:
         return row_set
-    return RowSet(row_set.columns, _limited(row_set.rows, request.view, request.limit))
+    return RowSet(row_set.columns, _limit(row_set.rows, request.view, request.limit))
 
 
 def _rows(reader: Reader, request: RowRequest) -> RowSet:
@@ -314,7 +321,7 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
         )
     else:
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
-    batches: Iterable[Entries] = reader.scan(_of_content(manifests, request.content), wanted)
+    batches: Iterable[Entries] = reader.scan(_of_content(manifests, request.content), sources)
     if request.content is not None:
         contents = CONTENTS[request.content]
         batches = (of(entries, *contents) for entries in batches)
@@ -325,8 +332,8 @@ def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple
     """Return the manifests that may hold files of a content."""
     if content is None:
         return tuple(manifests)
-    wanted = ManifestContent.DATA if content == "data" else ManifestContent.DELETES
-    return tuple(manifest for manifest in manifests if manifest.content is wanted)
+    manifest_content = ManifestContent.DATA if content == "data" else ManifestContent.DELETES
+    return tuple(manifest for manifest in manifests if manifest.content is manifest_content)
 
 
 def _chosen_columns(row_set: RowSet, columns: tuple[str, ...], headings: Headings) -> RowSet:
@@ -340,7 +347,7 @@ def _chosen_columns(row_set: RowSet, columns: tuple[str, ...], headings: Heading
     return RowSet(columns, ({name: row.get(name) for name in columns} for row in row_set.rows))
 
 
-def _limited(source: Iterable[Row], view: View, limit: int) -> Iterable[Row]:
+def _limit(source: Iterable[Row], view: View, limit: int) -> Iterable[Row]:
     if view.name in _LOGS:
         return deque(source, maxlen=limit)
     return islice(source, limit)

@@ -35,7 +35,7 @@ class TextColumn:
 
 def text_members(view: str) -> tuple[str, ...]:
     """Return the columns of the rows that the text form of a view shows."""
-    return tuple(dict.fromkeys(member for each in TEXT_VIEWS[view] for member in each.members))
+    return tuple(dict.fromkeys(member for text in TEXT_VIEWS[view] for member in text.members))
 
 
 def named_columns(view: str, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -101,11 +101,9 @@ def print_chosen(console: Console, row_set: RowSet) -> None:
     """Print the columns that the caller named, with their values as they are."""
     rows = iter(row_set.rows)
     first = next(rows, None)
-    found = {} if first is None else first
+    row = {} if first is None else first
     columns = [
-        TextColumn(
-            name, (name,), plain, "right" if _is_number(found.get(name)) else "left", "middle"
-        )
+        TextColumn(name, (name,), plain, "right" if _is_number(row.get(name)) else "left", "middle")
         for name in row_set.columns
     ]
     _print(console, columns, rows if first is None else chain([first], rows), whole=True)

@@ -176,7 +176,7 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
         limits=_health_limits(_limits(settings)),
         failing=_failing(options),
         engine=choose_engine(settings.read(COMPACT_ENGINE)),
-        printer=_row_printer(wanted) or chosen,
+        printer=_row_printer(form) or chosen,
         columns=columns,
         limit=read_options(options)["limit"],
         html=options.html,
@@ -254,7 +254,7 @@ def _format(common: Common, options: ViewRequest) -> str:
 
 
 def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
-    request = _parsed(common, table, view, options)
+    request = _parse(common, table, view, options)
     in_hints = name_in_hints(common, table)
     name = None if name_in_catalog(common, table) is None else in_hints
     request = replace(request, table=in_hints, name=name)
@@ -381,12 +381,12 @@ def _begun(rows: RowSet, reader: Reader, request: _ParsedRequest) -> RowSet:
 
     Raises: what keeps all of them from being read.
     """
-    left = iter(rows.rows)
-    first = list(islice(left, 1))
+    remaining = iter(rows.rows)
+    first = list(islice(remaining, 1))
     if not first:
         every = request.all_snapshots
         is_incomplete(reader, request.view, request.choice, all_snapshots=every)
-    return RowSet(rows.columns, chain(first, left))
+    return RowSet(rows.columns, chain(first, remaining))
 
 
 def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
@@ -444,16 +444,16 @@ _ROW_FORMATS = ("jsonl", "csv")
 """Formats of rows that are written while they are read."""
 
 
-def _row_printer(wanted: str) -> Callable[[Console, RowSet], None] | None:
+def _row_printer(form: str) -> Callable[[Console, RowSet], None] | None:
     from icectl.commands.inspect.rows_report import print_csv, print_json_lines
 
-    return {"jsonl": print_json_lines, "csv": print_csv}.get(wanted)
+    return {"jsonl": print_json_lines, "csv": print_csv}.get(form)
 
 
-def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) -> _ParsedRequest:
+def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> _ParsedRequest:
     view = _view(table, view_name)
-    wanted = _format(common, options)
-    _check_options(view, options, wanted)
+    form = _format(common, options)
+    _check_options(view, options, form)
     now_ms = common.shell.env.now_ms()
     choice = SnapshotChoice(
         snapshot_id=parse_snapshot_id("--snapshot", options.snapshot),
@@ -477,7 +477,7 @@ def _parsed(common: Common, table: str, view_name: str, options: ViewRequest) ->
         to_id=parse_snapshot_id("--to", options.to),
         columns=_columns(view, options.columns),
         limit=read_options(options)["limit"],
-        format=wanted,
+        format=form,
         html=options.html,
         engine=common.shell.settings.read(COMPACT_ENGINE),
         failing=_failing(options),
@@ -528,7 +528,7 @@ def _view(table: str, name: str) -> View:
     raise UsageError(f"there is no view `{name}`", hint=hint)
 
 
-def _check_options(view: View, options: ViewRequest, wanted: str, *, several: bool = False) -> None:
+def _check_options(view: View, options: ViewRequest, form: str, *, several: bool = False) -> None:
     """Refuse options that mean nothing to the view; `several` where it is of several tables."""
     changes, tree = view.name == "changes", view.name == "tree"
     rows = view.rows or several
@@ -555,8 +555,8 @@ def _check_options(view: View, options: ViewRequest, wanted: str, *, several: bo
         from icectl.cli.ci import CI_FORMATS
 
         formats += CI_FORMATS
-    if wanted not in formats:
-        message = f"`--format {wanted}` is not a format of this view; it has {', '.join(formats)}"
+    if form not in formats:
+        message = f"`--format {form}` is not a format of this view; it has {', '.join(formats)}"
         raise UsageError(message)
 
 

@@ -283,12 +283,12 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
         manifests=manifests,
         entries=reader.load(manifests, TREE_SOURCES, to_match=True),
         root=root,
-        killed=_killed(reader, manifests, limit),
+        killed=_dead_entries(reader, manifests, limit),
     )
     return tree_view(source, limit)
 
 
-def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
+def _dead_entries(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
     """Return the dead entries of the manifests that are shown."""
     struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
     killed = [

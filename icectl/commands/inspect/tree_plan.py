@@ -269,8 +269,8 @@ def _snapshot_node(source: TreeSource, snapshot: Snapshot, limit: int) -> Node:
     shown = shown_manifests(source.manifests, limit)
     hidden = [source.manifests[index] for index in _data_first(source.manifests)[limit:]]
     left_out = LeftOut(len(hidden), sum(manifest.manifest_length for manifest in hidden))
-    own = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]
-    drawn = drawing(source.metadata, source.entries, [*shown, *own], limit)
+    root_files = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]
+    drawn = drawing(source.metadata, source.entries, [*shown, *root_files], limit)
     nodes = tuple(manifest_node(source.manifests[index], index, drawn) for index in shown)
     if source.root is not None:
         root = root_node(source, source.root, nodes, left_out, drawn)
@@ -311,9 +311,9 @@ def root_node(
         (at, vector) for at, vector in enumerate(root.vectors) if vector.manifest_path not in listed
     ]
     children += [_vector(at, vector) for at, vector in astray]
-    own, hidden = _own(source, drawn)
+    root_files, hidden = _root_files(source, drawn)
     left_out = LeftOut(left_out.count + hidden.count, left_out.size_bytes + hidden.size_bytes)
-    return Node("root", "root-manifest", root.location, facts, (*children, *own), left_out)
+    return Node("root", "root-manifest", root.location, facts, (*children, *root_files), left_out)
 
 
 def _index(node: Node) -> int:
@@ -324,15 +324,15 @@ def _leaf(node: Node, manifest: ManifestFile, ids: dict[str | None, str]) -> Nod
     counts = (
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
     )  # fmt: skip
-    home = manifest.affiliated_to
+    data_leaf = manifest.affiliated_to
     facts = {
         **node.facts,
         "status": None if manifest.status is None else manifest.status.name.lower(),
         "file_format": manifest.file_format.name.lower(),
         "entry_count": sum(count or 0 for count in counts),
-        "affiliated_to": home,
+        "affiliated_to": data_leaf,
     }
-    targets = (ids[home],) if home in ids else ()
+    targets = (ids[data_leaf],) if data_leaf in ids else ()
     return replace(node, facts=facts, applies_to=targets)
 
 
@@ -362,12 +362,12 @@ def _vector(at: int, vector: ManifestVector) -> Node:
     return Node(f"vector_{at}", MANIFEST_DV, vector.location, facts)
 
 
-def _own(source: TreeSource, drawn: Drawing) -> tuple[list[Node], LeftOut]:
+def _root_files(source: TreeSource, drawn: Drawing) -> tuple[list[Node], LeftOut]:
     """Return the files that the root lists itself, and what is not shown of them."""
     children: list[Node] = []
     count = size_bytes = 0
-    own = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]
-    for index in own:
+    root_files = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]
+    for index in root_files:
         live, left_out, _ = file_nodes(source.manifests[index].content, index, drawn)
         of_manifest = rows.in_manifests(source.entries, [index])
         removed, more = dead_files(

@@ -74,7 +74,7 @@ def mermaid(root: Node, base: str) -> str:
     """Return the tree as a Mermaid flowchart: solid arrows for `names`, dotted for `applies to`."""
     lines = ["flowchart LR"]
     for node in walk(root):
-        text = f"{_quoted(label(node, base))}<br/>{_quoted(describe(node))}"
+        text = f"{_quote(label(node, base))}<br/>{_quote(describe(node))}"
         lines.append(f'  {node.id}["{text}"]')
         arrow = "-.->|kills|" if node.kind == MANIFEST_DV else "-->"
         lines += [f"  {node.id} {arrow} {child.id}" for child in node.children]
@@ -123,7 +123,7 @@ def data_marks(root: Node, numbers: Mapping[str, int]) -> Mapping[str, str]:
     for node in walk(root):
         for target in node.applies_to if node.id in numbers else ():
             marks.setdefault(target, []).append(f"[{numbers[node.id]}]")
-    return {target: " ".join(found) for target, found in marks.items()}
+    return {target: " ".join(texts) for target, texts in marks.items()}
 
 
 def is_dead(node: Node) -> bool:
@@ -223,7 +223,7 @@ def _lines(
         yield f"{rest}`-- ", None, more(node)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a name in a label of Mermaid, which reads entities there, and HTML."""
     escaped = printable(text).replace("#", "#35;").replace('"', "#quot;")
     return escaped.replace("<", "#lt;").replace(">", "#gt;")

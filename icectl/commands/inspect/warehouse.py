@@ -108,7 +108,7 @@ class WarehouseRequest:
 def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Outcome:
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
     tables = find_tables(common, targets)
-    ends = {end.table: end for end in _looked_at(common, tables, request)}
+    ends = {end.table: end for end in _assess_tables(common, tables, request)}
     rows = by_need(
         figures_of(end.table, end.result, end.reason if end.result is None else None)
         for end in ends.values()
@@ -131,20 +131,22 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     )
 
 
-def _looked_at(common: Common, tables: FoundTables, request: WarehouseRequest) -> list[TableEnd]:
+def _assess_tables(
+    common: Common, tables: FoundTables, request: WarehouseRequest
+) -> list[TableEnd]:
     """Judge every table, several at a time; targets without any are failures."""
     progress = common.shell.console.progress
     progress.phase("looking at tables", total=len(tables.tables))
 
     def look(table: str) -> TableEnd:
-        end = end_on(common, table, lambda quiet, name: _judged(quiet, name, request))
+        end = end_on(common, table, lambda quiet, name: _assess(quiet, name, request))
         progress.advance(1)
         return end
 
     return [*look_at_each(common, tables.tables, look), *missing_ends(common, tables)]
 
 
-def _judged(common: Common, table: str, request: WarehouseRequest) -> Outcome:
+def _assess(common: Common, table: str, request: WarehouseRequest) -> Outcome:
     """Judge one table, as `icectl inspect TABLE health` does."""
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
     report = health(reader, SnapshotChoice(), frozenset(COMMANDS), request.limits)
@@ -223,50 +225,50 @@ class _Counted:
             yield row
 
 
-def list_tables(common: Common, given: ListOptions) -> Outcome:
+def list_tables(common: Common, options: ListOptions) -> Outcome:
     """List the tables in a catalog or in a namespace of one, or below a folder.
 
     Raises: UsageError; TableNotFound, where there are none; StorageError.
     """
-    if given.format not in ("text", "json", *_PRINTERS):
-        raise UsageError(f"`--format {given.format}` is not one of text, json, jsonl and csv")
-    unknown = set(given.columns or ()) - set(TABLE_COLUMNS)
+    if options.format not in ("text", "json", *_PRINTERS):
+        raise UsageError(f"`--format {options.format}` is not one of text, json, jsonl and csv")
+    unknown = set(options.columns or ()) - set(TABLE_COLUMNS)
     if unknown:
         raise UsageError(
             f"a listing of tables has no column `{min(unknown)}`",
             hint=columns_hint(TABLE_COLUMNS, row_output.headings_of(VIEW)),
         )
-    limit = parse_option("--limit", given.limit, parse_count)
+    limit = parse_option("--limit", options.limit, parse_count)
     shell = common.shell
-    entries = _entries(common, given.table)
+    entries = _entries(common, options.table)
     first = list(islice(entries, 1))  # that the namespace is none shows before a header is printed
     loaded = table_rows(
         islice(chain(first, entries), limit),
-        requests_at_once(shell.settings.read(CONCURRENCY), given.table),
+        requests_at_once(shell.settings.read(CONCURRENCY), options.table),
         shell.console.progress,
         shell.deadline,
     )
     rows = _Counted(loaded)
-    shown = list(rows) if given.format == "json" else []
+    shown = list(rows) if options.format == "json" else []
 
     def render(console: Console) -> None:
-        _print(console, rows, given)
+        _print(console, rows, options)
         if rows.failed:
-            raise Incomplete(_failed(rows))
+            raise Incomplete(_failure_text(rows))
 
-    incomplete = given.format == "json" and rows.failed > 0
-    columns = given.columns or TABLE_COLUMNS
+    incomplete = options.format == "json" and rows.failed > 0
+    columns = options.columns or TABLE_COLUMNS
     return Outcome(
         command="inspect",
         result={"view": VIEW, "rows": [{key: row[key] for key in columns} for row in shown]},
         render=render,
         exit_code=Incomplete.exit_code if incomplete else 0,
         status="incomplete" if incomplete else "done",
-        warnings=[_failed(rows)] if incomplete else (),
+        warnings=[_failure_text(rows)] if incomplete else (),
     )
 
 
-def _failed(rows: _Counted) -> str:
+def _failure_text(rows: _Counted) -> str:
     tables = "table" if rows.failed == 1 else "tables"
     return f"{rows.failed:,} {tables} could not be read"
 
@@ -283,8 +285,8 @@ def _entries(common: Common, table: str) -> Iterator[ListedTable]:
         tables_below(store, shell.env, directory)
         if scheme(table)
         else (
-            ListedTable(each, FileSystemCatalog(store, each, shell.env))
-            for each in tables_on_disk(Path(directory), shell.console.warn)
+            ListedTable(location, FileSystemCatalog(store, location, shell.env))
+            for location in tables_on_disk(Path(directory), shell.console.warn)
         )
     )
     first = list(islice(tables, 1))
@@ -306,16 +308,16 @@ def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[ListedTab
     if not first and name.parts:
         beside = list(warehouse.namespaces(name.parts[:-1]))
         if name.parts not in beside:
-            raise no_namespace(name.catalog, name.parts, [dotted_name(each) for each in beside])
+            raise no_namespace(name.catalog, name.parts, [dotted_name(table) for table in beside])
     return chain(first, tables)
 
 
-def _print(console: Console, rows: _Counted, given: ListOptions) -> None:
-    printer = _PRINTERS.get(given.format)
+def _print(console: Console, rows: _Counted, options: ListOptions) -> None:
+    printer = _PRINTERS.get(options.format)
     if printer is not None:
-        printer(console, RowSet(given.columns or TABLE_COLUMNS, rows))
-    elif given.columns is not None:
-        row_output.print_chosen(console, RowSet(given.columns, rows))
+        printer(console, RowSet(options.columns or TABLE_COLUMNS, rows))
+    elif options.columns is not None:
+        row_output.print_chosen(console, RowSet(options.columns, rows))
     else:
         row_output.print_rows(console, VIEW, RowSet(TABLE_COLUMNS, rows), "")
         for problem in rows.problems:

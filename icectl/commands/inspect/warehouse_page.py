@@ -218,14 +218,14 @@ def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         f'<div class="ends"><span>{_day(history[0].from_ms)}</span>'
         f"<span>{_day(history[-1].until_ms - 1)}</span></div>"
     )
-    most_bytes = max(one.total_bytes for one in history)
+    most_bytes = max(period.total_bytes for period in history)
     yield _figure(
         "Growth",
         "size of the live files in all tables, from snapshot summaries; before a table's oldest "
         "snapshot, its size at that snapshot is shown",
-        _with_axis(print_size(most_bytes), _area([one.total_bytes for one in history]), ends),
+        _with_axis(print_size(most_bytes), _area([period.total_bytes for period in history]), ends),
     )
-    most = max(one.snapshot_count for one in history)
+    most = max(period.snapshot_count for period in history)
     yield _figure(
         "Snapshots over time",
         "snapshots that still exist, by time of commit; each column is "
@@ -291,15 +291,15 @@ def _with_axis(most: str, drawn: str, ends: str) -> str:
 
 
 def _columns(history: Sequence[Period]) -> str:
-    most = max(one.snapshot_count for one in history) or 1
+    most = max(period.snapshot_count for period in history) or 1
     step = _WIDTH / len(history)
     return _svg(
         "".join(
             f'<rect class="bar" x="{number * step:.1f}" y="{_HEIGHT - high:.1f}" '
-            f'width="{step * 0.8:.1f}" height="{high:.1f}"><title>{_day(one.from_ms)}: '
-            f"{one.snapshot_count:,}</title></rect>"
-            for number, one in enumerate(history)
-            if (high := one.snapshot_count / most * (_HEIGHT - 4))
+            f'width="{step * 0.8:.1f}" height="{high:.1f}"><title>{_day(period.from_ms)}: '
+            f"{period.snapshot_count:,}</title></rect>"
+            for number, period in enumerate(history)
+            if (high := period.snapshot_count / most * (_HEIGHT - 4))
         )
     )
 
@@ -337,7 +337,7 @@ def _cells(number: int, row: Row, result: Mapping[str, Any] | None) -> Iterator[
         return
     yield f"{row['data_file_count']:,}"
     yield as_html(print_size(row["data_file_bytes"]))
-    yield _sparkline([one["file_count"] for one in result["file_sizes"]])
+    yield _sparkline([bar["file_count"] for bar in result["file_sizes"]])
     yield f"{row['deleted_ratio']:.1%}" if row["deleted_ratio"] else ""
     yield f"{row['surplus_file_count']:,}" if row["surplus_file_count"] > 0 else ""
     yield f"{row['manifest_count']:,}"

@@ -37,7 +37,7 @@ def history(metadata: TableMetadata) -> Row:
     before the first of them.
     """
     made_current = {entry.snapshot_id for entry in metadata.snapshot_log}
-    ordered = sorted(metadata.snapshots, key=lambda one: (one.timestamp_ms, one.sequence_number))
+    ordered = sorted(metadata.snapshots, key=lambda item: (item.timestamp_ms, item.sequence_number))
     days: dict[int, dict[str, Any]] = {}
     for snapshot in ordered:
         day_ms = snapshot.timestamp_ms // _DAY_MS * _DAY_MS
@@ -47,9 +47,9 @@ def history(metadata: TableMetadata) -> Row:
         )
         day["snapshot_count"] += 1
         if snapshot.snapshot_id in made_current:
-            said = snapshot.summary or {}
-            day["total_bytes"] = read_count(said.get("total-files-size"))
-            day["total_records"] = read_count(said.get("total-records"))
+            summary = snapshot.summary or {}
+            day["total_bytes"] = read_count(summary.get("total-files-size"))
+            day["total_records"] = read_count(summary.get("total-records"))
     return {
         "days": list(days.values()),
         "is_whole": bool(ordered) and ordered[0].parent_snapshot_id is None,

@@ -103,17 +103,17 @@ def needs(
 
     Order: that of STEPS.
     """
-    found = [
+    needed = [
         need
         for step in STEPS
         if step in steps and (need := _JUDGES[step](facts, thresholds, now_ms)) is not None
     ]
     if facts.keeps_files is None:
-        return tuple(found), ()
-    held = tuple(
-        WithheldStep(one.step, facts.keeps_files) for one in found if one.step in _DELETING
+        return tuple(needed), ()
+    withheld = tuple(
+        WithheldStep(item.step, facts.keeps_files) for item in needed if item.step in _DELETING
     )
-    return tuple(one for one in found if one.step not in _DELETING), held
+    return tuple(item for item in needed if item.step not in _DELETING), withheld
 
 
 def _compact(facts: Facts, limits: Thresholds, _: int) -> Need | None:
@@ -281,7 +281,7 @@ class TableRun:
     def worst(self) -> StepEnd | None:
         """The step that ended worst, the first of several; None where none was run."""
         ends = [end for end in self.ends if end.step != VALIDATE or end.exit_code]
-        return max(ends, key=lambda one: STATUSES.index(one.status), default=None)
+        return max(ends, key=lambda step_end: STATUSES.index(step_end.status), default=None)
 
     @property
     def status(self) -> Status:
@@ -323,7 +323,7 @@ class TableRun:
                 return
             self.ends.append(end)
             return
-        self.ends = [one for one in self.ends if one.step != end.step]
+        self.ends = [step_end for step_end in self.ends if step_end.step != end.step]
         if end.status == "conflict" and end.step not in self.again and not self.is_fixed:
             self.again.add(end.step)
             self.ends.append(end)

@@ -153,7 +153,7 @@ class Key:
 
 def _steps(text: str) -> str:
     if text not in STEPS:
-        raise UsageError(f"`{text}` is not one of {', '.join(f'`{one}`' for one in STEPS)}")
+        raise UsageError(f"`{text}` is not one of {', '.join(f'`{step}`' for step in STEPS)}")
     return text
 
 
@@ -319,7 +319,7 @@ class TablePolicy:
         parse = KEYS[name].parse
         if isinstance(value.text, str):
             return parse(value.text)
-        return tuple(parse(one) for one in value.text)
+        return tuple(parse(item) for item in value.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +379,7 @@ def idle_rules(
             fixed = fixed_part(pattern)
             if fixed and "/" not in without_quoted(text) and not is_catalog(fixed[0]):
                 yield f"{rule.origin}: `{text}` names no configured catalog"
-            elif any(_begins(fixed, fixed_part(each)) for each in within):
+            elif any(_begins(fixed, fixed_part(prefix)) for prefix in within):
                 yield f"{rule.origin}: `{text}` matches none of {print_count(len(tables), 'table')}"
 
 
@@ -408,18 +408,18 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
     except OSError as error:
         raise UsageError(f"`--policy`: cannot read {path}: {error.strerror}") from error
     rules = loaded.pop(_RULES, [])
-    if not isinstance(rules, list) or not all(isinstance(one, dict) for one in rules):
+    if not isinstance(rules, list) or not all(isinstance(rule_table, dict) for rule_table in rules):
         raise UsageError(f"`{_RULES}` in {path} must be written `[[{_RULES}]]`", hint=_HINT)
     if _TABLES in loaded:
         hint = f"a `[[{_RULES}]]` with `{_TABLES}` is for some tables"
         raise UsageError(f"`{_TABLES}` in {path} is outside a rule", hint=hint)
     renamed: list[str] = []
-    found = [PolicyRule(path, ("**",), _values(loaded, path, renamed))]
-    for number, one in enumerate(rules, start=1):
+    policy_rules = [PolicyRule(path, ("**",), _values(loaded, path, renamed))]
+    for number, rule_table in enumerate(rules, start=1):
         origin = f"rule {number} in {path}"
-        patterns = _patterns(one.pop(_TABLES, None), origin)
-        found.append(PolicyRule(origin, patterns, _values(one, origin, renamed)))
-    for rule in found:
+        patterns = _patterns(rule_table.pop(_TABLES, None), origin)
+        policy_rules.append(PolicyRule(origin, patterns, _values(rule_table, origin, renamed)))
+    for rule in policy_rules:
         for key in sorted(SPARK_KEYS & set(rule.values)):
             if not is_trusted or others is not None:
                 raise Refused(
@@ -429,26 +429,26 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
                     f"`--{key.rpartition('.')[2]}`",
                     id="untrusted-policy",
                 )
-    return MaintenancePolicy(tuple(found), renamed=tuple(renamed))
+    return MaintenancePolicy(tuple(policy_rules), renamed=tuple(renamed))
 
 
 def _others_who_may_write(path: Path, status: os.stat_result) -> str | None:
     """Return who beside the caller and root may change a file, or put another in its place."""
     folders = {path.absolute().parent, path.resolve().parent}
-    for place, found in ((path, status), *((folder, folder.stat()) for folder in folders)):
-        if found.st_uid not in (0, os.geteuid()):
+    for place, place_status in ((path, status), *((folder, folder.stat()) for folder in folders)):
+        if place_status.st_uid not in (0, os.geteuid()):
             return f"{place} belongs to another user"
-        if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        if place_status.st_mode & 0o022 and not place_status.st_mode & stat.S_ISVTX:
             return f"others may write to {place}"
     return None
 
 
-def _patterns(given: Any, origin: str) -> tuple[str, ...]:
-    patterns = [given] if isinstance(given, str) else given
+def _patterns(value: Any, origin: str) -> tuple[str, ...]:
+    patterns = [value] if isinstance(value, str) else value
     if (
         not isinstance(patterns, list)
         or not patterns
-        or not all(isinstance(one, str) for one in patterns)
+        or not all(isinstance(item, str) for item in patterns)
     ):
         raise UsageError(
             f"{origin} does not say which tables it is for",
@@ -462,10 +462,10 @@ def _patterns(given: Any, origin: str) -> tuple[str, ...]:
 def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mapping[str, Text]:
     """Return the values by key, and add a warning to `renamed` for each former name."""
     texts: dict[str, Text] = {}
-    for given, value in flattened(loaded):
-        name = RENAMED_KEYS.get(given, given)
-        if name != given:
-            renamed.append(renamed_key(given, name, origin))
+    for key_text, value in flattened(loaded):
+        name = RENAMED_KEYS.get(key_text, key_text)
+        if name != key_text:
+            renamed.append(renamed_key(key_text, name, origin))
         key = KEYS.get(name)
         if key is None:
             instead = instead_of(name)
@@ -480,9 +480,9 @@ def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mappi
 
 def check_text(key: Key, text: Text, origin: str) -> None:
     """Raises: UsageError, where a text is not a value of a key."""
-    for one in (text,) if isinstance(text, str) else text:
+    for item in (text,) if isinstance(text, str) else text:
         try:
-            key.parse(one)
+            key.parse(item)
         except UsageError as error:
             hint = _HINT if error.hint == UsageError.default_hint else error.hint
             raise UsageError(f"`{key.name}`, {origin}: {error.message}", hint=hint) from error
@@ -491,7 +491,7 @@ def check_text(key: Key, text: Text, origin: str) -> None:
 def _text(key: Key, value: Any, origin: str) -> Text:
     if key.is_list:
         listed = value if isinstance(value, list) else [value]
-        return tuple(_scalar(key, one, origin) for one in listed)
+        return tuple(_scalar(key, item, origin) for item in listed)
     return _scalar(key, value, origin)
 
 
@@ -500,8 +500,8 @@ def _scalar(key: Key, value: Any, origin: str) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float) and str(value).strip():
         return str(value)
-    wanted = "a list of strings" if key.is_list else "a string, a number or a boolean"
-    raise UsageError(f"`{key.name}`, {origin}: it must be {wanted}", hint=_HINT)
+    expected = "a list of strings" if key.is_list else "a string, a number or a boolean"
+    raise UsageError(f"`{key.name}`, {origin}: it must be {expected}", hint=_HINT)
 
 
 def _default(key: Key, text: str | None) -> Text:

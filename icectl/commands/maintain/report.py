@@ -44,7 +44,7 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "hint": None if worst is None else worst.hint,
         "benefit_bytes": table.first.benefit_bytes,
         "needs": [asdict(need) for need in table.first.needs],
-        "withheld": [asdict(one) for one in _withheld(table)],
+        "withheld": [asdict(step) for step in _withheld(table)],
         "steps": [_step(end) for end in table.ends],
         "before": _facts(table.first.facts),
         "after": None if table.last is None else _facts(table.last.facts),
@@ -63,16 +63,16 @@ def totals(run: Maintained) -> dict[str, Any]:
     return {
         "table_count": len(run.tables),
         "statuses": counts,
-        "before": _sum(one.first.facts for one in run.tables),
+        "before": _sum(item.first.facts for item in run.tables),
         "after": _sum(
-            one.first.facts if one.last is None else one.last.facts for one in run.tables
+            item.first.facts if item.last is None else item.last.facts for item in run.tables
         ),
     }
 
 
 def question(tables: Sequence[TableRun]) -> str:
     """Return what is asked before anything is changed."""
-    count = sum(bool(one.left) for one in tables)
+    count = sum(bool(item.left) for item in tables)
     steps: dict[str, int] = {}
     for table in tables:
         for need in table.left:
@@ -91,7 +91,7 @@ def print_policy(console: Console, explained: Mapping[str, Any]) -> None:
         TableColumn("value", cut="end"),
         TableColumn("from", cut="middle"),
     ]
-    rows = [(one["key"], one["value"], one["origin"]) for one in explained["policy"]]
+    rows = [(key["key"], key["value"], key["origin"]) for key in explained["policy"]]
     print_table(console, columns, rows)
 
 
@@ -125,9 +125,9 @@ def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
             done.append(f"{table.next_step} was under way")
         if done:
             console.note(f"{table.name}: {', '.join(done)}")
-    left = sum(bool(table.left) for table in tables)
+    unfinished = sum(bool(table.left) for table in tables)
     console.note(
-        f"{left:,} of {print_count(len(tables), 'table')} not finished: run again to continue"
+        f"{unfinished:,} of {print_count(len(tables), 'table')} not finished: run again to continue"
     )
 
 
@@ -152,8 +152,8 @@ def _what(table: TableRun, *, planning: bool) -> str:
 def _not_done(table: TableRun) -> Iterator[str]:
     """Yield what is not done although the table needs it, steps of one reason together."""
     by_reason: dict[str, list[str]] = {}
-    for one in _withheld(table):
-        by_reason.setdefault(one.reason, []).append(one.step)
+    for step in _withheld(table):
+        by_reason.setdefault(step.reason, []).append(step.step)
     for reason, steps in by_reason.items():
         yield f"no {' and '.join(steps)}: {reason}"
 
@@ -233,7 +233,7 @@ def _facts(facts: Facts | None) -> dict[str, Any] | None:
 def _sum(facts: Iterator[Facts | None]) -> dict[str, int]:
     judged = [_facts(fact) for fact in facts if fact is not None]
     keys = ("file_count", "file_bytes", "snapshot_count", "planning_file_count", "planning_bytes")
-    return {key: sum(one[key] for one in judged if one is not None) for key in keys}
+    return {key: sum(item[key] for item in judged if item is not None) for key in keys}
 
 
 def _print_totals(console: Console, sums: Mapping[str, Any], *, planning: bool) -> None:
@@ -256,10 +256,10 @@ def _print_totals(console: Console, sums: Mapping[str, Any], *, planning: bool) 
 
 
 _SHOWN: Mapping[str, Callable[[Mapping[str, int]], str]] = {
-    "files": lambda found: f"{found['file_count']:,} ({print_size(found['file_bytes'])})",
-    "snapshots": lambda found: f"{found['snapshot_count']:,}",
-    "read per scan": lambda found: (
-        f"{print_count(found['planning_file_count'], 'manifest')} "
-        f"({print_size(found['planning_bytes'])})"
+    "files": lambda row: f"{row['file_count']:,} ({print_size(row['file_bytes'])})",
+    "snapshots": lambda row: f"{row['snapshot_count']:,}",
+    "read per scan": lambda row: (
+        f"{print_count(row['planning_file_count'], 'manifest')} "
+        f"({print_size(row['planning_bytes'])})"
     ),
 }

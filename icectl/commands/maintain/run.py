@@ -82,7 +82,7 @@ from icectl.storage.open import requests_at_once
 from icectl.units import print_size
 
 COMMAND = "maintain"
-_OWN_WORD: Sequence[TableProperty[Any]] = (
+_TABLE_LIMITS: Sequence[TableProperty[Any]] = (
     MAINTAIN_ENABLED,
     GC_ENABLED,
     MAX_SNAPSHOT_AGE_MS,
@@ -92,7 +92,7 @@ _OWN_WORD: Sequence[TableProperty[Any]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Setup:
     """What is asked of a run: the tables, each with its policy, and how it is carried out.
 
     A plan to keep is made at `instant_ms`; `reviewed` is what each step of a table
@@ -174,7 +174,7 @@ def run(
         check_options(effective, common.shell)
     instant_ms = common.shell.env.now_ms() if request.save_plan else None
     values = read_options(request)
-    asked = _Asked(
+    setup = _Setup(
         common,
         request,
         matched.tables,
@@ -184,14 +184,14 @@ def run(
         instant_ms,
     )
     if request.explain:
-        return _explained(asked)
-    _check_matches(asked, targets, matched, policy)
-    tables = _looked_at(asked, matched)
+        return _explain(setup)
+    _check_matches(setup, targets, matched, policy)
+    tables = _assess_tables(setup, matched)
     work = [table for table in tables if table.left]
-    if work and not (asked.planning or request.yes or request.policy):
+    if work and not (setup.planning or request.yes or request.policy):
         _confirm(common, tables)
-    _maintain(asked, tables)
-    return _outcome(asked, tables)
+    _maintain(setup, tables)
+    return _outcome(setup, tables)
 
 
 def apply_plan(
@@ -204,7 +204,7 @@ def apply_plan(
     for policy in _distinct(policies):
         check_options(policy, common.shell)
     newer = request.allow_newer
-    asked = _Asked(
+    setup = _Setup(
         common,
         MaintainRequest(dry_run=request.dry_run),
         tuple(policies),
@@ -212,20 +212,20 @@ def apply_plan(
         instant_ms=saved.instant_ms,
         reviewed={table.table: reviewed_steps(table, allow_newer=newer) for table in saved.tables},
     )
-    seen = _looked_at(asked, FoundTables(tuple(policies), ()))
+    seen = _assess_tables(setup, FoundTables(tuple(policies), ()))
     tables = [
         planned_run(*pair)
         for pair in zip(saved.tables, [table.first for table in seen], strict=True)
     ]
-    _maintain(asked, tables)
-    return _outcome(asked, tables)
+    _maintain(setup, tables)
+    return _outcome(setup, tables)
 
 
 def _check_matches(
-    asked: _Asked, targets: Sequence[str], tables: FoundTables, policy: MaintenancePolicy
+    setup: _Setup, targets: Sequence[str], tables: FoundTables, policy: MaintenancePolicy
 ) -> None:
     """Warn of what matches nothing. Raises: UsageError, with `--strict`."""
-    common = asked.common
+    common = setup.common
     idle = [f"`--exclude {pattern}` leaves no table out" for pattern in tables.idle]
     idle += idle_rules(
         policy,
@@ -233,49 +233,49 @@ def _check_matches(
         [name_in_hints(common, table) for table in tables.tables],
         configuration_of(common).__contains__,
     )
-    steps = {step for table in asked.tables for step in asked.policies[table].read("steps")}
-    only = asked.only if asked.request.only is not None else ()
+    steps = {step for table in setup.tables for step in setup.policies[table].read("steps")}
+    only = setup.only if setup.request.only is not None else ()
     idle += [f"`--only {step}`: no policy has this step" for step in only if step not in steps]
     for message in idle:
-        if asked.request.strict:
+        if setup.request.strict:
             raise UsageError(message, hint="without `--strict` this is a warning")
         common.shell.console.warn(message)
 
 
 def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
     """Return the policies that differ, each once: few, however many tables there are."""
-    found: list[TablePolicy] = []
+    distinct: list[TablePolicy] = []
     for policy in policies.values():
-        if policy not in found:
-            found.append(policy)
-    return found
+        if policy not in distinct:
+            distinct.append(policy)
+    return distinct
 
 
-def _explained(asked: _Asked) -> Outcome:
+def _explain(setup: _Setup) -> Outcome:
     """Print what holds for a table."""
-    if len(asked.tables) != 1:
+    if len(setup.tables) != 1:
         raise UsageError(
-            f"`--explain` is for one table, and TARGET stands for {len(asked.tables):,}",
+            f"`--explain` is for one table, and TARGET stands for {len(setup.tables):,}",
             hint="`--dry-run` lists them",
         )
-    [table] = asked.tables
+    [table] = setup.tables
     result = {
         "table": table,
-        "steps": list(asked.steps(table)),
+        "steps": list(setup.steps(table)),
         "policy": [
             {"key": key, "value": value, "origin": origin}
             for key, value, origin in (
-                *_policy_texts(asked, table),
-                *_table_says(asked.common, table),
+                *_policy_texts(setup, table),
+                *_table_limits(setup.common, table),
             )
         ],
     }
     return Outcome(COMMAND, {"explained": result}, lambda console: print_policy(console, result))
 
 
-def _policy_texts(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
+def _policy_texts(setup: _Setup, table: str) -> Iterator[tuple[str, str, str]]:
     """What the policy says of a table, and of what it says nothing, the settings that hold."""
-    values, settings = asked.policies[table].values, asked.common.shell.settings
+    values, settings = setup.policies[table].values, setup.common.shell.settings
     for key in KEYS.values():
         value = values.get(key.name)
         if value is not None:
@@ -285,36 +285,36 @@ def _policy_texts(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
             yield key.name, setting.text, setting.origin.text
 
 
-def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
+def _table_limits(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
     """Yield the table's own word, which counts where it says that less may go."""
     metadata = open_session(common, table, read_only=True).open_for_reading("explained").metadata
-    for own in _OWN_WORD:
-        if own.name in metadata.properties:
-            yield own.name, metadata.properties[own.name], "table property"
+    for property_ in _TABLE_LIMITS:
+        if property_.name in metadata.properties:
+            yield property_.name, metadata.properties[property_.name], "table property"
     for name, ref in metadata.refs.items():
-        kept = [ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms]
-        if any(one is not None for one in kept):
+        limits = [ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms]
+        if any(limit is not None for limit in limits):
             yield f"retention of {ref.type} {name}", "of its own", "table"
 
 
-def _looked_at(asked: _Asked, tables: FoundTables) -> list[TableRun]:
+def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
     """Look at every table that may be maintained now. Order: that of the tables."""
-    shell = asked.common.shell
+    shell = setup.common.shell
     place = StepContext(shell.env, shell.interrupts, lambda: shell.deadline.passed)
     progress = shell.console.progress
-    progress.phase("looking at tables", total=len(asked.tables))
+    progress.phase("looking at tables", total=len(setup.tables))
 
     def look(table: str) -> TableRun:
-        skipped = _left_alone(asked, table)
+        skipped = _reason_to_skip(setup, table)
         if skipped is not None:
             return TableRun(table, AssessedTable(end=StepEnd(ASSESS, "skipped", reason=skipped)))
-        end, seen = carry_out(asked.job(table, ASSESS, shell.deadline.remaining_seconds), place)
+        end, seen = carry_out(setup.job(table, ASSESS, shell.deadline.remaining_seconds), place)
         progress.advance(1)
         return TableRun(table, AssessedTable(end=end) if seen is None else seen)
 
-    missing = missing_tables(asked.common, tables)
+    missing = missing_tables(setup.common, tables)
     return [
-        *look_at_each(asked.common, asked.tables, look),
+        *look_at_each(setup.common, setup.tables, look),
         *(TableRun(target, AssessedTable(end=_not_found(error))) for target, error in missing),
     ]
 
@@ -323,13 +323,13 @@ def _not_found(error: TableNotFound) -> StepEnd:
     return StepEnd(ASSESS, "failed", error.exit_code, error.message, error.hint, error.id)
 
 
-def _left_alone(asked: _Asked, table: str) -> str | None:
+def _reason_to_skip(setup: _Setup, table: str) -> str | None:
     """Return why a table is not even looked at, by its policy; None where it is."""
-    policy = asked.policies[table]
+    policy = setup.policies[table]
     if not policy.read("enabled"):
         return f"left out by {policy.values['enabled'].origin}"
     window: Window | None = policy.read("window")
-    if window is None or asked.planning or window.left_ms(asked.common.shell.env.now_ms()):
+    if window is None or setup.planning or window.left_ms(setup.common.shell.env.now_ms()):
         return None
     return f"outside its window {window.text}"
 
@@ -350,23 +350,23 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
         raise Declined
 
 
-def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
+def _maintain(setup: _Setup, tables: Sequence[TableRun]) -> None:
     """Run the steps that tables need, until none is left or time is up."""
     alone = frozenset(
-        (one.name, step) for one in tables if one.left for step in _on_spark(asked, one.name)
+        (run.name, step) for run in tables if run.left for step in _spark_steps(setup, run.name)
     )
     schedule = Schedule(tables, alone)
-    console = asked.common.shell.console
-    tell = _lines_of(asked, tables)
+    console = setup.common.shell.console
+    print_lines = _line_printer(setup, tables)
     console.progress.phase("maintaining tables")
     try:
-        with _runner(asked, schedule) as runner:
+        with _runner(setup, schedule) as runner:
             while True:
-                _begin(asked, schedule, runner)
-                tell()
+                _start_steps(setup, schedule, runner)
+                print_lines()
                 if not schedule.running:
                     break
-                console.progress.rename(_under_way(schedule))
+                console.progress.rename(_progress_text(schedule))
                 number, (end, seen) = runner.wait()
                 schedule.tables[number].ended(end, seen)
                 if not schedule.has_alone:
@@ -379,29 +379,29 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
             console.warn(f"{table.name}: {warning}")
 
 
-def _runner(asked: _Asked, schedule: Schedule) -> StepsHere | StepsInWorkers:
-    shell = asked.common.shell
-    if asked.jobs == 1 and not schedule.alone:
+def _runner(setup: _Setup, schedule: Schedule) -> StepsHere | StepsInWorkers:
+    shell = setup.common.shell
+    if setup.jobs == 1 and not schedule.alone:
         return StepsHere(StepContext(shell.env, shell.interrupts, lambda: False))
-    return StepsInWorkers(asked.jobs, shell.console.note)
+    return StepsInWorkers(setup.jobs, shell.console.note)
 
 
-def _begin(asked: _Asked, schedule: Schedule, runner: StepsHere | StepsInWorkers) -> None:
+def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInWorkers) -> None:
     """Give out steps, as long as a worker is free and time is left."""
-    deadline = asked.common.shell.deadline
+    deadline = setup.common.shell.deadline
     while len(schedule.running) < runner.count and not deadline.passed:
         table = schedule.next()
         if table is None:
             return
-        seconds = _seconds(asked, table)
+        seconds = _seconds(setup, table)
         if seconds is None:
-            window = asked.policies[table.name].values["window"].shown
+            window = setup.policies[table.name].values["window"].shown
             table.skipped = f"outside its window {window}"
             continue
         step = table.next_step
         assert step is not None
         if seconds <= 0:
-            budget = asked.policies[table.name].values["budget.time"].shown
+            budget = setup.policies[table.name].values["budget.time"].shown
             reason = f"the {budget} of this run for a table are used up"
             table.ended(
                 StepEnd(step, "incomplete", Incomplete.exit_code, reason, error_id="time-limit"),
@@ -410,7 +410,7 @@ def _begin(asked: _Asked, schedule: Schedule, runner: StepsHere | StepsInWorkers
             continue
         table.is_running = True
         alone = (table.name, step) in schedule.alone
-        job = asked.job(table.name, step, seconds, alone=alone)
+        job = setup.job(table.name, step, seconds, alone=alone)
         runner.start(schedule.tables.index(table), _after(table, job))
 
 
@@ -423,15 +423,15 @@ def _after(table: TableRun, job: StepRequest) -> StepRequest:
     return replace(job, reviewed=replace(reviewed, base=base))
 
 
-def _seconds(asked: _Asked, table: TableRun) -> float | None:
+def _seconds(setup: _Setup, table: TableRun) -> float | None:
     """Seconds that a table's next step has, by the limits of the run, its window and its budget.
 
     None where its window is closed.
     """
-    shell, policy = asked.common.shell, asked.policies[table.name]
+    shell, policy = setup.common.shell, setup.policies[table.name]
     seconds = shell.deadline.remaining_seconds
     window: Window | None = policy.read("window")
-    if window is not None and not asked.planning:
+    if window is not None and not setup.planning:
         left_ms = window.left_ms(shell.env.now_ms())
         if left_ms is None:
             return None
@@ -440,43 +440,43 @@ def _seconds(asked: _Asked, table: TableRun) -> float | None:
     return seconds if budget_ms is None else min(seconds, budget_ms / 1000 - table.seconds)
 
 
-def _on_spark(asked: _Asked, table: str) -> Iterator[str]:
+def _spark_steps(setup: _Setup, table: str) -> Iterator[str]:
     """The steps on a table that take Spark, of which one session is enough for the whole run."""
-    policy, settings = asked.policies[table], asked.common.shell.settings
+    policy, settings = setup.policies[table], setup.common.shell.settings
 
     engine = policy.read(COMPACT_ENGINE.key) or settings.read(COMPACT_ENGINE)
     of_spark = ("compact.master", "compact.remote", "compact.spark-conf")
     is_for_spark = any(policy.read(key) for key in of_spark) or bool(settings.read(COMPACT_MASTER))
     choice = choose_engine(engine, for_spark=is_for_spark)
-    if choice.name == "spark" and not asked.planning:  # a plan of it starts nothing
+    if choice.name == "spark" and not setup.planning:  # a plan of it starts nothing
         yield "compact"
     if policy.read("remove-orphans.engine") == "spark":
         yield "remove-orphans"
 
 
-def _under_way(schedule: Schedule) -> str:
+def _progress_text(schedule: Schedule) -> str:
     """Return what is under way, for the progress line."""
-    current = [f"{one.next_step} {one.name}" for one in schedule.running]
+    current = [f"{run.next_step} {run.name}" for run in schedule.running]
     changed = sum(
         end.figures.get("rewritten_bytes", 0) + end.figures.get("deleted_bytes", 0)
         for table in schedule.tables
         for end in table.ends
         if end.status != "planned"
     )
-    told = f", {print_size(changed)}" if changed else ""
-    return f"{schedule.done_count} of {len(schedule.tables)} tables{told}: {', '.join(current)}"
+    size = f", {print_size(changed)}" if changed else ""
+    return f"{schedule.done_count} of {len(schedule.tables)} tables{size}: {', '.join(current)}"
 
 
-def _lines_of(asked: _Asked, tables: Sequence[TableRun]) -> Callable[[], None]:
+def _line_printer(setup: _Setup, tables: Sequence[TableRun]) -> Callable[[], None]:
     """Return what prints the JSON lines of tables that have ended since it was called last."""
-    console = asked.common.shell.console
+    console = setup.common.shell.console
     printed: set[str] = set()
 
     def tell() -> None:
         """Print those that are new."""
         for table in tables:
             over = not table.is_running and (not table.left or table.skipped is not None)
-            if asked.request.json_lines and over and table.name not in printed:
+            if setup.request.json_lines and over and table.name not in printed:
                 printed.add(table.name)
                 console.print(json_line(table_row(table)))
                 console.flush()
@@ -484,23 +484,23 @@ def _lines_of(asked: _Asked, tables: Sequence[TableRun]) -> Callable[[], None]:
     return tell
 
 
-def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
-    request = asked.request
-    ordered = sorted(tables, key=lambda one: (-one.first.benefit_bytes, one.name))
-    maintained = Maintained(tuple(ordered), planning=asked.planning)
+def _outcome(setup: _Setup, tables: Sequence[TableRun]) -> Outcome:
+    request = setup.request
+    ordered = sorted(tables, key=lambda run: (-run.first.benefit_bytes, run.name))
+    maintained = Maintained(tuple(ordered), planning=setup.planning)
     codes = [table.exit_code for table in tables]
     if request.check:
         codes += [ProblemsFound.exit_code for table in tables if table.status == "planned"]
     code = exit_code_of(codes, check=request.check)
-    status = _status(code, ordered, planning=asked.planning)
+    status = _status(code, ordered, planning=setup.planning)
 
     def render(console: Console) -> None:
         if not request.json_lines:
             print_maintained(console, maintained)
             return
-        for one in ordered:
-            if one.left and one.skipped is None:
-                console.print(json_line(table_row(one)))
+        for run in ordered:
+            if run.left and run.skipped is None:
+                console.print(json_line(table_row(run)))
         console.print(json_line({"totals": totals(maintained), "exit": code, "status": status}))
 
     return Outcome(
@@ -509,20 +509,20 @@ def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
         render,
         exit_code=code,
         status=status,
-        dry_run=asked.planning,
-        plan=_plan(asked, ordered),
+        dry_run=setup.planning,
+        plan=_plan(setup, ordered),
     )
 
 
-def _plan(asked: _Asked, tables: Sequence[TableRun]) -> str | None:
+def _plan(setup: _Setup, tables: Sequence[TableRun]) -> str | None:
     """Return the file of the plan, where it is to be kept."""
-    if asked.request.save_plan is None or asked.instant_ms is None:
+    if setup.request.save_plan is None or setup.instant_ms is None:
         return None
-    if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in asked.policies.values()):
-        asked.common.shell.console.note(
+    if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in setup.policies.values()):
+        setup.common.shell.console.note(
             "not in the plan: what the policy says of Spark; give it to `icectl apply` again"
         )
-    return kept_plan(asked.common, tables, asked.policies, asked.instant_ms)
+    return kept_plan(setup.common, tables, setup.policies, setup.instant_ms)
 
 
 def _status(code: int, tables: Sequence[TableRun], *, planning: bool) -> Status:

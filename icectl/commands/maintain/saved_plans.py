@@ -88,7 +88,7 @@ def maintenance_text(tables: Iterable[tuple[str, TableRun, PolicyTexts]], instan
         "command": COMMAND,
         "instant_ms": instant_ms,
         "instant": print_instant(instant_ms),
-        "policies": [{key: dict(value) for key, value in each.items()} for each in policies],
+        "policies": [{key: dict(value) for key, value in texts.items()} for texts in policies],
         "tables": planned,
         "left_out": left_out,
     }
@@ -125,26 +125,26 @@ def saved_maintenance(built: Mapping[str, Any], name: str) -> SavedMaintenance:
     Raises: UsageError, for what no icectl writes.
     """
     policies: Sequence[PolicyTexts] = built["policies"]
-    tables = [one["table"] for one in built["tables"]]
+    tables = [table["table"] for table in built["tables"]]
     if len(set(tables)) < len(tables):
         raise UsageError(f"{name} is not a plan that icectl wrote: a table is in it twice")
-    for one in built["tables"]:
-        steps = [step["command"] for step in one["steps"]]
-        if len(set(steps)) < len(steps) or one["policy"] >= len(policies):
+    for table in built["tables"]:
+        steps = [step["command"] for step in table["steps"]]
+        if len(set(steps)) < len(steps) or table["policy"] >= len(policies):
             raise UsageError(
                 f"{name} is not a plan that icectl wrote: a step appears twice or a policy is "
-                f"missing, for {one['table']}"
+                f"missing, for {table['table']}"
             )
-        for step in one["steps"]:
+        for step in table["steps"]:
             check_step_result(step["result"], step["command"], name)
     return SavedMaintenance(
         built["instant_ms"],
         tuple(
             PlannedTable(
-                one["table"],
-                one["base"]["uuid"],
-                one["base"]["metadata_location"],
-                policies[one["policy"]],
+                table["table"],
+                table["base"]["uuid"],
+                table["base"]["metadata_location"],
+                policies[table["policy"]],
                 tuple(
                     PlannedStep(
                         step["command"],
@@ -152,10 +152,10 @@ def saved_maintenance(built: Mapping[str, Any], name: str) -> SavedMaintenance:
                         acts_of(step["command"], step["result"]),
                         step["settings"],
                     )
-                    for step in one["steps"]
+                    for step in table["steps"]
                 ),
             )
-            for one in built["tables"]
+            for table in built["tables"]
         ),
     )
 
@@ -188,8 +188,8 @@ def _under_full_name(
 
 def _texts(policy: TablePolicy) -> PolicyTexts:
     """Return a policy as a plan keeps it. Raises: UsageError, for a password in it."""
-    kept = {key: value for key, value in policy.values.items() if key not in _LEFT_OUT}
-    for value in kept.values():
+    saved_values = {key: value for key, value in policy.values.items() if key not in _LEFT_OUT}
+    for value in saved_values.values():
         check_no_password([value.text] if isinstance(value.text, str) else value.text)
     return {
         key: {
@@ -198,7 +198,7 @@ def _texts(policy: TablePolicy) -> PolicyTexts:
             else list(value.text),
             "origin": value.origin,
         }
-        for key, value in kept.items()
+        for key, value in saved_values.items()
     }
 
 
@@ -219,12 +219,12 @@ def policy_in(texts: PolicyTexts, file: str) -> TablePolicy:
     for key in sorted(_LEFT_OUT & set(texts)):
         raise not_for_plans(key, _option(key))
     values = dict(MaintenancePolicy().of("").values)
-    for key, one in texts.items():
-        text = one["value"] if isinstance(one["value"], str) else tuple(one["value"])
+    for key, entry in texts.items():
+        text = entry["value"] if isinstance(entry["value"], str) else tuple(entry["value"])
         if KEYS[key].is_list == isinstance(text, str):
             raise UsageError(f"`{key}` in {file} has a value of another type")
         check_text(KEYS[key], text, file)
-        values[key] = PolicyValue(text, one["origin"])
+        values[key] = PolicyValue(text, entry["origin"])
     return TablePolicy(values)
 
 
@@ -239,12 +239,12 @@ def on_spark(policy: TablePolicy, spark: SparkRun) -> TablePolicy:
     """Return a policy whose steps on Spark are run where the command line says."""
     values = dict(policy.values)
     if spark.master or spark.remote:  # of which one is meant
-        values = {key: one for key, one in values.items() if not key.endswith(_WHERE)}
-    for name, given in asdict(spark).items():
+        values = {key: value for key, value in values.items() if not key.endswith(_WHERE)}
+    for name, option_value in asdict(spark).items():
         option = name.replace("_", "-")
         for key in (f"{step}.{option}" for step in _spark_steps(policy)):
-            if given and key in KEYS:
-                text = given if isinstance(given, str) else tuple(given)
+            if option_value and key in KEYS:
+                text = option_value if isinstance(option_value, str) else tuple(option_value)
                 values[key] = PolicyValue(text, f"`--{option}`")
     return TablePolicy(values)
 

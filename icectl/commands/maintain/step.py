@@ -267,7 +267,7 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
         else:
             end = _run(common, job)
     except Exception as error:  # noqa: BLE001 - one table's failure never stops the others
-        end = _failed(common, job, error)
+        end = _failed_end(common, job, error)
     else:
         if job.step in STEPS and not job.planning and end.status == "done":
             seen = _seen_after(common, job)
@@ -292,10 +292,10 @@ def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> Assessed
     reader = Reader(session.context, loaded)
     request = _request("expire-snapshots", job.policy)
     facts = assess(reader, policy_of(session.settings, session.context.env.now_ms(), request))
-    found, withheld = needs(
+    needed, withheld = needs(
         facts, thresholds_of(job.policy), job.steps, session.context.env.now_ms()
     )
-    return AssessedTable(facts, found, withheld)
+    return AssessedTable(facts, needed, withheld)
 
 
 def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
@@ -316,14 +316,14 @@ def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
 def _run(common: Common, job: StepRequest) -> StepEnd:
     """Run the command that a step is."""
     if job.step == VALIDATE:
-        return _validated(common, job)
+        return _validate(common, job)
     now_ms = common.shell.env.now_ms()
     change = Change(yes=True, dry_run=job.planning)
     request = _request(job.step, job.policy)
     outcome = run_of(job.step.replace("-", "_"))(common, job.table, request, change)
     table = outcome.table
     end = replace(
-        _ended(job.step, outcome),
+        _step_end(job.step, outcome),
         metadata_location=None
         if table is None
         else table.metadata_location_after or table.metadata_location,
@@ -358,9 +358,9 @@ def _mark(common: Common, job: StepRequest, now_ms: int) -> None:
         session.console.warn(f"the time of the search for orphans could not be recorded: {message}")
 
 
-def _validated(common: Common, job: StepRequest) -> StepEnd:
+def _validate(common: Common, job: StepRequest) -> StepEnd:
     outcome = run_of(VALIDATE)(common, job.table, ValidateRequest())
-    end = _ended(VALIDATE, outcome)
+    end = _step_end(VALIDATE, outcome)
     if outcome.exit_code == 0:
         return replace(end, status="done")
     worst = worst_finding(outcome.result)
@@ -370,7 +370,7 @@ def _validated(common: Common, job: StepRequest) -> StepEnd:
     return replace(end, status="failed", reason=reason, hint=hint)
 
 
-def _ended(step: str, outcome: Outcome) -> StepEnd:
+def _step_end(step: str, outcome: Outcome) -> StepEnd:
     status: Status = outcome.status
     figures = dict(numbers_of(clean(outcome.result)))
     reason = "; ".join(outcome.warnings)
@@ -379,7 +379,7 @@ def _ended(step: str, outcome: Outcome) -> StepEnd:
     return StepEnd(step, status, exit_code=outcome.exit_code, reason=reason, figures=figures)
 
 
-def _failed(common: Common, job: StepRequest, raised: Exception) -> StepEnd:
+def _failed_end(common: Common, job: StepRequest, raised: Exception) -> StepEnd:
     error, code = error_and_code(raised)
     console = common.shell.console
     hint = error.hint
@@ -400,17 +400,17 @@ def _failed(common: Common, job: StepRequest, raised: Exception) -> StepEnd:
 
 def _request(step: str, policy: TablePolicy) -> Any:
     """Return the options of a step, as its command takes them."""
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key in KEYS.values():
         if key.section == step and key.field is not None and key.name in policy.values:
             text = policy.values[key.name].text
             texts = list(text) if isinstance(text, tuple) else text
-            given[key.field] = policy.read(key.name) if key.metavar == "BOOL" else texts
-    if step == "compact" and "min_delete_files" not in given:
-        given["min_delete_files"] = policy.values["compact.deletes-per-file"].text
-    if given.get("deletes_only"):
-        given.pop("min_delete_files", None)
-    return REQUESTS[step](**given)
+            options[key.field] = policy.read(key.name) if key.metavar == "BOOL" else texts
+    if step == "compact" and "min_delete_files" not in options:
+        options["min_delete_files"] = policy.values["compact.deletes-per-file"].text
+    if options.get("deletes_only"):
+        options.pop("min_delete_files", None)
+    return REQUESTS[step](**options)
 
 
 def thresholds_of(policy: TablePolicy) -> Thresholds:
@@ -441,12 +441,12 @@ def _shell(job: StepRequest, place: StepContext) -> Shell:
     """Return a shell of its own for a step: nothing is printed, and nobody is asked."""
     silent = ConsoleOptions(verbosity=-1, progress=False, json=True)
     console = Console(io.StringIO(), io.StringIO(), io.StringIO(), place.env, silent)
-    given = {
+    options = {
         setting.key: str(job.options[name])
         for name, setting in (("concurrency", CONCURRENCY), ("temp_dir", TEMP_DIR))
         if job.options.get(name) is not None
     }
-    settings = resolve(given, os.environ, job.options.get("config"))
+    settings = resolve(options, os.environ, job.options.get("config"))
     settings = settings_with(settings, job.policy, job.concurrency)
     env, review = place.env, None
     if job.instant_ms is not None:

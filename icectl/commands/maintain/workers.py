@@ -117,8 +117,8 @@ class StepsInWorkers:
         """Wait for the first step that ends; signals are seen meanwhile."""
         while True:
             done, _ = futures.wait(self._running, _WAIT_SECONDS, FIRST_COMPLETED)
-            for one in done:
-                return self._running.pop(one), one.result()
+            for future in done:
+                return self._running.pop(future), future.result()
 
     def _call(self, job: StepRequest) -> Done:
         """Run a step in a worker, which asks whether it is called off."""

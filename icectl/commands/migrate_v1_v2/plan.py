@@ -124,7 +124,7 @@ def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Fin
             if field.transform.name != "void":
                 meaning = field.source_ids, field.transform.text
                 meanings.setdefault(field.field_id, set()).add(meaning)
-    shared = sorted(id_ for id_, found in meanings.items() if len(found) > 1)
+    shared = sorted(id_ for id_, names in meanings.items() if len(names) > 1)
     if shared:
         message = f"field ids {shared} have different meanings in different specs; that stays so"
         yield finding("R-077", "partition specs", message, severity="info")

@@ -100,7 +100,7 @@ def prepare(context: TableContext, *, rewrite_manifests: bool) -> PreparedMigrat
     require_safe_base(metadata)
     unreadable: dict[int, Finding] = {}
     heads = _heads(context, metadata, unreadable)
-    described = _embedded(context, metadata, unreadable)
+    described = _describe_embedded(context, metadata, unreadable)
     if described:
         loaded.capabilities.check_update(
             SetManifestList, "give a manifest list to snapshots that have none (R-055)"
@@ -144,14 +144,14 @@ def _heads(
     return tuple(heads.values())
 
 
-def _embedded(
+def _describe_embedded(
     context: TableContext, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Mapping[int, Sequence[ManifestFile]]:
     described = {}
     for snapshot in metadata.snapshots:
         if snapshot.embeds_manifests:
             with _recording_faults(snapshot, unreadable):
-                described[snapshot.snapshot_id] = _described(context, metadata, snapshot)
+                described[snapshot.snapshot_id] = _describe_manifests(context, metadata, snapshot)
     return described
 
 
@@ -187,7 +187,7 @@ def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:
     context.deadline.check()
     if prepared.plan.from_version >= TO_VERSION:
         with Leftovers(context, (COMMAND,)).removed_after(prepared.loaded):
-            done = _rewritten(context)
+            done = _rewrite_manifests(context)
         return Upgraded(done.landed, done.snapshot_id)
     uuid = context.env.new_uuid()
     with transaction(context, prepared.loaded, COMMAND) as opened:
@@ -200,7 +200,7 @@ def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:
         landed = opened.commit(propose)
     if not prepared.plan.rewrites_manifests:
         return Upgraded(landed)
-    return _with_manifests(context, landed)
+    return _finish_with_manifests(context, landed)
 
 
 def _write_lists(
@@ -214,7 +214,9 @@ def _write_lists(
     for snapshot in metadata.snapshots:
         if not snapshot.embeds_manifests:
             continue
-        manifests = described.get(snapshot.snapshot_id) or _described(context, metadata, snapshot)
+        manifests = described.get(snapshot.snapshot_id) or _describe_manifests(
+            context, metadata, snapshot
+        )
         content = write_manifest_list(
             listed_manifests(snapshot, manifests),
             format_version=TO_VERSION,
@@ -229,7 +231,7 @@ def _write_lists(
     return lists
 
 
-def _described(
+def _describe_manifests(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot
 ) -> Sequence[ManifestFile]:
     """Return the embedded manifests with their counts and summaries, counted from their entries."""
@@ -238,10 +240,10 @@ def _described(
     described = []
     for at, manifest in enumerate(manifests):
         spec = metadata.spec(manifest.partition_spec_id) or metadata.default_spec
-        own = in_manifests(entries, (at,))
-        added = own.table["snapshot_id"].to_pylist()
+        manifest_entries = in_manifests(entries, (at,))
+        added = manifest_entries.table["snapshot_id"].to_pylist()
         row = describe_manifest(
-            own,
+            manifest_entries,
             result_types(spec, metadata.schemas),
             location=manifest.manifest_path,
             length=manifest.manifest_length,
@@ -251,10 +253,10 @@ def _described(
     return described
 
 
-def _with_manifests(context: TableContext, landed: LoadedTable) -> Upgraded:
+def _finish_with_manifests(context: TableContext, landed: LoadedTable) -> Upgraded:
     """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
     try:
-        done = _rewritten(context)
+        done = _rewrite_manifests(context)
     except CommitUnknown:
         raise
     except IcectlError as error:
@@ -262,5 +264,5 @@ def _with_manifests(context: TableContext, landed: LoadedTable) -> Upgraded:
     return Upgraded(done.landed, done.snapshot_id)
 
 
-def _rewritten(context: TableContext) -> rewriting.RewrittenManifests:
+def _rewrite_manifests(context: TableContext) -> rewriting.RewrittenManifests:
     return rewriting.execute(context, rewriting.prepare(context, "main", rewriting.every_manifest))

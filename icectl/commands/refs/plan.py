@@ -127,7 +127,7 @@ def plan_rollback(
         target = snapshot_at(metadata, where, instant_ms)
     else:
         older = ancestors(metadata.snapshots_by_id, before.snapshot_id)
-        older_snapshot = next((one for one in older if one.timestamp_ms <= instant_ms), None)
+        older_snapshot = next((item for item in older if item.timestamp_ms <= instant_ms), None)
         if older_snapshot is None:
             raise UsageError(
                 f"`{branch}` has no snapshot of {print_instant(instant_ms)} or before",
@@ -206,9 +206,9 @@ def _leaving(
     """Yield the snapshots of a branch, newest first, that it would not have any more."""
     if before is None or before.type != "branch":
         return
-    stays = () if after is None else ancestors(metadata.snapshots_by_id, after.snapshot_id)
-    kept = {snapshot.snapshot_id for snapshot in stays}
+    remaining = () if after is None else ancestors(metadata.snapshots_by_id, after.snapshot_id)
+    kept_ids = {snapshot.snapshot_id for snapshot in remaining}
     for snapshot in ancestors(metadata.snapshots_by_id, before.snapshot_id):
-        if snapshot.snapshot_id in kept:
+        if snapshot.snapshot_id in kept_ids:
             return
         yield snapshot.snapshot_id

@@ -59,7 +59,7 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     changes = _plan(metadata, request, settings, context.env.now_ms())
     if request.verb == "drop":
         for name in request.names or ():
-            if not any(one.name == name for one in changes):
+            if not any(change_.name == name for change_ in changes):
                 session.console.warn(f"the table has no branch or tag `{name}`")
     report = MetadataReport(metadata, changes)
     return carry_out(
@@ -85,7 +85,7 @@ def _check(request: RefsRequest) -> None:
     verb, names = request.verb or "list", request.names or []
     if verb not in VERBS:
         raise UsageError(f"`{verb}` is not one of {', '.join(VERBS)}")
-    given = {
+    actions = {
         "--at": request.at,
         "--to": request.to,
         "--replace": request.replace,
@@ -93,7 +93,7 @@ def _check(request: RefsRequest) -> None:
         "--min-snapshots-to-keep": request.min_snapshots_to_keep,
         "--max-snapshot-age": request.max_snapshot_age,
     }
-    for name, value in given.items():
+    for name, value in actions.items():
         if value and name not in _OPTIONS_BY_VERB[verb]:
             raise UsageError(f"`{name}` cannot be used with `{verb}`")
     if verb in ("rollback", "fast-forward") and request.to is None:

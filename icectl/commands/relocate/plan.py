@@ -54,10 +54,10 @@ class Move:
 
 
 def _spellings(source: str) -> tuple[str, ...]:
-    scheme = next((each for each in _S3 if source.lower().startswith(each)), None)
+    scheme = next((prefix for prefix in _S3 if source.lower().startswith(prefix)), None)
     if scheme is None:
         return (source,)
-    return tuple(each + source[len(scheme) :] for each in _S3)
+    return tuple(prefix + source[len(scheme) :] for prefix in _S3)
 
 
 def outside(move: Move, location: str) -> Refused:
@@ -209,8 +209,8 @@ def _without_sizes(snapshot: Snapshot) -> Snapshot:
     if snapshot.summary is None:
         return snapshot
     counters = (TOTAL_SIZE, ADDED_SIZE, REMOVED_SIZE)
-    kept = {key: value for key, value in snapshot.summary.items() if key not in counters}
-    return replace(snapshot, summary=kept)
+    summary = {key: value for key, value in snapshot.summary.items() if key not in counters}
+    return replace(snapshot, summary=summary)
 
 
 def is_same_table(moved: TableMetadata, other: TableMetadata, *, new_uuid: bool) -> bool:

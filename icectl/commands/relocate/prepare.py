@@ -114,7 +114,7 @@ class Preparation:
         self._write("rewriting manifests", manifests_written, self._manifest)
         self._write("rewriting vectors of manifests", self._bitmaps(), self._bitmap)
         self._write("rewriting manifest lists", self._lists(), self._list)
-        kept = of_other_kinds(together([live, statistics]), DELETES)
+        kept_files = of_other_kinds(together([live, statistics]), DELETES)
         folders = {locations.parent(file.location) for file in self._made if file.kind in DELETES}
         changes = self._size_changes(lists)
         named = [place for place, _, _ in self._lists()]
@@ -123,7 +123,7 @@ class Preparation:
         return Prepared(
             self._made,
             {place: self.names.of(place) for place in named},
-            kept,
+            kept_files,
             tuple(sorted(folders)),
             changes,
         )
@@ -146,17 +146,19 @@ class Preparation:
                 if new is not None and new.file_format is not None:
                     size = new.size_bytes - row["file_size_in_bytes"]
                     grown[row["manifest"]][Status(row["status"])] += size
-        by_path = {item.manifest_path: found for item, found in zip(of_deletes, grown, strict=True)}
+        by_path = {
+            item.manifest_path: totals for item, totals in zip(of_deletes, grown, strict=True)
+        }
         changes = {}
         for snapshot_id, listed in lists.items():
-            found = Counter[str]()
+            totals = Counter[str]()
             for item in listed:
                 sizes = by_path.get(item.manifest_path, Counter[Status]())
-                found[TOTAL_SIZE] += sizes[Status.ADDED] + sizes[Status.EXISTING]
+                totals[TOTAL_SIZE] += sizes[Status.ADDED] + sizes[Status.EXISTING]
                 if item.added_snapshot_id == snapshot_id:
-                    found[ADDED_SIZE] += sizes[Status.ADDED]
-                    found[REMOVED_SIZE] += sizes[Status.DELETED]
-            changes[snapshot_id] = found
+                    totals[ADDED_SIZE] += sizes[Status.ADDED]
+                    totals[REMOVED_SIZE] += sizes[Status.DELETED]
+            changes[snapshot_id] = totals
         return changes
 
     def _check_moved(self, locations_read: Iterator[str] | Sequence[str]) -> None:
@@ -180,9 +182,9 @@ class Preparation:
                 return make(location, kind, start + number)
 
         sizes = [size or _SIZE_UNKNOWN for _, _, size in items]
-        made = in_threads(work, enumerate(items), sizes, threads=self.context.concurrency)
-        with closing(made):
-            for (location, kind, _), new in zip(items, made, strict=True):
+        results = in_threads(work, enumerate(items), sizes, threads=self.context.concurrency)
+        with closing(results):
+            for (location, kind, _), new in zip(items, results, strict=True):
                 self.context.progress.advance(1)
                 if new is not None:
                     self.names.add(location, new)
@@ -198,12 +200,12 @@ class Preparation:
     def _waiting(self, location: str) -> Path:
         return self.temporary / locations.name(location)
 
-    def _wait(self, location: str, content: bytes, **told: object) -> NewFile:
+    def _wait(self, location: str, content: bytes, **details: object) -> NewFile:
         path = self._waiting(location)
         if path.exists():
             raise SelfCheckFailed(f"two new files have the name {path.name}")
         path.write_bytes(content)
-        return NewFile(location, len(content), **told)  # type: ignore[arg-type]
+        return NewFile(location, len(content), **details)  # type: ignore[arg-type]
 
     # -- delete files -----------------------------------------------------------------------------
 
@@ -226,14 +228,16 @@ class Preparation:
         self, manifests: Sequence[ManifestFile]
     ) -> Sequence[tuple[str, int, int | None]]:
         """List the manifests of all snapshots and leaves of all roots, each once."""
-        found = {
+        by_location = {
             self.names.key(item.manifest_path): (item.manifest_path, item.manifest_length)
             for item in manifests
             if not item.in_root
         }
         for location, size in self._of_roots(_LEAVES):
-            found.setdefault(self.names.key(location), (location, size))
-        return [(location, int(FileKind.MANIFESTS), size) for location, size in found.values()]
+            by_location.setdefault(self.names.key(location), (location, size))
+        return [
+            (location, int(FileKind.MANIFESTS), size) for location, size in by_location.values()
+        ]
 
     def _of_roots(self, contents: Collection[Content]) -> Iterator[tuple[str, int]]:
         """Yield location and size of what all roots list of some contents (R-192)."""
@@ -255,12 +259,12 @@ class Preparation:
 
     def _bitmaps(self) -> Sequence[tuple[str, int, int | None]]:
         """List the Puffin files of vectors of leaves."""
-        found = {
+        by_location = {
             self.names.key(location): location
             for location, _ in self._of_roots((Content.MANIFEST_DV,))
         }
         kind = int(FileKind.MANIFESTS)
-        return [(location, kind, None) for location in found.values()]
+        return [(location, kind, None) for location in by_location.values()]
 
     def _bitmap(self, location: str, _: int, number: int) -> NewFile | None:
         place = locations.join(self.folder, f"{self.uuid}-{number}-mdv.puffin")

@@ -110,8 +110,8 @@ def listed_in_root(content: bytes, contents: Collection[Content]) -> list[tuple[
             if stored is None:
                 raise CorruptTable(f"a root has no column {number}", rule="V4-041")
             columns.append(stored.to_pylist())
-        for told, location, size in zip(*columns, strict=True):
-            if told in contents and location is not None:
+        for kind, location, size in zip(*columns, strict=True):
+            if kind in contents and location is not None:
                 listed.append((location, size or 0))
     return listed
 
@@ -139,21 +139,21 @@ def position_deletes(content: bytes, names: Names) -> tuple[bytes, tuple[str, st
     Raises: CorruptTable R-099, R-121; Unsupported; Refused.
     Cost: the rows of the file in memory.
     """
-    file_format = next((told for start, told in _FORMATS.items() if content.startswith(start)), "")
+    file_format = next((name for start, name in _FORMATS.items() if content.startswith(start)), "")
     file = open_data_file(content, file_format)
     ids = [field_id(field) for field in file.schema]
     if PATH_FIELD.id not in ids or POSITION_FIELD.id not in ids:  # R-121
         message = "a position delete file lacks one of the columns `file_path` and `pos`"
         raise CorruptTable(message, rule="R-121")
     schema = file.schema.remove_metadata()
-    for own in arrow_schema(POSITION_DELETES):
-        schema = schema.set(ids.index(field_id(own)), own)
+    for field_ in arrow_schema(POSITION_DELETES):
+        schema = schema.set(ids.index(field_id(field_)), field_)
     paths_at, positions_at = ids.index(PATH_FIELD.id), ids.index(POSITION_FIELD.id)
     parts = []
     for rows in file.batches(None):
         columns = list(rows.batch.columns)
         columns[paths_at] = _each_once(columns[paths_at], names.of_deleted)
-        columns = [each.cast(field.type) for each, field in zip(columns, schema, strict=True)]
+        columns = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
         parts.append(pa.RecordBatch.from_arrays(columns, schema=schema))
     table = pa.Table.from_batches(parts, schema)
     order = [(schema.names[at], "ascending") for at in (paths_at, positions_at)]
@@ -165,9 +165,9 @@ def position_deletes(content: bytes, names: Names) -> tuple[bytes, tuple[str, st
 
 def _as_parquet(table: pa.Table, properties: Mapping[str, str]) -> bytes:
     sink = BytesIO()
-    kept = {key: value for key, value in properties.items() if not key.startswith(_OF_WRITERS)}
+    metadata = {key: value for key, value in properties.items() if not key.startswith(_OF_WRITERS)}
     writer = ParquetWriter(
-        sink, table.schema, ParquetOptions(), {"delete-type": "position", **kept}
+        sink, table.schema, ParquetOptions(), {"delete-type": "position", **metadata}
     )
     writer.write_row_group(table.to_batches())
     writer.close()
@@ -296,7 +296,7 @@ def _renamed(table: pa.Table, names: Names, inside: Place) -> pa.Table:
     if stored is None:
         raise CorruptTable("the manifest has no locations", rule="R-063")
     files: Sequence[NewFile | None] = [
-        None if one is None else names.file(one) for one in stored.to_pylist()
+        None if location is None else names.file(location) for location in stored.to_pylist()
     ]
     changes: list[tuple[Place, Callable[[Any, NewFile], Any]]] = [
         ((*inside, _SIZE), lambda _, new: new.size_bytes),

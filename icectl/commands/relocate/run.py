@@ -131,8 +131,8 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
     snapshots = print_count(plan.snapshot_count, "snapshot")
     size = print_size(plan.written_bytes)
     console.say(f"{verb} {written or 'no file'} and the metadata file, for {snapshots}: {size}")
-    kept = print_count(plan.kept_files, "file")
-    console.say(f"{kept} of {print_size(plan.kept_bytes)} keep their content and their names")
+    kept_files = print_count(plan.kept_files, "file")
+    console.say(f"{kept_files} of {print_size(plan.kept_bytes)} keep their content and their names")
     if plan.set_aside:
         console.say(
             f"{print_count(len(plan.set_aside), 'metadata file')} of the original "
@@ -301,7 +301,7 @@ def _relocate(
     there = PathMapStore(target.store, move.path_map)
     if is_there:
         reading = replace(reading, store=there)
-    elif _stands_there(target, loaded.metadata, move, new_uuid=request.new_uuid):
+    elif _is_at_target(target, loaded.metadata, move, new_uuid=request.new_uuid):
         landed = target.context.catalog.load()
         return _nothing_to_do(session, target.context, change, landed, replace(move, is_done=True))
     with tempfile.TemporaryDirectory(prefix="icectl-relocate-") as temporary:
@@ -340,7 +340,7 @@ def _relocate(
             missing,
             request.copy_list,
             needs_registering=not target.base.capabilities.publishes,
-            set_aside=_of_the_original(target, loaded) if is_there and uuid is not None else (),
+            set_aside=_original_files(target, loaded) if is_there and uuid is not None else (),
         )
         if request.copy_list is not None:
             _write_copy_list(session, request.copy_list, plan)
@@ -377,7 +377,7 @@ def _carry_out(
     execute: Callable[[], Finished[RelocatePlan]],
     clean_up: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    refusal = None if plan.copy_list is not None or not plan.missing else _not_there(plan)
+    refusal = None if plan.copy_list is not None or not plan.missing else _files_missing(plan)
     return carry_out(
         session,
         change,
@@ -396,7 +396,7 @@ def _carry_out(
     )
 
 
-def _of_the_original(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
+def _original_files(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
     """List metadata files beside the current one that have the old uuid, that one included.
 
     A table of another uuid would find another table's metadata in its folder, and delete nothing.
@@ -412,7 +412,7 @@ def _of_the_original(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _stands_there(target: _Target, metadata: TableMetadata, move: Move, *, new_uuid: bool) -> bool:
+def _is_at_target(target: _Target, metadata: TableMetadata, move: Move, *, new_uuid: bool) -> bool:
     """Return whether the new place has just this table. Raises: Refused, where it has another."""
     try:
         loaded = target.context.catalog.load()
@@ -451,7 +451,7 @@ def _missing(
     )
 
 
-def _not_there(plan: RelocatePlan) -> Refused:
+def _files_missing(plan: RelocatePlan) -> Refused:
     first = plan.missing[0]
     count = len(plan.missing)
     more = "" if count == 1 else f"; so with {print_count(count - 1, 'other file')}"

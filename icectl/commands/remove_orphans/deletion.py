@@ -73,13 +73,13 @@ class Quarantine:
         problems = in_threads(
             lambda move: self._copy(*move), moves, [1] * len(moves), threads=self.concurrency
         )
-        gone, failed = [], []
+        missing, failed = [], []
         for (file, _), problem in zip(moves, problems, strict=True):
             if problem is _GONE:
-                gone.append(file.location)
+                missing.append(file.location)
             elif problem is not None:
                 failed.append(FailedRemoval(file.location, problem))
-        return Copied(tuple(gone), tuple(failed))
+        return Copied(tuple(missing), tuple(failed))
 
     def _copy(self, file: ListedFile, target: str) -> str | None:
         """Copy one file; what went wrong, if anything."""

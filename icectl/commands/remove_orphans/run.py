@@ -141,10 +141,10 @@ def _equal(option: str, pairs: Sequence[str]) -> Mapping[str, str]:
     """
     equal = {}
     for text in pairs:
-        one, separator, other = text.rpartition("=")
-        if not separator or not one or not other:
+        name, separator, equal_name = text.rpartition("=")
+        if not separator or not name or not equal_name:
             raise UsageError(f"`{option}`: `{text}` is not two names with a `=` between them")
-        equal[one] = other
+        equal[name] = equal_name
     return equal
 
 

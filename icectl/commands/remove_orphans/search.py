@@ -61,11 +61,11 @@ class SearchedPlaces:
             name: folder
             for name, folder in named_folders(self.table, metadata.properties).items()
             if not is_within(folder, self.table)
-            and not any(is_within(one, folder) for one in self.outside)
+            and not any(is_within(place, folder) for place in self.outside)
         }
 
 
-def places_of(loaded: LoadedTable, asked: Sequence[str], same_store: SameStore) -> SearchedPlaces:
+def places_of(loaded: LoadedTable, chosen: Sequence[str], same_store: SameStore) -> SearchedPlaces:
     """Tell what is listed where the caller names locations, and where not: the table's own.
 
     Raises: Refused, for a location that is neither at nor below the table, nor in a folder that its
@@ -73,7 +73,7 @@ def places_of(loaded: LoadedTable, asked: Sequence[str], same_store: SameStore) 
     """
     metadata, owns_table = loaded.metadata, own_places(loaded).has_location
     table = metadata.location.rstrip("/")
-    if not asked and not owns_table:
+    if not chosen and not owns_table:
         raise Refused(
             f"the table's location, {redacted(table)}, does not contain its current metadata file, "
             f"{redacted(loaded.metadata_location)}: the files there may belong to another table",
@@ -83,10 +83,10 @@ def places_of(loaded: LoadedTable, asked: Sequence[str], same_store: SameStore) 
             ),
             id="location-not-own",
         )
-    if not asked:
+    if not chosen:
         return SearchedPlaces(table, (table,))
     listed, outside = [], []
-    for location in asked:
+    for location in chosen:
         inside = same_store.respelled(location, table)
         if inside is None:
             outside.append(_named_folder(metadata, location, same_store))
@@ -202,9 +202,9 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         check_quarantine(options.quarantine, places)
     others = OtherTables(context)
     context.progress.phase("looking for other tables")
-    held = [*places.listed, *filter(None, [options.quarantine])]
-    others.check_above(before, held)
-    others.check_catalog(held)
+    folders = [*places.listed, *filter(None, [options.quarantine])]
+    others.check_above(before, folders)
+    others.check_catalog(folders)
     context.deadline.check()
     with search.list(places.listed) as listing:
         loaded = open_deletable(context)
@@ -298,7 +298,7 @@ def _add_fork(references: References, fork: LoadedTable) -> None:
     """Add what is still there: the expiries of one table delete what both have named."""
     if _is_added(references, fork):
         return
-    for snapshots in ((), *((each,) for each in references.unread(fork.metadata))):
+    for snapshots in ((), *((snapshot,) for snapshot in references.unread(fork.metadata))):
         _is_added(references, replace(fork, metadata=replace(fork.metadata, snapshots=snapshots)))
 
 
@@ -336,13 +336,13 @@ def _plan(
     context.progress.phase("comparing", total=listing.file_count)
     unreached = listing.unreached(references.known, rule)
     unneeded, left_alone = orphans_among(unreached, references.reach)
-    kept = [
+    kept_verdicts = [
         check_sum
         for check_sum, file in lone_check_sums(unneeded)
         if context.store.stat(file) is not None
     ]
-    left_alone[OrphanVerdict.RECENT] += len(kept)  # with the file that each belongs to
-    orphans, outside = below(excluding(unneeded, kept), places.own)
+    left_alone[OrphanVerdict.RECENT] += len(kept_verdicts)  # with the file that each belongs to
+    orphans, outside = below(excluding(unneeded, kept_verdicts), places.own)
     return OrphanPlan(
         rule=rule,
         listed_count=listing.file_count,

@@ -105,10 +105,10 @@ def read_head(reader: Reader, snapshot: Snapshot) -> ReadHead:
     entries: list[Entries | None] = []
     reads = try_manifests(reader.context, reader.metadata, manifests, PLANNING_COLUMNS)
     with closing(reads):
-        for one in reads:
+        for manifest_read in reads:
             reader.context.deadline.check()
-            read.append(one)
-            entries.append(_inherited(one, manifests[one.index]))
+            read.append(manifest_read)
+            entries.append(_inherited(manifest_read, manifests[manifest_read.index]))
     return ReadHead(snapshot, listed, tuple(read), tuple(entries))
 
 
@@ -181,7 +181,7 @@ def write_manifests(reader: Reader, head_repair: HeadRepair, outputs: Outputs) -
     Each is read again and compared before it is stored.
     Raises: Unsupported; StorageError; SelfCheckFailed R-069; Incomplete.
     """
-    found, head_fixes = head_repair.head, head_repair.head_fixes
+    head, head_fixes = head_repair.head, head_repair.head_fixes
     changes: dict[int, ManifestChange] = {}
     for change in (change for head_fix in head_fixes for change in head_fix.changes):
         known = changes.get(change.place)
@@ -189,16 +189,16 @@ def write_manifests(reader: Reader, head_repair: HeadRepair, outputs: Outputs) -
     manifests: list[ManifestFile] = []
     written: list[str] = []
     alive: list[Entries | None] = []
-    for place, manifest in enumerate(found.listed.manifests):
+    for place, manifest in enumerate(head.listed.manifests):
         reader.context.deadline.check()
         wanted = changes.get(place, ManifestChange(place))
         if wanted.gone:
             continue
         if wanted.rebuilt is None and not wanted.dropped and not wanted.restated:
             manifests.append(
-                counted_manifest(reader, found, place) if wanted.described else manifest
+                counted_manifest(reader, head, place) if wanted.described else manifest
             )
-            alive.append(found.entries[place])
+            alive.append(head.entries[place])
             continue
         for row, entries in _written(reader, manifest, wanted, outputs):
             manifests.append(row)
@@ -206,7 +206,7 @@ def write_manifests(reader: Reader, head_repair: HeadRepair, outputs: Outputs) -
             alive.append(entries)
     return RepairedHead(
         head_repair.branch,
-        found.snapshot,
+        head.snapshot,
         tuple(manifests),
         frozenset(written),
         _together(alive),
@@ -240,7 +240,7 @@ def _written(
     entries = change.rebuilt
     if entries is None:
         entries = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
-        entries = _changed(entries, change)
+        entries = _apply_change(entries, change)
     if not len(entries):
         return
     writer = ManifestWriter(
@@ -250,19 +250,19 @@ def _written(
         new_location=outputs.manifest,
     )
     with closing(writer.add(with_manifest_number(entries, 0))) as stored:
-        for one in stored:
-            yield one.manifest, one.entries
+        for entry in stored:
+            yield entry.manifest, entry.entries
 
 
-def _changed(entries: Entries, change: ManifestChange) -> Entries:
+def _apply_change(entries: Entries, change: ManifestChange) -> Entries:
     """Return the live entries that stay, as EXISTING, with what is said anew of some."""
     positions = entries.table["manifest_pos"].to_pylist()
-    for name in {name for one in change.restated.values() for name in one}:
-        new = {at: one[name] for at, one in change.restated.items() if name in one}
-        told = zip(positions, entries.table[name].to_pylist(), strict=True)
-        entries = with_values(entries, name, [new.get(at, value) for at, value in told])
-    stays = [row for row, position in enumerate(positions) if position not in change.dropped]
-    return as_existing(live(take(entries, stays)))
+    for name in {name for columns in change.restated.values() for name in columns}:
+        new = {at: columns[name] for at, columns in change.restated.items() if name in columns}
+        values = zip(positions, entries.table[name].to_pylist(), strict=True)
+        entries = with_values(entries, name, [new.get(at, value) for at, value in values])
+    kept_rows = [row for row, position in enumerate(positions) if position not in change.dropped]
+    return as_existing(live(take(entries, kept_rows)))
 
 
 def proposal(
@@ -276,8 +276,8 @@ def proposal(
 
     Raises: CommitConflict, where the branch has moved on: the repair is of another snapshot.
     """
-    branch, found = repaired.branch, repaired.repaired
-    if head(metadata, branch) != found:
+    branch, repaired_head = repaired.branch, repaired.repaired
+    if head(metadata, branch) != repaired_head:
         raise CommitConflict(f"branch {branch} has changed; run the repair again")
     location = outputs.manifest_list(snapshot_id)
     totals: Mapping[str, str] = {}
@@ -286,6 +286,6 @@ def proposal(
         totals = {name: str(count) for name, count in counters.items()}
     new = NewSnapshot(
         snapshot_id, branch, repaired.operation, repaired.manifests, repaired.written,
-        {"icectl.repair-of": str(found.snapshot_id), **totals},
+        {"icectl.repair-of": str(repaired_head.snapshot_id), **totals},
     )  # fmt: skip
     return propose_snapshot(context, metadata, new, location)

@@ -143,8 +143,8 @@ def _entries(
         if manifest.manifest_path != lost.manifest_path and manifest.content is lost.content
     ]
     parts = []
-    for one in alike:
-        entries = read_or_none(partial(_load, reader, one))
+    for part in alike:
+        entries = read_or_none(partial(_load, reader, part))
         if entries is None:
             is_whole = False
         else:
@@ -167,9 +167,9 @@ def _with_row_ids(entries: Entries, lost: ManifestFile) -> Entries | None:
     first = lost.first_row_id
     if first is None:
         return entries
-    own = range(first, first + total(entries, "record_count"))
+    row_ids = range(first, first + total(entries, "record_count"))
     ids = [
-        id_ if snapshot_id != lost.added_snapshot_id or id_ in own else None
+        id_ if snapshot_id != lost.added_snapshot_id or id_ in row_ids else None
         for snapshot_id, id_ in by_row(entries, "snapshot_id", "first_row_id")
     ]
     if ids.count(None) > 1:
@@ -185,12 +185,12 @@ def _counted(entries: Entries) -> tuple[int, int]:
 def _without(entries: Entries, others: Entries) -> Entries:
     """Return each file once, and none of the others; a vector is told by its place in its file."""
     known = set(by_row(others, "location", "content_offset"))
-    kept = []
+    parts = []
     for row, key in enumerate(by_row(entries, "location", "content_offset")):
         if key not in known:
             known.add(key)
-            kept.append(row)
-    return take(entries, kept)
+            parts.append(row)
+    return take(entries, parts)
 
 
 _FORMATS = {".parquet": FileFormat.PARQUET, ".orc": FileFormat.ORC}
@@ -263,7 +263,7 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
     lists = try_manifest_lists(reader.context, reader.metadata, reader.metadata.snapshots)
     with closing(lists):
         read = list(lists)
-    if any(one.problems for one in read):
+    if any(item.problems for item in read):
         return None
     reads = try_manifests(
         reader.context,
@@ -277,11 +277,11 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
     )
     keys: set[str] = set()
     with closing(reads):
-        for one in reads:
+        for item in reads:
             reader.context.deadline.check()
-            if one.rows is None:
+            if item.rows is None:
                 return None
-            keys.update(loosest_keys(one.rows.table["location"]).to_pylist())
+            keys.update(loosest_keys(item.rows.table["location"]).to_pylist())
     return keys
 
 
@@ -307,7 +307,7 @@ def _unlisted(
             return None
     if len(sizes) < count:
         return None
-    stored = [_stored(reader, spec, location, *told) for location, told in sorted(sizes.items())]
+    stored = [_stored(reader, spec, location, *facts) for location, facts in sorted(sizes.items())]
     known = [one for one in stored if one is not None]
     return known if len(known) == len(stored) else None
 
@@ -326,7 +326,7 @@ def _stored(
     None where that is not enough, or of columns of another table.
     """
     schema = reader.metadata.current_schema
-    known = {id_ for one in reader.metadata.schemas for id_ in one.all_fields}
+    known = {id_ for schema_ in reader.metadata.schemas for id_ in schema_.all_fields}
     file_format = _FORMATS.get(location[location.rindex(".") :])
     if file_format is None:
         return None
@@ -380,7 +380,7 @@ def _one_value(
     if least is None or greatest is None or not accepts(transform, column.type):
         return False, None
     first, last = (
-        apply(transform, column.type, decode(column.type, one)) for one in (least, greatest)
+        apply(transform, column.type, decode(column.type, bound)) for bound in (least, greatest)
     )
     return least == greatest or (transform.name in _MONOTONE and first == last), first
 

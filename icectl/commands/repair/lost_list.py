@@ -37,14 +37,14 @@ from icectl.table.reader import Reader
 _Key = tuple[str, int | None]
 """What tells a file: its location, and where in it a deletion vector begins."""
 
-_ALWAYS_TOLD = frozenset({"data-files", "records", "delete-files"})
+_REQUIRED_TOTALS = frozenset({"data-files", "records", "delete-files"})
 """What has to be told in totals. Other counters have to be right where they are told."""
 
 _ANY_SPEC = -1
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _ChangedManifest:
     """A manifest with files that the snapshot added or removed, and these with every column."""
 
     manifest: ManifestFile
@@ -63,18 +63,22 @@ def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
     problems = [problem for _, problem in head.listed.problems]
     if not all(isinstance(problem, CorruptTable) for problem in problems) or head.listed.is_odd:
         return head
-    before = _before(reader, head.snapshot)
-    own = None if before is None else _own_manifests(reader, head.snapshot)
-    if before is None or own is None or not _is_sure_of_row_ids(head.snapshot, before, own):
+    before = _parent_head(reader, head.snapshot)
+    own_files = None if before is None else _own_manifests(reader, head.snapshot)
+    if (
+        before is None
+        or own_files is None
+        or not _is_sure_of_row_ids(head.snapshot, before, own_files)
+    ):
         return head
     try:
-        own = [_numbered(one, head.snapshot) for one in own]
+        own_files = [_with_own_files(manifest, head.snapshot) for manifest in own_files]
     except CorruptTable:
         return head
-    return _joined(head, before, own) or head
+    return _join(head, before, own_files) or head
 
 
-def _before(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
+def _parent_head(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
     """Return what the parent lists, nothing where there is none; None where that cannot be read."""
     if snapshot.parent_snapshot_id is None:
         return ReadHead(snapshot, ManifestListRead(snapshot), (), ())
@@ -83,29 +87,29 @@ def _before(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
     return head if head is not None and head.is_whole else None
 
 
-def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
+def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_ChangedManifest] | None:
     """The manifests in which the snapshot added or removed files; None where one cannot be kept.
 
     Order: those that other snapshots list, then by location.
     """
-    others = [one for one in reader.metadata.snapshots if one is not snapshot]
+    others = [item for item in reader.metadata.snapshots if item is not snapshot]
     lists = try_manifest_lists(reader.context, reader.metadata, others)
     with closing(lists):
-        listed = distinct_manifests([one.manifests for one in lists])
-    known = {loosest_key(one.manifest_path) for one in listed}
-    known |= {loosest_key(one.manifest_list) for one in others if one.manifest_list}
-    by_it = [one for one in listed if one.added_snapshot_id == snapshot.snapshot_id]
+        listed = distinct_manifests([item.manifests for item in lists])
+    known = {loosest_key(item.manifest_path) for item in listed}
+    known |= {loosest_key(item.manifest_list) for item in others if item.manifest_list}
+    by_it = [item for item in listed if item.added_snapshot_id == snapshot.snapshot_id]
     manifests = [*by_it, *_unlisted(reader, snapshot, known)]
     reads = try_manifests(reader.context, reader.metadata, manifests, ALL_COLUMNS)
-    own = []
+    own_files = []
     with closing(reads):
         for read in reads:
             reader.context.deadline.check()
-            if read.rows is not None and _is_by(read, snapshot):
+            if read.rows is not None and _is_changed_by(read, snapshot):
                 if read.content[0].unknown_field_ids:
                     return None  # a rewrite would lose them
-                own.append(_Own(manifests[read.index], read, EMPTY, EMPTY))
-    return own
+                own_files.append(_ChangedManifest(manifests[read.index], read, EMPTY, EMPTY))
+    return own_files
 
 
 def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[ManifestFile]:
@@ -130,30 +134,32 @@ def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[Manif
     ]
 
 
-def _is_by(read: ManifestRead, snapshot: Snapshot) -> bool:
+def _is_changed_by(read: ManifestRead, snapshot: Snapshot) -> bool:
     """Return whether a manifest says itself that the snapshot added or removed files."""
     assert read.rows is not None
     changed = of_status(read.rows, Status.ADDED, Status.DELETED)
     return (snapshot.snapshot_id,) in by_row(changed, "snapshot_id")
 
 
-def _is_sure_of_row_ids(snapshot: Snapshot, before: ReadHead, own: Iterable[_Own]) -> bool:
+def _is_sure_of_row_ids(
+    snapshot: Snapshot, before: ReadHead, own_files: Iterable[_ChangedManifest]
+) -> bool:
     """Whether one manifest alone got its row ids by the lost list, and which these are (R-103).
 
     The list gave them out in the order of its manifests, which nothing else tells.
     """
     if snapshot.first_row_id is None:
         return True
-    counts = [count for one in own if (count := _rows_without_id(one))]
+    counts = [count for item in own_files if (count := _rows_without_id(item))]
     if not counts:
         return True
     data = [
         manifest for manifest in before.listed.manifests if manifest.content is ManifestContent.DATA
     ]
-    return counts == [snapshot.added_rows] and all(one.first_row_id is not None for one in data)
+    return counts == [snapshot.added_rows] and all(item.first_row_id is not None for item in data)
 
 
-def _rows_without_id(own: _Own) -> int:
+def _rows_without_id(own: _ChangedManifest) -> int:
     """Return rows of an unlisted manifest to which the lost list gave ids."""
     header, rows = own.read.content
     if own.manifest.partition_spec_id != _ANY_SPEC or header.content is not ManifestContent.DATA:
@@ -162,7 +168,7 @@ def _rows_without_id(own: _Own) -> int:
     return sum(count for first_row_id, count in row_ids if first_row_id is None)
 
 
-def _numbered(own: _Own, snapshot: Snapshot) -> _Own:
+def _with_own_files(own: _ChangedManifest, snapshot: Snapshot) -> _ChangedManifest:
     """A manifest as its list described it, with the files that the snapshot added and removed."""
     header, rows = own.read.content
     manifest = own.manifest
@@ -184,46 +190,48 @@ def _numbered(own: _Own, snapshot: Snapshot) -> _Own:
     )
 
 
-def _joined(head: ReadHead, before: ReadHead, own: list[_Own]) -> ReadHead | None:
+def _join(head: ReadHead, before: ReadHead, own_files: list[_ChangedManifest]) -> ReadHead | None:
     """Return the files before, those that went, and those that came.
 
     None where they do not add up.
     """
-    came = [Entries(one.added.table.select(PLANNING.names)) for one in own]
-    added, removed = concat(came), concat(one.removed for one in own)
-    gone = set(_keys(removed))
-    changes, stays, went = [], [], []
+    added_parts = [Entries(item.added.table.select(PLANNING.names)) for item in own_files]
+    added, removed = concat(added_parts), concat(item.removed for item in own_files)
+    removed_keys = set(_keys(removed))
+    changes, kept_parts, removed_parts = [], [], []
     for place, entries in enumerate(before.entries):
         assert entries is not None  # is_whole
         alive = Entries(live(entries).table.select(PLANNING.names))
-        goes = [row for row, key in enumerate(_keys(alive)) if key in gone]
-        went.append(take(alive, goes))
-        stays.append(take(alive, [row for row in range(len(alive)) if row not in set(goes)]))
-        if goes:
+        removed_rows = [row for row, key in enumerate(_keys(alive)) if key in removed_keys]
+        removed_parts.append(take(alive, removed_rows))
+        kept_parts.append(
+            take(alive, [row for row in range(len(alive)) if row not in set(removed_rows)])
+        )
+        if removed_rows:
             if before.read[place].content[0].unknown_field_ids:
                 return None  # a rewrite would lose them
-            positions = went[-1].table["manifest_pos"].to_pylist()
+            positions = removed_parts[-1].table["manifest_pos"].to_pylist()
             changes.append(ManifestChange(place, dropped=frozenset(positions)))
-    lived = set(_keys(concat(went)))
-    living = [key for stay in (*stays, added) for key in _keys(stay)]
-    if len(set(living)) < len(living) or len(gone) < len(removed) or lived != gone:
+    lived = set(_keys(concat(removed_parts)))
+    living = [key for stay in (*kept_parts, added) for key in _keys(stay)]
+    if len(set(living)) < len(living) or len(removed_keys) < len(removed) or lived != removed_keys:
         return None
-    alive = concat([*stays, *came])
-    if not _is_counted(head.snapshot, added, concat(went), alive):
+    alive = concat([*kept_parts, *added_parts])
+    if not _is_counted(head.snapshot, added, concat(removed_parts), alive):
         return None
-    places = range(len(stays), len(stays) + len(own))
+    places = range(len(kept_parts), len(kept_parts) + len(own_files))
     changes += [
-        ManifestChange(at, rebuilt=as_existing(one.added), gone=not len(one.added))
-        for at, one in zip(places, own, strict=True)
+        ManifestChange(at, rebuilt=as_existing(item.added), gone=not len(item.added))
+        for at, item in zip(places, own_files, strict=True)
     ]
     return replace(
         head,
         listed=replace(
             head.listed,
-            manifests=(*before.listed.manifests, *(one.manifest for one in own)),
+            manifests=(*before.listed.manifests, *(item.manifest for item in own_files)),
         ),
-        read=(*before.read, *(one.read for one in own)),
-        entries=(*stays, *came),
+        read=(*before.read, *(item.read for item in own_files)),
+        entries=(*kept_parts, *added_parts),
         changes=tuple(changes),
         is_proven=True,
     )
@@ -236,7 +244,7 @@ def _keys(entries: Entries) -> Iterator[_Key]:
 
 def _is_counted(snapshot: Snapshot, added: Entries, removed: Entries, alive: Entries) -> bool:
     """Return whether the summary tells of just these files: what is not told counts as none."""
-    told: Mapping[str, str] = snapshot.summary or {}
+    summary: Mapping[str, str] = snapshot.summary or {}
     if not len(added) and not len(removed) and snapshot.operation != "replace":
         return False  # it did something, and nothing says what
     counters = {
@@ -247,8 +255,8 @@ def _is_counted(snapshot: Snapshot, added: Entries, removed: Entries, alive: Ent
     for counter, count in counters.items():
         kind, _, counted = counter.partition("-")
         absent = str(count)
-        if counted in _ALWAYS_TOLD:
+        if counted in _REQUIRED_TOTALS:
             absent = "" if kind == "total" else "0"
-        if told.get(counter, absent) != str(count):
+        if summary.get(counter, absent) != str(count):
             return False
     return True

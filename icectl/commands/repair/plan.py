@@ -107,7 +107,7 @@ class RepairPlan:
     @property
     def errors_left(self) -> tuple[Finding, ...]:
         """The errors that stay. Order: kept."""
-        return tuple(one.finding for one in self.left if one.finding.severity == "error")
+        return tuple(item.finding for item in self.left if item.finding.severity == "error")
 
     @property
     def loss(self) -> Loss:
@@ -134,22 +134,22 @@ def plan(
     """
     check_skip(skip, fixes)
     chosen = [fix for fix in fixes if fix.kind not in skip and fix.id not in skip]
-    answered = frozenset[Finding]().union(*(one.answers for one in chosen))
-    known = {left.finding: left for left in reasons}
-    left = [
+    answered = frozenset[Finding]().union(*(item.answers for item in chosen))
+    known = {remaining.finding: remaining for remaining in reasons}
+    remaining = [
         known.get(finding) or RemainingFinding(finding, _reason(finding))
         for finding in findings
         if finding not in answered and finding.severity != "info"
     ]
-    by_kind = sorted(chosen, key=lambda one: KINDS.index(one.kind))
+    by_kind = sorted(chosen, key=lambda item: KINDS.index(item.kind))
     skipped = tuple(fix for fix in fixes if fix not in chosen)
-    left = [
-        replace(one, reason="skipped as requested")
-        if any(one.finding in fix.answers for fix in skipped)
-        else one
-        for one in left
+    remaining = [
+        replace(item, reason="skipped as requested")
+        if any(item.finding in fix.answers for fix in skipped)
+        else item
+        for item in remaining
     ]
-    return RepairPlan(level, branch, tuple(by_kind), skipped, tuple(left))
+    return RepairPlan(level, branch, tuple(by_kind), skipped, tuple(remaining))
 
 
 def check_skip(skip: Collection[str], fixes: Sequence[Fix]) -> None:

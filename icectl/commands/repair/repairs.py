@@ -125,7 +125,7 @@ class _Search:
         known = [
             (place, entry) for place, entry in enumerate(self.head.entries) if entry is not None
         ]
-        entries = concat(with_manifest_number(one, place) for place, one in known)
+        entries = concat(with_manifest_number(part, place) for place, part in known)
         manifests = self.head.listed.manifests
         try:
             check_live(self.reader.metadata, self.head.snapshot, manifests, entries)
@@ -217,7 +217,7 @@ class _Search:
             if entries is not None:
                 vectors = deletion_vectors(live(entries))
                 rows = by_row(vectors, "manifest_pos", "referenced_data_file")
-                at = {one for one, file in rows if file is not None and loosest_key(file) == key}
+                at = {row for row, file in rows if file is not None and loosest_key(file) == key}
                 if at:
                     yield ManifestChange(place, dropped=frozenset(at))
 
@@ -324,14 +324,14 @@ class _Search:
     ) -> None:
         subject = manifest.manifest_path
         answers = frozenset[Finding]().union(
-            *(self.of(one, OF_METRICS) for one in (subject, *named))
+            *(self.of(location, OF_METRICS) for location in (subject, *named))
         )
-        told = sorted({column for columns in new.values() for column in columns})
+        names = sorted({column for columns in new.values() for column in columns})
         fix = Fix(
             "metrics",
             name(subject),
             subject,
-            f"rewrite it with {', '.join(told)} of {print_count(len(new), 'file')} as their "
+            f"rewrite it with {', '.join(names)} of {print_count(len(new), 'file')} as their "
             "footers have them",
             "the footers of the files say so",
             answers=answers,
@@ -429,14 +429,14 @@ class _Search:
         """
         known = [live(entry) for entry in self.head.entries if entry is not None]
         living = set[str]().union(
-            *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in known)
+            *(loosest_keys(data_files(part).table["location"]).to_pylist() for part in known)
         )
         for place, entries in enumerate(self.head.entries):
             assert entries is not None  # is_whole
             vectors = deletion_vectors(live(entries))
             rows = by_row(vectors, "manifest_pos", "referenced_data_file")
-            found = {at: loosest_key(file) for at, file in rows if file is not None}
-            lost = {at: key for at, key in found.items() if key not in living}
+            keys = {at: loosest_key(file) for at, file in rows if file is not None}
+            lost = {at: key for at, key in keys.items() if key not in living}
             if lost:
                 yield place, lost
 
@@ -445,7 +445,7 @@ class _Search:
         reader = self.reader
         lists = try_manifest_lists(reader.context, reader.metadata, reader.metadata.snapshots)
         with closing(lists):
-            manifests = distinct_manifests([one.manifests for one in lists])
+            manifests = distinct_manifests([listed.manifests for listed in lists])
         reads = try_manifests(
             reader.context,
             reader.metadata,
@@ -578,9 +578,9 @@ def _counts(entry: Mapping[str, Any], metrics: FileMetrics) -> Mapping[str, Any]
     """Counts of values and nulls, where one of them differs; then NaN are not counted."""
     columns: dict[str, Any] = {}
     for counts in COUNTS:
-        told, found = dict(entry[counts] or ()), getattr(metrics, counts)
-        if any(found.get(id_, count) != count for id_, count in told.items()):
-            columns[counts] = [(id_, found[id_]) for id_ in told if id_ in found]
+        stated, counted = dict(entry[counts] or ()), getattr(metrics, counts)
+        if any(counted.get(id_, count) != count for id_, count in stated.items()):
+            columns[counts] = [(id_, counted[id_]) for id_ in stated if id_ in counted]
     return columns
 
 
@@ -591,15 +591,15 @@ def _bounds(entry: Mapping[str, Any], metrics: FileMetrics, schema: Schema) -> M
     """
     columns: dict[str, Any] = {}
     for side in BOUNDS:
-        told, found = dict(entry[side] or ()), getattr(metrics, side)
-        kept = {
+        stated, measured = dict(entry[side] or ()), getattr(metrics, side)
+        bounds = {
             id_: bound
-            for id_, bound in told.items()
-            if _holds(schema, id_, bound, found.get(id_), is_lower=side == "lower_bounds")
+            for id_, bound in stated.items()
+            if _holds(schema, id_, bound, measured.get(id_), is_lower=side == "lower_bounds")
         }
-        if len(kept) < len(told):
-            exact = {id_: found[id_] for id_ in told if id_ in found and id_ not in kept}
-            columns[side] = sorted({**kept, **exact}.items())
+        if len(bounds) < len(stated):
+            exact = {id_: measured[id_] for id_ in stated if id_ in measured and id_ not in bounds}
+            columns[side] = sorted({**bounds, **exact}.items())
     return columns
 
 

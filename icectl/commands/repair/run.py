@@ -201,8 +201,8 @@ def _print_plan(console: Console, repair: Repair) -> None:
             print_wrapped(console, str(fix.loss), "  ", "  ")
     for fix in plan.skipped:
         console.print(f"skipped {fix.id}")
-    for left in plan.left:
-        _print_left(console, repair, left.finding, left.reason)
+    for remaining in plan.left:
+        _print_left(console, repair, remaining.finding, remaining.reason)
     _print_ways_out(console, repair)
 
 
@@ -213,8 +213,8 @@ def _print_ways_out(console: Console, repair: Repair) -> None:
         return
     console.print("way out:" if len(ways_out) == 1 else "ways out, the smallest loss first:")
     for way in ways_out:
-        left = print_count(way.errors_left, "error")
-        loss = f"{way.loss}, and leaves {left}" if way.errors_left else str(way.loss)
+        errors = print_count(way.errors_left, "error")
+        loss = f"{way.loss}, and leaves {errors}" if way.errors_left else str(way.loss)
         command = f"`{way.command(repair.table)}`"
         print_wrapped(console, f"{command} {loss}", "  ", "    ")
 
@@ -300,7 +300,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     fixes += _statistics(metadata, findings)
     if options.to_snapshot is not None:
         target = _target(reader, options, findings, head)
-        fixes += _going_back(metadata, options, findings, head, target)
+        fixes += _set_back_fix(metadata, options, findings, head, target)
         planned = plan(options.level, options.branch, fixes, findings, options.skip)
         return PreparedRepair(whole, planned, options, head, target=target)
     read = _read_head(reader, head)
@@ -315,9 +315,9 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     ways_out: list[WayOut] = []
     if planned.errors_left and head is not None:
         broken = [left.finding for left in planned.left]
-        ways_out += _going_back_from(reader, options, broken, head)
+        ways_out += _way_back(reader, options, broken, head)
         if read is not None:
-            ways_out += _dropping(reader, read, findings, options, planned)
+            ways_out += _ways_with_loss(reader, read, findings, options, planned)
     ways_out.sort(key=lambda way: way.order)
     return PreparedRepair(whole, planned, options, head, head_repair, ways_out=tuple(ways_out))
 
@@ -418,7 +418,7 @@ def _whole_snapshots(
     )
 
 
-def _going_back(
+def _set_back_fix(
     metadata: TableMetadata,
     options: RepairOptions,
     findings: Sequence[Finding],
@@ -454,7 +454,7 @@ def _going_back(
     return [fix]
 
 
-def _going_back_from(
+def _way_back(
     reader: Reader, options: RepairOptions, broken: Sequence[Finding], head: Snapshot
 ) -> list[WayOut]:
     """Return the way back to the newest whole snapshot, if there is one but the head."""
@@ -464,7 +464,7 @@ def _going_back_from(
     return [going_back(reader.metadata, head, snapshot)]
 
 
-def _dropping(
+def _ways_with_loss(
     reader: Reader,
     read: ReadHead,
     findings: Sequence[Finding],
@@ -553,7 +553,7 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
 
         def propose(metadata: TableMetadata) -> Proposal:
             others = _without_statistics(metadata, prepared.plan.of("statistics"))
-            others += _set_back(metadata, prepared)
+            others += _set_back_updates(metadata, prepared)
             if repaired is None:
                 return Proposal(others)
             proposed = proposal(context, metadata, repaired, snapshot_id, opened.outputs)
@@ -573,7 +573,7 @@ def _without_statistics(metadata: TableMetadata, fixes: Sequence[Fix]) -> list[U
     ]
 
 
-def _set_back(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:
+def _set_back_updates(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:
     """Return the branch at its target. Raises: CommitConflict, where it has moved on."""
     target, branch = prepared.target, prepared.options.branch
     if target is None or not prepared.plan.of("to-snapshot"):

@@ -51,11 +51,11 @@ def plan(
     for at, manifest in enumerate(listed.manifests):
         members.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
     groups = (
-        ManifestGroup(spec_id, content, rewritten=(), kept=tuple(found), reason="")
-        for (spec_id, content), found in sorted(members.items())
+        ManifestGroup(spec_id, content, rewritten=(), kept=tuple(indexes), reason="")
+        for (spec_id, content), indexes in sorted(members.items())
     )
     decided = tuple(
-        _with_due(metadata, _decided(metadata, group, listed, options), listed, options)
+        _with_due(metadata, _decide(metadata, group, listed, options), listed, options)
         for group in groups
     )
     if any(group.rewritten for group in decided):
@@ -73,13 +73,13 @@ def restrict_to_reviewed(
     named = only.subjects(REWRITE_MANIFEST)
 
     def held(group: ManifestGroup) -> ManifestGroup:
-        left = tuple(at for at in group.rewritten if listed.manifests[at].manifest_path in named)
-        if left == group.rewritten:
+        chosen = tuple(at for at in group.rewritten if listed.manifests[at].manifest_path in named)
+        if chosen == group.rewritten:
             return group
         whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))), rewritten=())
-        if not left:
+        if not chosen:
             return replace(whole, expected=0, entries=0, clusters=0, bytes_before=0)
-        return rewriting(metadata, whole, left, listed, plan.options, group.reason)
+        return rewriting(metadata, whole, chosen, listed, plan.options, group.reason)
 
     return replace(plan, groups=tuple(held(group) for group in plan.groups))
 
@@ -95,7 +95,7 @@ def _check(metadata: TableMetadata, options: RewriteOptions) -> None:
             raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
 
 
-def _decided(
+def _decide(
     metadata: TableMetadata,
     group: ManifestGroup,
     listed: ManifestsWithEntries,
@@ -110,9 +110,9 @@ def _decided(
         )
     if len(group.kept) >= max(options.min_manifests, 2):
         clusters = group_clusters(metadata, group, live_in(listed, group.kept), options)
-        wanted = _SPREAD * (clusters.count + _needed(listed, group.kept, options) - 1)
+        most_spread = _SPREAD * (clusters.count + _expected_count(listed, group.kept, options) - 1)
         places = spread(clusters, numbers(live_in(listed, group.kept), "manifest"))
-        if places > wanted:
+        if places > most_spread:
             reason = f"{clusters.count:,} partitions are spread over {places:,} places"
             return rewriting(metadata, group, group.kept, listed, options, reason)
     return by_size(metadata, group, listed, options)
@@ -128,12 +128,12 @@ def _with_due(
     those of another file format than is asked for."""
     if _excluded(metadata, group, options) is not None:
         return group
-    kept = frozenset(group.kept)
-    dues = [(listed.broken & kept, "have lengths that their schema does not give")]
+    kept_indexes = frozenset(group.kept)
+    dues = [(listed.broken & kept_indexes, "have lengths that their schema does not give")]
     if options.file_format is not None:
-        others = kept & listed.parquet
+        others = kept_indexes & listed.parquet
         if options.file_format is FileFormat.PARQUET:
-            others = kept - listed.parquet
+            others = kept_indexes - listed.parquet
         dues.append((others, f"are not in {options.file_format.name.capitalize()}"))
     for due, why in dues:
         if due:
@@ -192,7 +192,7 @@ def by_size(
     large = [
         at for at, size in sizes.items() if size > LARGE * target and listed.live_counts[at] > 1
     ]
-    merged = _needed(listed, small, options) if small else 0
+    merged = _expected_count(listed, small, options) if small else 0
     few = len(small) < max(options.min_manifests, merged + 1, 2)
     if few and not large:
         return replace(group, reason="nothing to gain")
@@ -219,14 +219,16 @@ def rewriting(
         rewritten=rewritten,
         kept=tuple(at for at in group.kept if at not in set(rewritten)),
         reason=reason,
-        expected=_needed(listed, rewritten, options) if len(entries) else 0,
+        expected=_expected_count(listed, rewritten, options) if len(entries) else 0,
         entries=len(entries),
         clusters=group_clusters(metadata, group, entries, options).count,
         bytes_before=sum(listed.manifests[at].manifest_length for at in rewritten),
     )
 
 
-def _needed(listed: ManifestsWithEntries, manifests: Sequence[int], options: RewriteOptions) -> int:
+def _expected_count(
+    listed: ManifestsWithEntries, manifests: Sequence[int], options: RewriteOptions
+) -> int:
     """Return manifests of the target size that hold the bytes of some, and their live entries."""
     stored = sum(listed.manifests[at].manifest_length for at in manifests)
     needed = max(1, ceil(stored / options.target_size_bytes))
@@ -256,11 +258,11 @@ def plan_leaves(
         chosen = tuple(at for at, item in enumerate(listed.manifests) if item.content is content)
         if chosen:
             group = ManifestGroup(metadata.default_spec_id, content, (), chosen, "nothing to gain")
-            groups.append(_decided_leaves(metadata, group, listed, options))
+            groups.append(_decide_leaves(metadata, group, listed, options))
     return RewritePlan(branch, options, tuple(groups))
 
 
-def _decided_leaves(
+def _decide_leaves(
     metadata: TableMetadata,
     group: ManifestGroup,
     listed: ManifestsWithEntries,
@@ -271,19 +273,21 @@ def _decided_leaves(
     movable = _movable(metadata, group, listed)
     manifests = listed.manifests
     emptied = {at for at in movable if manifests[at].dead}
-    own = {at for at in movable if manifests[at].in_root and listed.live_counts[at]}
+    in_root = {at for at in movable if manifests[at].in_root and listed.live_counts[at]}
     sized = by_size(
         metadata,
-        replace(group, kept=tuple(at for at in movable if at in own or not manifests[at].in_root)),
+        replace(
+            group, kept=tuple(at for at in movable if at in in_root or not manifests[at].in_root)
+        ),
         _as_written(listed, emptied),
         options,
     )
-    chosen = set(movable) if options.every else {*sized.rewritten, *emptied, *own}
+    chosen = set(movable) if options.every else {*sized.rewritten, *emptied, *in_root}
     if not chosen:
         return group
     reasons = [sized.reason] if sized.rewritten else []
     reasons += [f"{len(emptied):,} have dead rows"] if emptied else []
-    reasons += ["the root lists files itself"] if own else []
+    reasons += ["the root lists files itself"] if in_root else []
     reason = "all manifests were requested" if options.every else ", ".join(reasons)
     return rewriting(metadata, group, tuple(sorted(chosen)), listed, options, reason)
 

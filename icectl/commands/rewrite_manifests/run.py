@@ -161,7 +161,7 @@ def _summary(rewriting: Rewriting) -> str:
 def _before(rewriting: Rewriting) -> str:
     """Say what is written anew: manifests, and the files that a root lists itself (sfc-1 7.6)."""
     chosen = [rewriting.manifests[at] for group in rewriting.plan.chosen for at in group.rewritten]
-    manifests = [one for one in chosen if not one.in_root]
+    manifests = [item for item in chosen if not item.in_root]
     size = print_size(sum(manifest.manifest_length for manifest in manifests))
     text = f"{print_count(len(manifests), 'manifest')} of {size}"
     if len(manifests) == len(chosen):
@@ -180,13 +180,13 @@ _PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
 _COLUMNS = {Layout.MANIFEST_LISTS: PLANNED_COLUMNS, Layout.SFC_1: TREE_COLUMNS}
 
 
-def _compact(entries: Entries) -> Entries:
+def _planning_entries(entries: Entries) -> Entries:
     """What of live entries is planned by, and enough to compare them: there may be very many."""
     return Entries(with_location_hashes(live(entries).table))
 
 
-_HELD: Mapping[Layout, Callable[[Entries], Entries]] = {
-    Layout.MANIFEST_LISTS: _compact,
+_REDUCTIONS: Mapping[Layout, Callable[[Entries], Entries]] = {
+    Layout.MANIFEST_LISTS: _planning_entries,
     Layout.SFC_1: lambda entries: entries,
 }
 """What is kept of entries while they are read."""
@@ -253,7 +253,7 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
 
     Raises: UsageError.
     """
-    asked = read_options(request)
+    values = read_options(request)
     form = request.manifest_format
 
     def of(metadata: TableMetadata) -> RewriteOptions:
@@ -263,11 +263,11 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
                 hint="of others the version and the layout say how manifests are stored",
             )
         return RewriteOptions(
-            target_size_bytes=asked["target_size"]
+            target_size_bytes=values["target_size"]
             or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
-            spec_id=asked["spec_id"],
-            sort_by=asked["sort_by"] or (),
-            min_manifests=asked["min_manifests"] or 2,
+            spec_id=values["spec_id"],
+            sort_by=values["sort_by"] or (),
+            min_manifests=values["min_manifests"] or 2,
             content=cast("Content", request.content),  # checked above
             max_entries=(
                 read(metadata.properties, LEAF_MAX_ENTRIES)
@@ -298,7 +298,7 @@ def prepare(
     loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
-    listed = _listed(context, metadata, snapshot)
+    listed = _load_manifests(context, metadata, snapshot)
     chosen = options(metadata)
     decided = _PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
     if chosen.only is not None:
@@ -306,7 +306,7 @@ def prepare(
     return PreparedRewrite(loaded, ManifestRewrite(decided, listed, snapshot))
 
 
-def _listed(
+def _load_manifests(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot | None
 ) -> ManifestsWithEntries:
     if snapshot is None:
@@ -317,7 +317,7 @@ def _listed(
     parts: list[Entries] = []
     for part in scan_manifests(context, metadata, manifests, _COLUMNS[layout]):
         headers += part.headers
-        parts.append(_HELD[layout](part.entries()))
+        parts.append(_REDUCTIONS[layout](part.entries()))
     entries = concat(parts)
     if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
         check_live(metadata, snapshot, manifests, entries)

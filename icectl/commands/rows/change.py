@@ -59,9 +59,9 @@ def open_for_rows(context: TableContext, branch: str) -> LoadedTable:
             hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4 TABLE` converts it "
             "to layout sfc-1",
         )
-    wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
-    if wanted.lower() != "parquet":
-        message = f"the table asks for {wanted} files (`write.format.default`)"
+    data_format = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
+    if data_format.lower() != "parquet":
+        message = f"the table asks for {data_format} files (`write.format.default`)"
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
     branch_head(metadata, branch)
     return loaded
@@ -110,9 +110,12 @@ def changing(
 def row_change(facts: TreeFacts, rewritten: Changes, files: LiveFiles) -> TreeChange:
     """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
     change = replacement(facts, rewritten, files.manifests)
-    own = with_column(change.added, "sequence_number", pa.nulls(len(change.added), pa.int64()))
+    added = with_column(change.added, "sequence_number", pa.nulls(len(change.added), pa.int64()))
     return replace(
-        change, added=own, operation=None, data_leaves=_data_leaves(rewritten.added, files)
+        change,
+        added=added,
+        operation=None,
+        data_leaves=_data_leaves(rewritten.added, files),
     )
 
 

@@ -85,9 +85,9 @@ def delete(
     other writers were faster too often; CommitUnknown; EngineError; StorageError; CorruptTable.
     """
     loaded = open_for_rows(context, branch)
-    asked = wanted(loaded.metadata)
+    condition = wanted(loaded.metadata)
     with changing(context, loaded, branch, data_places(loaded.metadata, [""])) as change:
-        deletion = _Deletion(context, finder, asked, change)
+        deletion = _Deletion(context, finder, condition, change)
         landed = None
         try:
             landed = change.commit(deletion.propose)
@@ -137,7 +137,7 @@ class _Deletion:
         chosen = self._chosen(metadata, files)
         check_once(files.data, sorted([*chosen.whole, *chosen.some]))
         maker = TaskMaker(files.data, files.deletes, files.index, [*chosen.whole, *chosen.some])
-        found_rows = self._looked_for(metadata, maker, chosen.some)
+        found_rows = self._find_rows(metadata, maker, chosen.some)
         emptied = {row.location for row in found_rows if not row.left}
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
         of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
@@ -146,20 +146,20 @@ class _Deletion:
             self.is_nothing = True
             return Proposal(())
         at = {place: row for row, place in _located(files, chosen.some) if place in emptied}
-        gone = sorted([*chosen.whole, *at.values()])
-        left = [row for row in found_rows if row.left]
+        removed_rows = sorted([*chosen.whole, *at.values()])
+        partly_deleted = [row for row in found_rows if row.left]
         rows = {place: row for row, place in _located(files, chosen.some)}
         blank = MergeDeletesTask("m-0", 1, (), (), "vectors")
-        merging = maker.merge([rows[one.location] for one in left], blank)
-        vectors = self._vectors(metadata, merging.inputs, left)
+        merging = maker.merge([rows[rewritten.location] for rewritten in partly_deleted], blank)
+        vectors = self._vectors(metadata, merging.inputs, partly_deleted)
         results = [
-            GroupResult(0, (whole_files(metadata, maker, gone),), EMPTY),
+            GroupResult(0, (whole_files(metadata, maker, removed_rows),), EMPTY),
             GroupResult(1, (merging,), vectors),
         ]
-        made = changes(files, [result for result in results if result.inputs])
-        self.removed_files = len(data_files(made.removed))
+        file_changes = changes(files, [result for result in results if result.inputs])
+        self.removed_files = len(data_files(file_changes.removed))
         return self.change.propose(
-            metadata, lambda facts, _: row_change(facts, made, files), made.added
+            metadata, lambda facts, _: row_change(facts, file_changes, files), file_changes.added
         )
 
     def _chosen(self, metadata: TableMetadata, files: LiveFiles) -> _Chosen:
@@ -172,20 +172,22 @@ class _Deletion:
         all_ = may & all_match(files.data, wanted, specs, schemas)
         return _Chosen(all_.nonzero()[0].tolist(), (may & ~all_).nonzero()[0].tolist())
 
-    def _looked_for(
-        self, metadata: TableMetadata, maker: TaskMaker, some: Sequence[int]
+    def _find_rows(
+        self, metadata: TableMetadata, maker: TaskMaker, file_rows: Sequence[int]
     ) -> list[FoundRows]:
         """Find the rows of some files, of which those are looked at that were not before."""
-        tasks = [maker.rewrite(Bin((row,), None, 0), blank_task(metadata)) for row in some]
+        tasks = [maker.rewrite(Bin((row,), None, 0), blank_task(metadata)) for row in file_rows]
         fresh = [task for task in tasks if _key(task) not in self._found]
         if fresh:
             job = FindJob(condition_job(metadata, self.wanted.within), self.wanted.rows)
-            rows_by_location = {one.location: one for one in self.finder.find(fresh, job)}
+            rows_by_location = {
+                rows_of_file.location: rows_of_file for rows_of_file in self.finder.find(fresh, job)
+            }
             self._found |= {
                 _key(task): rows_by_location.get(task.inputs[0].location) for task in fresh
             }
         known = (self._found[_key(task)] for task in tasks)
-        return [one for one in known if one is not None]
+        return [rows_of_file for rows_of_file in known if rows_of_file is not None]
 
     def _vectors(
         self, metadata: TableMetadata, inputs: Sequence[InputFile], rows: Sequence[FoundRows]

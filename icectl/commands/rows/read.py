@@ -55,13 +55,13 @@ def load(context: TableContext, reader: FrameReader, selection: Selection) -> An
     metadata = open_table(context.catalog).metadata
     snapshot = chosen_snapshot(metadata, _choice(selection.snapshot))
     schema = _schema_of(metadata, snapshot, selection)
-    wanted = _columns(schema, selection.columns)
+    columns_read = _columns(schema, selection.columns)
     condition = None if selection.where is None else parse_where(selection.where, metadata)
     more = frozenset[int]() if condition is None else condition_ids(condition)
     columns = METRICS if more else frozenset[str]()
     files = live_files(context, metadata, snapshot, {}, columns, condition)
-    outgoing = OutgoingRows(wanted)
-    job = LoadJob(reading_job(metadata, _with(schema, wanted, more)), condition, outgoing)
+    outgoing = OutgoingRows(columns_read)
+    job = LoadJob(reading_job(metadata, _with(schema, columns_read, more)), condition, outgoing)
     return reader.load(_tasks(metadata, files, condition), job)
 
 
@@ -109,12 +109,12 @@ def condition_ids(condition: Predicate) -> frozenset[int]:
     return frozenset(ids)
 
 
-def _with(schema: Schema, wanted: Schema, more: frozenset[int]) -> Schema:
+def _with(schema: Schema, columns: Schema, more: frozenset[int]) -> Schema:
     """Return columns, and behind them those that have fields with more ids."""
-    have = {item.id for item in wanted.fields}
+    have = {item.id for item in columns.fields}
     tops = {schema.line_to(id_)[0].id for id_ in more} - have
     rest = tuple(item for item in schema.fields if item.id in tops)
-    return Schema(schema.schema_id, (*wanted.fields, *rest))
+    return Schema(schema.schema_id, (*columns.fields, *rest))
 
 
 def condition_job(metadata: TableMetadata, condition: Predicate) -> CompactJob:
@@ -147,12 +147,12 @@ def _tasks(
     small = [row for row in rows if stored[row] <= _SPLIT_BYTES]
     weights = [int(stored[row]) + _OPEN_FILE_BYTES for row in small]
     packed = pack(weights, _SPLIT_BYTES, _LOOKBACK)
-    bins = [Bin(tuple(small[at] for at in one), None, 0) for one in packed]
+    bins = [Bin(tuple(small[at] for at in part), None, 0) for part in packed]
     for row in rows:
         if stored[row] > _SPLIT_BYTES:
             bins += split_bins(files.data, row, int(stored[row]), sizes)
     maker = TaskMaker(files.data, files.deletes, files.index, rows)
-    return [maker.rewrite(one, blank_task(metadata)) for one in bins]
+    return [maker.rewrite(part, blank_task(metadata)) for part in bins]
 
 
 def blank_task(metadata: TableMetadata) -> RewriteTask:

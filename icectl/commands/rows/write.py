@@ -114,19 +114,24 @@ class _Overwriting:
         """Propose what goes and comes, by what is live now. Raises: Refused; CorruptTable."""
         snapshot = head(metadata, self.change.branch)
         files = live_files(self.context, metadata, snapshot, {})
-        gone = self._replaced(files)
-        check_once(files.data, gone)
-        maker = TaskMaker(files.data, files.deletes, files.index, gone)
+        replaced = self._replaced_rows(files)
+        check_once(files.data, replaced)
+        maker = TaskMaker(files.data, files.deletes, files.index, replaced)
         number = pa.array([metadata.last_sequence_number + 1] * len(self.added), pa.int64())
         added = Entries(with_column(self.added.table, "sequence_number", number))
-        rewritten = changes(files, [GroupResult(0, (whole_files(metadata, maker, gone),), added)])
+        rewritten = changes(
+            files, [GroupResult(0, (whole_files(metadata, maker, replaced),), added)]
+        )
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
-        self.removed_files, self.deleted_rows = len(gone), int(live[gone].sum()) if gone else 0
+        self.removed_files, self.deleted_rows = (
+            len(replaced),
+            int(live[replaced].sum()) if replaced else 0,
+        )
         return self.change.propose(
             metadata, lambda facts, _: row_change(facts, rewritten, files), rewritten.added
         )
 
-    def _replaced(self, files: LiveFiles) -> list[int]:
+    def _replaced_rows(self, files: LiveFiles) -> list[int]:
         """Return the rows of live data files in the partitions of the new ones. Raises: Refused."""
         partitions = set(by_row(self.added, *GROUP_KEYS))
         specs = {spec_id for spec_id, _ in partitions}
@@ -145,8 +150,8 @@ class _Overwriting:
 def _written(frame: Frame, job: WriteJob, change: OpenChange) -> Entries:
     metadata = change.opened.base.metadata
     outputs = DataOutputs(metadata, change.opened.outputs)
-    wanted = read(metadata.properties, DISTRIBUTION_MODE)
-    by_partition = wanted != "none" and not job.spec.spec.is_unpartitioned
+    mode = read(metadata.properties, DISTRIBUTION_MODE)
+    by_partition = mode != "none" and not job.spec.spec.is_unpartitioned
     return Entries(frame.write(job, outputs, by_partition=by_partition))
 
 
@@ -159,7 +164,7 @@ def row_count(entries: Entries) -> int:
     return sum(count for (count,) in by_row(entries, "record_count"))
 
 
-def write_job(metadata: TableMetadata, given: pa.Schema) -> WriteJob:
+def write_job(metadata: TableMetadata, data_schema: pa.Schema) -> WriteJob:
     """Return what tasks need to know to write rows with the columns `given`.
 
     Raises: Unsupported, for a column or spec that can't be written; Refused, for columns that are
@@ -175,7 +180,7 @@ def write_job(metadata: TableMetadata, given: pa.Schema) -> WriteJob:
         sorting = Sorting(table_order(metadata), SORT_BYTES)
         sort_keys(sorting.order, columns, arrow_schema(columns))
     return WriteJob(
-        IncomingRows(frame_schema(given, columns), columns),
+        IncomingRows(frame_schema(data_schema, columns), columns),
         typed_specs(metadata)[metadata.default_spec_id],
         write_options(metadata.properties, target_size_bytes, modes),
         sorting,

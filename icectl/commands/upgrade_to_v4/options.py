@@ -16,7 +16,7 @@ READERS = {
 }
 """Who can use a table of each layout."""
 
-LAYOUT_READERS = "; ".join(f"`--layout {name}`: {told}" for name, told in READERS.items())
+LAYOUT_READERS = "; ".join(f"`--layout {name}`: {readers}" for name, readers in READERS.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

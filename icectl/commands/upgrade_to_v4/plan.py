@@ -196,7 +196,7 @@ def plan_with_lists(
         count = sum(len(head.manifests) for head in lacking)
         detail = f"rewrite {print_count(count, 'manifest')} in Parquet, in {_branches(lacking)}"
         steps.append(UpgradeStep("rewrite-manifests", detail))
-    findings = list(_encrypted(metadata, heads))
+    findings = list(_encryption_findings(metadata, heads))
     changes_layout = _changes_layout(metadata, options.layout)
     if metadata.format_version < TO_VERSION:
         findings += _embedding(metadata)
@@ -254,7 +254,7 @@ def _position_delete_files(head: BranchHead) -> int:
 def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[UpgradeStep]:
     """List the changes of the metadata: none, where the table is of this layout already."""
     if _changes_layout(metadata, layout):
-        name = next(name for name, one in LAYOUTS_OF_VERSION_4.items() if one is layout)
+        name = next(name for name, item in LAYOUTS_OF_VERSION_4.items() if item is layout)
         yield UpgradeStep("change-layout", f"the table becomes one of layout {name}")
         if layout is Layout.SFC_1:
             yield from _expression_steps(metadata)
@@ -276,8 +276,8 @@ def _branches(branches: Sequence[object]) -> str:
 def _expression_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
     expressions = _expressions(metadata)
     if expressions:
-        made = print_count(len(expressions), "expression")
-        detail = f"make {made} of partition fields, with ids up to {expressions[-1].expr_id}"
+        count = print_count(len(expressions), "expression")
+        detail = f"make {count} of partition fields, with ids up to {expressions[-1].expr_id}"
         yield UpgradeStep("write-expressions", detail)
     if not expressions and metadata.current_schema.fields:
         detail = "a partition spec that no file has keeps engines away that would drop expressions"
@@ -296,7 +296,7 @@ def _expressions(metadata: TableMetadata) -> Sequence[Expression]:
 def _findings(
     metadata: TableMetadata, heads: Sequence[BranchHead], options: UpgradeOptions
 ) -> Iterator[Finding]:
-    yield from _encrypted(metadata, heads)
+    yield from _encryption_findings(metadata, heads)
     if metadata.format_version < TO_VERSION or _changes_layout(metadata, Layout.SFC_1):
         expressions = _expressions(metadata)
         yield from _ids(metadata, heads, expressions)
@@ -319,7 +319,7 @@ def _finding(
     return Finding(rule, severity, subject, message, RULES[rule])
 
 
-def _encrypted(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
+def _encryption_findings(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
     """Check that nothing of the table is encrypted (sfc-1 U-02)."""
     for snapshot in metadata.snapshots:
         if snapshot.key_id is not None:

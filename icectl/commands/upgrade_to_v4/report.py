@@ -54,7 +54,7 @@ def version_4_notes(
     if changes_layout:
         notes = _OF_ICEBERG[:2] if options.layout is Layout.MANIFEST_LISTS else _OF_VERSION_4[:2]
         other = next(
-            name for name, one in LAYOUTS_OF_VERSION_4.items() if one is not options.layout
+            name for name, layout in LAYOUTS_OF_VERSION_4.items() if layout is not options.layout
         )
         return (*notes, *(line.format(other) for line in _OTHER_LAYOUT))
     if options.layout is Layout.MANIFEST_LISTS:

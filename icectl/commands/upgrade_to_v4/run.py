@@ -113,7 +113,7 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
     prepared = prepare(context, options)
     loaded, planned = prepared.loaded, prepared.plan
     notes = version_4_notes(options, loaded.capabilities, changes_layout=planned.changes_layout)
-    name = next(name for name, one in LAYOUTS_OF_VERSION_4.items() if one is options.layout)
+    name = next(name for name, layout in LAYOUTS_OF_VERSION_4.items() if layout is options.layout)
     upgrade = planned_upgrade(
         COMMAND,
         loaded,
@@ -148,11 +148,11 @@ def _layout(session: Session, request: UpgradeRequest, change: Change) -> Layout
 
 def _options(request: UpgradeRequest, layout: Layout) -> UpgradeOptions:
     """Return the options of the plan. Raises: UsageError, for those of the other layout."""
-    for option, given in (
+    for option, value in (
         ("--convert-position-deletes", request.convert_position_deletes),
         ("--allow-read-only", request.allow_read_only),
     ):
-        if given and layout is not Layout.SFC_1:
+        if value and layout is not Layout.SFC_1:
             raise UsageError(f"`{option}` is for `--layout {Layout.SFC_1}`")
     return UpgradeOptions(
         "lazy" if request.lazy else "eager" if request.eager else "default",
@@ -175,7 +175,7 @@ def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
     is_other = metadata.format_version >= TO_VERSION
     if is_other and layout_of_table(metadata) is not options.layout:
         loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
-    heads = [_head(context, metadata, name, one, options) for name, one in _branches(metadata)]
+    heads = [_head(context, metadata, name, head, options) for name, head in _branches(metadata)]
     if options.layout is Layout.SFC_1:
         return PreparedUpgrade(loaded, plan(metadata, heads, options))
     leaf_count = check_roots(context, metadata)
@@ -313,7 +313,7 @@ def _commit(
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
     uuid, snapshot_id = context.env.new_uuid(), context.env.new_snapshot_id()
 
-    change = _rewritten if eager else _listed
+    change = _rewritten if eager else _list_manifests
     with transaction(context, base, COMMAND) as opened:
         writer = TreeWriter(context.store, context.env, branch or "main", opened.outputs)
         lists = ListsOfRoots(context, opened.outputs)
@@ -344,8 +344,8 @@ def _commit(
 def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
     """Propose manifest lists in the place of all roots."""
     lists_written = lists.lists(metadata)
-    updates = [SetManifestList(number, one.location) for number, one in lists_written.items()]
-    files = frozenset(file for one in lists_written.values() for file in one.files)
+    updates = [SetManifestList(number, item.location) for number, item in lists_written.items()]
+    files = frozenset(file for item in lists_written.values() for file in item.files)
     return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
 
 
@@ -375,7 +375,7 @@ def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
     return snapshot is not None and layout_of(snapshot) is not Layout.SFC_1
 
 
-def _listed(_: TableContext, facts: TreeFacts, __: ParentState) -> TreeChange:
+def _list_manifests(_: TableContext, facts: TreeFacts, __: ParentState) -> TreeChange:
     """Return a root that lists the manifests as they are."""
     return TreeChange(facts.empty(), operation="replace")
 

@@ -163,13 +163,13 @@ def check_data(
         spark: Spark | None = None
         deleted = _deleted_counts(entries)
         for tasks in _bundles(_tasks(reader, manifests, deleted, how.part), how.bundle_count):
-            found: Iterator[FileChecked]
+            checked_files: Iterator[FileChecked]
             if how.elsewhere is None:
-                found = _checked_here(reader, checks, tasks)
+                checked_files = _checked_here(reader, checks, tasks)
             else:
                 spark = spark or stack.enter_context(how.elsewhere.open())
-                found = _checked_there(spark, how.elsewhere.storage, checks, tasks)
-            for checked in found:
+                checked_files = _checked_there(spark, how.elsewhere.storage, checks, tasks)
+            for checked in checked_files:
                 check()
                 yield checked
     ids = {snapshot.snapshot_id for snapshot in snapshots}
@@ -259,16 +259,19 @@ def _tasks(
     quiet = replace(reader.context, progress=SilentProgress())  # the files count, as they are done
     read = try_manifests(quiet, metadata, manifests, _COLUMNS)
     with closing(read):
-        for one in read:
-            if one.problem is not None:
+        for manifest_read in read:
+            if manifest_read.problem is not None:
                 continue  # level metadata reports it
             try:
-                entries = inherit(with_manifest_number(one.content[1], 0), [manifests[one.index]])
+                entries = inherit(
+                    with_manifest_number(manifest_read.content[1], 0),
+                    [manifests[manifest_read.index]],
+                )
             except CorruptTable:
                 continue  # level metadata reports it
             chosen = live(entries)
             if part is not None:
-                chosen = sample(chosen, part, seed + one.index)
+                chosen = sample(chosen, part, seed + manifest_read.index)
             yield list(_of_manifest(chosen, metadata, deleted, seen))
 
 
@@ -303,8 +306,8 @@ def _of_manifest(
             yield _Task(recorded.location, size, "position_deletes", deletes)
         else:
             yield _Task(recorded.location, size, "equality_deletes", deletes)
-    for location, found in vectors.items():
-        yield _Task(None, sizes[location], "vectors", found)
+    for location, vector in vectors.items():
+        yield _Task(None, sizes[location], "vectors", vector)
 
 
 def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
@@ -360,9 +363,9 @@ _DataFiles = Mapping[str, tuple[tuple[str, ...], int]]
 def _data_files(entries: Entries) -> _DataFiles:
     """Return what deletes ask of data files; nothing where there are none."""
     data = data_files(entries)
-    asked = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
+    columns = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
     by_key: dict[str, tuple[tuple[str, ...], int]] = {}
-    for location, count in asked:
+    for location, count in columns:
         key = loosest_key(location)
         known = by_key[key][0] if key in by_key else ()
         by_key[key] = (known if location in known else (*known, location)), count
@@ -487,9 +490,9 @@ class _Checks:
         try:
             puffin = read_puffin_footer(ranges.read, status.size_bytes)
             types = sorted(blob.type for blob in puffin.blobs)
-            told = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
-            if types != told:
-                problem = f"it has the blobs {types}, the table says {told}"
+            blob_types = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
+            if types != blob_types:
+                problem = f"it has the blobs {types}, the table says {blob_types}"
             for blob in () if self._by_footers else puffin.blobs:
                 read_blob(ranges.read(blob.offset, blob.length), blob)
         except (CorruptTable, Unsupported) as error:
@@ -510,7 +513,7 @@ class _Checks:
         try:
             with CountingReader(self._open(location)) as file:
                 try:
-                    findings, bytes_read = self._called(kernel, file, arguments, ask)
+                    findings, bytes_read = self._run_kernel(kernel, file, arguments, ask)
                 except KernelCrashed as crash:  # R-099
                     findings, bytes_read = (finding("R-099", location, str(crash)),), 0
                 bytes_read += file.bytes_read
@@ -523,7 +526,7 @@ class _Checks:
             of_one_file(error)
             return _unreadable(location, error.message)
 
-    def _called(
+    def _run_kernel(
         self, kernel: Kernel, file: CountingReader, arguments: Sequence[Any], ask: Ask | None
     ) -> tuple[tuple[Finding, ...], int]:
         """Run a kernel on a file; second: the bytes that a worker has read by itself."""
@@ -531,8 +534,8 @@ class _Checks:
         if not isinstance(path, str):  # the bytes of other stores come from this process
             opened = cast("IO[bytes]", file)  # it has what readers use
             return self._workers.call(kernel, opened, *arguments, ask=ask), 0
-        made = self._workers.call(_read_by_path, None, kernel, path, *arguments, ask=ask)
-        ((findings, bytes_read),) = made
+        result = self._workers.call(_read_by_path, None, kernel, path, *arguments, ask=ask)
+        ((findings, bytes_read),) = result
         return findings, bytes_read
 
 
@@ -559,7 +562,7 @@ def _unreadable(location: str, why: str) -> FileChecked:
 
 
 def _is_read(findings: Sequence[Finding]) -> bool:
-    return all(one.rule not in _UNREAD for one in findings)
+    return all(item.rule not in _UNREAD for item in findings)
 
 
 @dataclass(slots=True)

@@ -155,32 +155,33 @@ def _check_manifests(
     quiet = replace(reader.context, progress=SilentProgress())  # what is read is not yet checked
     read = try_manifests(quiet, metadata, manifests, CHECKED_COLUMNS)
     with closing(read):
-        for one in read:
+        for item in read:
             reader.context.deadline.check()
             progress.advance(1)
-            manifest = manifests[one.index]
-            tally.count_file(one.size_bytes)
-            if one.problem is not None or one.size_bytes is None:
-                tally.add([_unreadable(manifest.manifest_path, one.problem)])
+            manifest = manifests[item.index]
+            tally.count_file(item.size_bytes)
+            if item.problem is not None or item.size_bytes is None:
+                tally.add([_unreadable(manifest.manifest_path, item.problem)])
                 continue
-            header, rows = one.content
+            header, rows = item.content
             rows_of_lists = described[manifest.manifest_path]
             entries = ManifestEntries(metadata, manifest, header, rows, types)
-            stored = StoredManifest(metadata, rows_of_lists, header, one.size_bytes, entries)
+            stored = StoredManifest(metadata, rows_of_lists, header, item.size_bytes, entries)
             tally.add(RULES.findings(stored))
             faults = tuple(RULES.findings(entries))
             tally.add(faults)
             try:
                 parts.append(
                     with_manifest_number(
-                        inherit(with_manifest_number(planning(rows), 0), [manifest]), one.index
+                        inherit(with_manifest_number(planning(rows), 0), [manifest]),
+                        item.index,
                     )
                 )
             except CorruptTable as error:
                 if error.rule not in {fault.rule for fault in faults}:
                     tally.add([_unreadable(manifest.manifest_path, error)])
             else:
-                numbers[manifest.manifest_path] = one.index
+                numbers[manifest.manifest_path] = item.index
     return concat(parts), numbers
 
 

@@ -70,16 +70,16 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
         """Make the key that findings are ordered by: severity, then rule."""
         return SEVERITIES.index(finding.severity), finding.rule
 
-    return [list(found) for _, found in groupby(sorted(findings, key=place), key=place)]
+    return [list(of_rule) for _, of_rule in groupby(sorted(findings, key=place), key=place)]
 
 
 def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, whole: bool) -> None:
     first = findings[0]
     messages = {finding.message for finding in findings}
-    said = messages.pop() if len(messages) == 1 else None
+    message = messages.pop() if len(messages) == 1 else None
     label = f"{first.severity} {first.rule}"
     head, *further = _wrapped(
-        console, f"{label}: {said or f'{len(findings):,} findings'}", "", "    "
+        console, f"{label}: {message or f'{len(findings):,} findings'}", "", "    "
     )
     severity = console.style(first.severity, "bold", _STYLES[first.severity])
     console.print(f"{severity} {console.style(first.rule, 'bold')}{head.removeprefix(label)}")
@@ -88,7 +88,7 @@ def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, who
     shown = findings if whole else findings[:LISTED_WITHOUT_VERBOSE]
     for finding in shown:
         subject = finding.subject.removeprefix(f"{base.rstrip('/')}/")
-        text = subject if said else f"{subject}: {finding.message}"
+        text = subject if message else f"{subject}: {finding.message}"
         print_wrapped(console, text, "  ", "    ")
     if len(shown) < len(findings):
         rest = len(findings) - len(shown)

@@ -77,7 +77,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     name = name_in_hints(common, table)
     broken = BrokenTable(session.context, name)
     findings = broken.hinted(checked.findings, "metadata" if level == "metadata" else "files")
-    hinted = (replace(one, hint=with_table(one.hint, name)) for one in findings)
+    hinted = (replace(item, hint=with_table(item.hint, name)) for item in findings)
     checked = replace(checked, findings=tuple(hinted))
     exit_code, status = _end(checked, fail_on)
     return Outcome(
@@ -199,32 +199,32 @@ def _check(
     _check_metadata(reader, tally)
     checked: list[SnapshotsChecked] = []
     for layout in Layout:
-        own = [snapshot for snapshot in snapshots if layout_of(snapshot) is layout]
-        if own:
-            checked.append(check_snapshots_of(layout)(reader, own, tally))
+        of_layout = [snapshot for snapshot in snapshots if layout_of(snapshot) is layout]
+        if of_layout:
+            checked.append(check_snapshots_of(layout)(reader, of_layout, tally))
     if options.level == "metadata":
         return
-    alive = concat([one.live for one in checked])
+    alive = concat([part.live for part in checked])
     chosen = alive
     if options.sample is not None:
         chosen = sample(alive, options.sample, seed=reader.context.env.new_snapshot_id())
     files = check_files(reader, chosen, snapshots)
-    tally.add(_renamed(metadata, _OF_FILES, files.findings))
+    tally.add(_with_layout_ids(metadata, _OF_FILES, files.findings))
     tally.files += files.files
-    for one in checked:
-        tally.add(one.of_files())
+    for part in checked:
+        tally.add(part.of_files())
     if options.level not in ("footers", "data"):
         return
-    manifests = [manifest for one in checked for manifest in one.manifests()]
+    manifests = [manifest for part in checked for manifest in part.manifests()]
     how = HowToCheck(options.sample, options.level == "footers", options.elsewhere)
     read = check_data(reader, manifests, alive, snapshots, how)
     with closing(read):
         for file in read:
-            tally.add(_renamed(metadata, _OF_CONTENTS, file.findings))
+            tally.add(_with_layout_ids(metadata, _OF_CONTENTS, file.findings))
             tally.bytes_read += file.bytes_read
             tally.contents_read += file.is_read
-    for one in checked:
-        tally.add(one.of_contents())
+    for part in checked:
+        tally.add(part.of_contents())
 
 
 _OF_FILES = {"R-034": "V4-182", "R-063": "V4-182"}
@@ -232,19 +232,19 @@ _OF_CONTENTS = {"R-118": "V4-123", "R-119": "V4-123"}
 """The ids in sfc-1 of rules of stored files, and of delete vectors of data files."""
 
 
-def _renamed(
+def _with_layout_ids(
     metadata: TableMetadata, ids: Mapping[str, str], findings: Iterable[Finding]
 ) -> Iterator[Finding]:
     """Yield findings under the ids that the layout of the table gives their rules."""
-    for one in findings:
-        id_ = ids.get(one.rule) if layout_of_table(metadata) is Layout.SFC_1 else None
-        breach = Breach(one.message, severity=one.severity)
-        yield one if id_ is None else EVERY_RULE[id_].finding(one.subject, breach)
+    for item in findings:
+        id_ = ids.get(item.rule) if layout_of_table(metadata) is Layout.SFC_1 else None
+        breach = Breach(item.message, severity=item.severity)
+        yield item if id_ is None else EVERY_RULE[id_].finding(item.subject, breach)
 
 
 def _check_metadata(reader: Reader, tally: CheckTally) -> None:
     odd = {(oddity.rule, oddity.message): oddity for oddity in reader.metadata.oddities}.values()
-    tally.add(finding(one.rule, "metadata", one.message, severity="error") for one in odd)
+    tally.add(finding(item.rule, "metadata", item.message, severity="error") for item in odd)
     location = reader.loaded.metadata_location
     try:
         check_own_version(reader.metadata, location)

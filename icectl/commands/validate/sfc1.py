@@ -176,13 +176,13 @@ class _Check:
         metadata = self._reader.metadata
         parents = {
             parent.snapshot_id: parent
-            for one in self._chosen.values()
-            if (parent := metadata.snapshot(one.parent_snapshot_id or -1)) is not None
+            for item in self._chosen.values()
+            if (parent := metadata.snapshot(item.parent_snapshot_id or -1)) is not None
         }
-        wanted = list({**self._chosen, **parents}.values())
-        self._reader.context.progress.phase("reading roots", total=len(wanted))
-        rooted = [one for one in wanted if one.root_manifest is not None]
-        places = [one.root_manifest or "" for one in rooted]
+        to_read = list({**self._chosen, **parents}.values())
+        self._reader.context.progress.phase("reading roots", total=len(to_read))
+        rooted = [item for item in to_read if item.root_manifest is not None]
+        places = [item.root_manifest or "" for item in rooted]
         read = read_decoded(
             self._reader.context.store,
             places,
@@ -195,7 +195,7 @@ class _Check:
                 self._reader.context.deadline.check()
                 self._root(snapshot, stored)
                 self._reader.context.progress.advance(1)
-        for snapshot in wanted:
+        for snapshot in to_read:
             if snapshot.root_manifest is None:
                 self._older(snapshot)
 
@@ -268,10 +268,10 @@ class _Check:
             for at, row in root.leaves.items():
                 use = _Use(root, row, at, snapshot_id in self._chosen)
                 uses.setdefault(_key(row), []).append(use)
-        wanted = list(uses.values())
-        self._reader.context.progress.phase("reading leaves", total=len(wanted))
-        sizes = [int(str(each[0].row.file_size_in_bytes or 0)) for each in wanted]
-        rows = [each[0].row for each in wanted]
+        leaves = list(uses.values())
+        self._reader.context.progress.phase("reading leaves", total=len(leaves))
+        sizes = [int(str(uses_of_leaf[0].row.file_size_in_bytes or 0)) for uses_of_leaf in leaves]
+        rows = [uses_of_leaf[0].row for uses_of_leaf in leaves]
         read = read_decoded(
             self._reader.context.store,
             [row.name for row in rows],
@@ -280,9 +280,9 @@ class _Check:
             concurrency=self._reader.context.concurrency,
         )
         with closing(read):
-            for key, each, stored in zip(uses, wanted, read, strict=True):
+            for key, uses_of_leaf, stored in zip(uses, leaves, read, strict=True):
                 self._reader.context.deadline.check()
-                part = self._leaf(each, stored)
+                part = self._leaf(uses_of_leaf, stored)
                 if part is not None:
                     self._leaves[key] = part
                 self._reader.context.progress.advance(1)
@@ -303,7 +303,7 @@ class _Check:
                     leaf = LeafRows(self._facts.metadata, listed, stored.file, stored.rows)
                     findings = list(self._stored(leaf)) if chosen else []
                     rows = leaf_rows(self._facts, stored, listed)
-                    findings += self._described(TreeColumns(rows), stored.size_bytes, chosen)
+                    findings += self._check_described(TreeColumns(rows), stored.size_bytes, chosen)
                     for use in _of_distinct_stats(chosen):
                         statistics = LeafStatistics(
                             listed.name, use.stats, rows, self._facts.columns
@@ -324,7 +324,7 @@ class _Check:
             self._tally.add(findings)
         return part
 
-    def _described(
+    def _check_described(
         self, columns: TreeColumns, size_bytes: int, uses: Sequence[_Use]
     ) -> Iterator[Finding]:
         """Check a leaf against what roots say of it, once for each thing said."""
@@ -357,7 +357,7 @@ class _Check:
         self, stored: StoredManifest, entries: Entries, uses: Sequence[_Use]
     ) -> Iterator[Finding]:
         """Check a leaf of an older version against its roots."""
-        yield from self._described(TreeColumns(entries.table), stored.size_bytes, uses)
+        yield from self._check_described(TreeColumns(entries.table), stored.size_bytes, uses)
         for use in _of_distinct_stats(uses):
             spec_id = manifest_file(use.row).partition_spec_id
             partitions = partitions_of(self._facts, entries, spec_id)
@@ -373,10 +373,10 @@ class _Check:
     def _tree(self, snapshot_id: int) -> tuple[Tree, bool] | None:
         """Return what a snapshot lists, and whether all of it was readable; None without a root."""
         if snapshot_id not in self._trees and snapshot_id in self._roots:
-            self._trees[snapshot_id] = self._listed(snapshot_id, self._roots[snapshot_id])
+            self._trees[snapshot_id] = self._read_listed(snapshot_id, self._roots[snapshot_id])
         return self._trees.get(snapshot_id)
 
-    def _listed(self, snapshot_id: int, root: RootRead) -> tuple[Tree, bool]:
+    def _read_listed(self, snapshot_id: int, root: RootRead) -> tuple[Tree, bool]:
         vectors, columns = root.vectors, root.vectors.columns
         leaves = []
         is_whole = not root.unread
@@ -386,17 +386,17 @@ class _Check:
                 is_whole = False
                 continue
             key = vectors.locations[at] or ""
-            status, home = int(columns.status[at]), vectors.referenced[at]
-            leaves.append(LeafUse(key, part, status, vectors.positions(key), home))
+            status, data_leaf = int(columns.status[at]), vectors.referenced[at]
+            leaves.append(LeafUse(key, part, status, vectors.positions(key), data_leaf))
         return Tree(self._own[snapshot_id], leaves), is_whole
 
     def _check_snapshots(self, files: TreeFiles) -> SnapshotsChecked:
         metadata, progress = self._reader.metadata, self._reader.context.progress
         progress.phase("checking snapshots", total=len(self._chosen))
-        kept, gone = files.none(), files.none()
+        kept_files, removed_files = files.none(), files.none()
         steps: list[SaidChanges] = []
         replaced: list[_ReplacedBlob] = []
-        for snapshot in sorted(self._chosen.values(), key=lambda one: one.sequence_number):
+        for snapshot in sorted(self._chosen.values(), key=lambda item: item.sequence_number):
             self._reader.context.deadline.check()
             progress.advance(1)
             listed = self._tree(snapshot.snapshot_id)
@@ -405,8 +405,8 @@ class _Check:
             tree, is_whole = listed
             subject = f"snapshot {snapshot.snapshot_id}"
             live = CheckedTree(files, tree, subject, metadata.next_row_id)
-            kept[live.rows] = True
-            gone[files.dropped(tree)] = True
+            kept_files[live.rows] = True
+            removed_files[files.dropped(tree)] = True
             self._tally.add(SFC1_RULES.findings(live, only=None if is_whole else ALWAYS))
             if is_whole:
                 before = self._tree(snapshot.parent_snapshot_id or -1)
@@ -414,13 +414,13 @@ class _Check:
                 steps.append(changed)
                 self._tally.add(SFC1_RULES.findings(TreeSummary(snapshot, live, changed)))
                 replaced += self._step(snapshot, live, changed)
-        self._tally.add(SFC1_RULES.findings(TreeHistory(files, kept, steps)))
-        alive = where(files.entries, kept)
+        self._tally.add(SFC1_RULES.findings(TreeHistory(files, kept_files, steps)))
+        alive = where(files.entries, kept_files)
         outside = files_outside(alive, location_keys(alive.table["location"]), roots(metadata))
         place = EVERY_RULE["R-161"]
         breaches = breaches_of_places(list(outside.values()))
         self._tally.add(place.finding("snapshots", breach) for breach in breaches)
-        only_gone = where(files.entries, gone & ~kept)
+        only_gone = where(files.entries, removed_files & ~kept_files)
         return SnapshotsChecked(
             planning(alive),
             self._manifests,
@@ -500,10 +500,10 @@ def _check_replaced(store: Store, replaced: Iterable[_ReplacedBlob]) -> Iterator
 
     Cost: the bytes of both.
     """
-    for one in replaced:
+    for pair in replaced:
         # A file that can't be read is said of the file.
         before, after = (
-            read_or_none(partial(store.read_range, *blob)) for blob in (one.before, one.after)
+            read_or_none(partial(store.read_range, *blob)) for blob in (pair.before, pair.after)
         )
         if before is not None and after is not None:
-            yield from SFC1_RULES.findings(ReplacedVector(one.data_file, before, after))
+            yield from SFC1_RULES.findings(ReplacedVector(pair.data_file, before, after))
