@@ -135,7 +135,7 @@ def test_named_snapshots_go_alone(icectl, daily):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--older-than", "2099-01-01"], "lies in the future"),
+        (["--older-than", "2099-01-01"], "is in the future"),
         (["--older-than", "7"], "is not a valid time"),
         (["--retain-last", "0"], "not a whole number above 0"),
         (["--expire-id", "x"], "`x` is not a snapshot id"),

@@ -143,8 +143,8 @@ def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> 
         return lambda entries: [
             read(spec_id, key)
             for spec_id, key in zip(
-                _stored_values(entries, "spec_id"),
-                _stored_values(entries, "partition_key"),
+                _values(entries, "spec_id"),
+                _values(entries, "partition_key"),
                 strict=True,
             )
         ]
@@ -153,13 +153,13 @@ def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> 
     stored = "location" if name == "file_path" else name
     convert = _CONVERSIONS.get(name)
     if convert is None:
-        return lambda entries: _stored_values(entries, stored)
+        return lambda entries: _values(entries, stored)
     return lambda entries: [
-        None if value is None else convert(value) for value in _stored_values(entries, stored)
+        None if value is None else convert(value) for value in _values(entries, stored)
     ]
 
 
-def _stored_values(entries: Entries, name: str) -> list[Any]:
+def _values(entries: Entries, name: str) -> list[Any]:
     values: list[Any] = entries.table.column(name).to_pylist()
     return values
 
@@ -185,9 +185,7 @@ def _readable_metrics(metadata: TableMetadata) -> _Values:
             leaves.append((field_id, schema.name_of(field_id) or field.name, field.type))
 
     def values(entries: Entries) -> list[object]:
-        maps = [
-            [dict(stored or ()) for stored in _stored_values(entries, name)] for name in _METRICS
-        ]
+        maps = [[dict(stored or ()) for stored in _values(entries, name)] for name in _METRICS]
         return [
             {name: _field_metrics(row, field_id, type_) for field_id, name, type_ in leaves}
             for row in zip(*maps, strict=True)

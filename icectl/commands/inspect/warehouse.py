@@ -108,7 +108,7 @@ class WarehouseRequest:
 def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Outcome:
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
     tables = find_tables(common, targets)
-    ends = {end.table: end for end in _assess_tables(common, tables, request)}
+    ends = {end.table: end for end in _assess_all(common, tables, request)}
     rows = by_need(
         figures_of(end.table, end.result, end.reason if end.result is None else None)
         for end in ends.values()
@@ -131,9 +131,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     )
 
 
-def _assess_tables(
-    common: Common, tables: FoundTables, request: WarehouseRequest
-) -> list[TableEnd]:
+def _assess_all(common: Common, tables: FoundTables, request: WarehouseRequest) -> list[TableEnd]:
     """Judge every table, several at a time; targets without any are failures."""
     progress = common.shell.console.progress
     progress.phase("looking at tables", total=len(tables.tables))

@@ -151,7 +151,7 @@ def _describe_embedded(
     for snapshot in metadata.snapshots:
         if snapshot.embeds_manifests:
             with _recording_faults(snapshot, unreadable):
-                described[snapshot.snapshot_id] = _describe_manifests(context, metadata, snapshot)
+                described[snapshot.snapshot_id] = _describe(context, metadata, snapshot)
     return described
 
 
@@ -214,9 +214,7 @@ def _write_lists(
     for snapshot in metadata.snapshots:
         if not snapshot.embeds_manifests:
             continue
-        manifests = described.get(snapshot.snapshot_id) or _describe_manifests(
-            context, metadata, snapshot
-        )
+        manifests = described.get(snapshot.snapshot_id) or _describe(context, metadata, snapshot)
         content = write_manifest_list(
             listed_manifests(snapshot, manifests),
             format_version=TO_VERSION,
@@ -231,7 +229,7 @@ def _write_lists(
     return lists
 
 
-def _describe_manifests(
+def _describe(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot
 ) -> Sequence[ManifestFile]:
     """Return the embedded manifests with their counts and summaries, counted from their entries."""

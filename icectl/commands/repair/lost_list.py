@@ -44,7 +44,7 @@ _ANY_SPEC = -1
 
 
 @dataclass(frozen=True, slots=True)
-class _ChangedManifest:
+class _Changed:
     """A manifest with files that the snapshot added or removed, and these with every column."""
 
     manifest: ManifestFile
@@ -87,7 +87,7 @@ def _parent_head(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
     return head if head is not None and head.is_whole else None
 
 
-def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_ChangedManifest] | None:
+def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Changed] | None:
     """The manifests in which the snapshot added or removed files; None where one cannot be kept.
 
     Order: those that other snapshots list, then by location.
@@ -108,7 +108,7 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_ChangedManifest]
             if read.rows is not None and _is_changed_by(read, snapshot):
                 if read.content[0].unknown_field_ids:
                     return None  # a rewrite would lose them
-                own_files.append(_ChangedManifest(manifests[read.index], read, EMPTY, EMPTY))
+                own_files.append(_Changed(manifests[read.index], read, EMPTY, EMPTY))
     return own_files
 
 
@@ -142,7 +142,7 @@ def _is_changed_by(read: ManifestRead, snapshot: Snapshot) -> bool:
 
 
 def _is_sure_of_row_ids(
-    snapshot: Snapshot, before: ReadHead, own_files: Iterable[_ChangedManifest]
+    snapshot: Snapshot, before: ReadHead, own_files: Iterable[_Changed]
 ) -> bool:
     """Whether one manifest alone got its row ids by the lost list, and which these are (R-103).
 
@@ -159,7 +159,7 @@ def _is_sure_of_row_ids(
     return counts == [snapshot.added_rows] and all(item.first_row_id is not None for item in data)
 
 
-def _rows_without_id(own: _ChangedManifest) -> int:
+def _rows_without_id(own: _Changed) -> int:
     """Return rows of an unlisted manifest to which the lost list gave ids."""
     header, rows = own.read.content
     if own.manifest.partition_spec_id != _ANY_SPEC or header.content is not ManifestContent.DATA:
@@ -168,7 +168,7 @@ def _rows_without_id(own: _ChangedManifest) -> int:
     return sum(count for first_row_id, count in row_ids if first_row_id is None)
 
 
-def _with_own_files(own: _ChangedManifest, snapshot: Snapshot) -> _ChangedManifest:
+def _with_own_files(own: _Changed, snapshot: Snapshot) -> _Changed:
     """A manifest as its list described it, with the files that the snapshot added and removed."""
     header, rows = own.read.content
     manifest = own.manifest
@@ -190,7 +190,7 @@ def _with_own_files(own: _ChangedManifest, snapshot: Snapshot) -> _ChangedManife
     )
 
 
-def _join(head: ReadHead, before: ReadHead, own_files: list[_ChangedManifest]) -> ReadHead | None:
+def _join(head: ReadHead, before: ReadHead, own_files: list[_Changed]) -> ReadHead | None:
     """Return the files before, those that went, and those that came.
 
     None where they do not add up.

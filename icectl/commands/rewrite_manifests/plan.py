@@ -110,7 +110,7 @@ def _decide(
         )
     if len(group.kept) >= max(options.min_manifests, 2):
         clusters = group_clusters(metadata, group, live_in(listed, group.kept), options)
-        most_spread = _SPREAD * (clusters.count + _expected_count(listed, group.kept, options) - 1)
+        most_spread = _SPREAD * (clusters.count + _count(listed, group.kept, options) - 1)
         places = spread(clusters, numbers(live_in(listed, group.kept), "manifest"))
         if places > most_spread:
             reason = f"{clusters.count:,} partitions are spread over {places:,} places"
@@ -192,7 +192,7 @@ def by_size(
     large = [
         at for at, size in sizes.items() if size > LARGE * target and listed.live_counts[at] > 1
     ]
-    merged = _expected_count(listed, small, options) if small else 0
+    merged = _count(listed, small, options) if small else 0
     few = len(small) < max(options.min_manifests, merged + 1, 2)
     if few and not large:
         return replace(group, reason="nothing to gain")
@@ -219,16 +219,14 @@ def rewriting(
         rewritten=rewritten,
         kept=tuple(at for at in group.kept if at not in set(rewritten)),
         reason=reason,
-        expected=_expected_count(listed, rewritten, options) if len(entries) else 0,
+        expected=_count(listed, rewritten, options) if len(entries) else 0,
         entries=len(entries),
         clusters=group_clusters(metadata, group, entries, options).count,
         bytes_before=sum(listed.manifests[at].manifest_length for at in rewritten),
     )
 
 
-def _expected_count(
-    listed: ManifestsWithEntries, manifests: Sequence[int], options: RewriteOptions
-) -> int:
+def _count(listed: ManifestsWithEntries, manifests: Sequence[int], options: RewriteOptions) -> int:
     """Return manifests of the target size that hold the bytes of some, and their live entries."""
     stored = sum(listed.manifests[at].manifest_length for at in manifests)
     needed = max(1, ceil(stored / options.target_size_bytes))
