@@ -279,7 +279,7 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
 
 
 def _check_format(invocation: Invocation) -> None:
-    """Raises: UsageError, for two formats, or one that the run has nothing to tell in."""
+    """Raises: UsageError, for two formats, or one that the command lacks."""
     output_format = invocation.value("format")
     if output_format is None or invocation.command.name == "inspect":  # whose views have their own
         return
@@ -359,7 +359,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 
 
 def _recovery_hint(run: _Run, error: IcectlError) -> str | None:
-    """Return the hint of an error, made from what is whole of the table, with the table's name."""
+    """Return the hint of an error, made from whole parts of the table, with its name."""
     if run.shell is None or run.invocation is None:
         hint = error.hint  # the command line is no good
     else:
@@ -378,7 +378,7 @@ def _print_document(console: Console, built: Mapping[str, Any]) -> None:
 
 
 def _for_ci(run: _Run) -> bool:
-    """Return whether CI is what reads the output of a run that has begun."""
+    """Return whether the output of a running command is for CI."""
     if run.shell is None or run.invocation is None:
         return False
     return run.invocation.value("format") in ("github", "junit", "sarif")
@@ -416,7 +416,7 @@ def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
 
 
 def _early_console(arguments: Sequence[str], env: Env) -> Console:
-    """Make the console for errors of the command line itself, from what can be seen of it."""
+    """Return the console for errors of the command line itself, from its readable options."""
     color = "auto"
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if word == "--color" or word.startswith("--color="):
@@ -434,6 +434,6 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _discard_stdout() -> None:
-    """Let nothing more be written to a pipe that nobody reads."""
+    """Discard further output to a pipe without a reader."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

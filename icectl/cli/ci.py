@@ -57,7 +57,7 @@ def ci_text(output_format: str, built: Mapping[str, Any], table: str) -> str:
 
 
 def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Message]:
-    """Say that a result is of a part of the one table that was looked at."""
+    """Yield a message that the result is of a part of the one table."""
     if built["status"] == "incomplete" and "tables" not in (built["result"] or {"tables": ()}):
         message = "part of the table could not be read"
         hint = f"`icectl validate {quote(table)}` names what is missing"
@@ -65,7 +65,7 @@ def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Message]:
 
 
 def _escaped_message(message: _Message) -> _Message:
-    """Return a message with each of its texts in one line."""
+    """Return a message with each text on one line."""
     return replace(
         message,
         table=inert(message.table),
@@ -125,7 +125,7 @@ def _row_messages(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Mes
 
 
 def _maintenance_messages(row: Mapping[str, Any]) -> Iterator[_Message]:
-    """Yield the work that a table of a warehouse has, or why it could not be told."""
+    """Yield the needed steps of a table in a warehouse, or its error."""
     table, planned = (
         row["table"],
         {step["step"] for step in row["steps"] if step["status"] == "planned"},
@@ -159,13 +159,13 @@ def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequenc
 
 
 def _tables_of(built: Mapping[str, Any], table: str) -> list[str]:
-    """Return the tables of a run, whether there is anything to tell of them or not."""
+    """Return the tables of a run, also those without messages."""
     rows = (built["result"] or {}).get("tables")
     return [table] if rows is None else [inert(row["table"]) for row in rows]
 
 
 def _github(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
-    """Commands of a workflow's log, a line each; `%` and ends of lines are escaped as it asks."""
+    """Return workflow commands, a line each; `%` and line ends are escaped."""
     levels = {"error": "error", "warning": "warning", "info": "notice"}
     lines = []
     for message in messages:
@@ -224,7 +224,7 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
 
 
 def _xml(text: str) -> str:
-    """Return a text without the characters that XML has no way to hold."""
+    """Return a text without the characters that XML cannot hold."""
     return text.translate(_NO_XML)
 
 

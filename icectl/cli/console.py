@@ -207,7 +207,7 @@ class Console:
         return self._answer(question, "[y/N]").lower() in {"y", "yes"}
 
     def _answer(self, question: str, choices: str = "") -> str:
-        """Ask on the terminal and return the line that is typed."""
+        """Ask on the terminal and return the typed line."""
         with self.progress.paused(), self._lock:
             text = f"{inert(self.redact(question))} {choices}".rstrip()
             lines = _wrap(text, self._err_width)
@@ -272,11 +272,11 @@ class Console:
 
     @property
     def _err_width(self) -> int | None:
-        """Columns of the terminal that stderr is, None where it is none."""
+        """Return the columns of the terminal behind stderr, None without one."""
         return shutil.get_terminal_size().columns if self.err_is_terminal else None
 
     def _sentence(self, text: str) -> None:
-        """Write a sentence to stderr; a terminal has it between words."""
+        """Write a sentence to stderr, broken between words on a terminal."""
         self._write_lines(_wrap(inert(self.redact(text)), self._err_width), "\n")
 
     def _stderr(self, *lines: str) -> None:
@@ -298,7 +298,7 @@ class Console:
         return f"{self._mark}{codes}m{text}{self._mark}0m"
 
     def _escaped(self, text: str, escape: Callable[[str], str]) -> str:
-        """Return what is written for a text, of which the colours alone are not to be escaped."""
+        """Return an escaped text; its colours alone are not escaped."""
         if self._mark not in text:
             return escape(text)
         parts = self._painted.split(text)  # texts and codes in turn

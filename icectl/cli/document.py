@@ -294,7 +294,7 @@ def plan_schema(command: str) -> dict[str, Any]:
 
 
 def _compose(base: str, title: str, command: str, *others: dict[str, Any]) -> dict[str, Any]:
-    """Put a command's result, or one of the other results, into a schema."""
+    """Put the result of a command, or its other results, into a schema."""
     schema = load_schema(base)
     result, definitions = result_schema(command)
     if definitions:

@@ -107,7 +107,7 @@ def command_help(command: Command, parameters: Sequence[Any]) -> str:
 
 
 def _short(code: int, command: str) -> str:
-    """Return the first words of what an exit code means; 4 is of findings for `validate` alone."""
+    """Return the start of the meaning of an exit code; only `validate` ends with 4 for findings."""
     text = EXIT_CODES[code]
     if code == 4 and command != "validate":
         text = text.rpartition("; ")[2]
@@ -120,7 +120,7 @@ def _names(option: TyperOption) -> str:
 
 
 def _fill(text: str) -> list[str]:
-    """Fill lines with a list; what stands between two commas is not torn apart if it fits."""
+    """Fill lines with a list; items are kept on one line if they fit."""
     lines = [""]
     for number, item in enumerate(items := text.split(", ")):
         word = item if number == len(items) - 1 else f"{item},"
@@ -246,7 +246,7 @@ def unknown_command(name: str, known: Sequence[str], following: str = "") -> Usa
 
 
 def _by_parts(name: str, known: Sequence[str]) -> list[str]:
-    """Return the commands of which one word is like a name that was mistyped."""
+    """Return the commands with a word that is like the mistyped name."""
     words = {word: command for command in known for word in command.split("-") if len(word) > 2}
     return [words[near] for near in get_close_matches(name, words, n=1, cutoff=0.75)]
 

@@ -56,7 +56,7 @@ _Sample = tuple[str, dict[str, str], float]
 
 
 def _table_samples(row: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
-    """Yield the samples of one table of several, and of each step on it."""
+    """Yield the samples of one of several tables, and of its steps."""
     yield "icectl_last_run_exit_code", labels, row["exit"]
     yield "icectl_last_run_success", labels, int(row["exit"] == 0)
     yield "icectl_last_run_status", {**labels, "status": row["status"]}, 1
@@ -75,7 +75,7 @@ def _figures(result: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sam
 
 
 def _verdicts(result: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield the verdict of each check of a table's health, and of all together."""
+    """Yield the verdict of each check of a table's health, and of the table."""
     if result.get("view") != "health":
         return
     places = {"ok": 0, "attention": 1, "critical": 2, "unknown": 3}

@@ -493,7 +493,7 @@ def command(
 
 
 def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:
-    """Find the parameters that stand for many options."""
+    """Return the parameters that stand for many options."""
     hints = get_type_hints(function)
     return {name: hints[name] for name in hints if name != "return" and is_dataclass(hints[name])}
 

@@ -122,7 +122,7 @@ class PagedText:
                 raise
 
     def _wait_for(self, pager: "_Pager") -> None:
-        """Wait for the pager's end; if it failed, the whole output goes to the terminal."""
+        """Wait for the end of the pager; if it failed, print the whole output."""
         self._pager = None
         try:
             if not pager.ended_well():

@@ -127,7 +127,7 @@ def open_saved_plan(text: str, name: str) -> dict[str, Any]:
 
 
 def _check_schema(built: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
-    """Raises: UsageError, for what no icectl writes, which has a good hash nevertheless."""
+    """Raises: UsageError, for a plan with a valid hash that icectl cannot have written."""
     breach = first_breach(built, schema)
     if breach is not None:
         raise UsageError(f"{name} is not a plan that icectl wrote: {breach}", hint=_HINT)
@@ -166,7 +166,7 @@ _HINT = "`--dry-run --save-plan FILE` writes one"
 
 
 def _hash(built: Mapping[str, Any]) -> str:
-    """The check sum over all that a plan says, whatever its white space and the order of keys."""
+    """Return the check sum of a plan, whatever its white space and order of keys."""
     text = json.dumps(built, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -235,7 +235,7 @@ def planned_invocation(
 
 
 def _check_options(command: Command, request: PlanRequest) -> None:
-    """Check that a plan is a request of the command's own options, and of one table."""
+    """Check that a plan requests options of the command, for one table."""
     known = command.planned_options
     for name, value in request.options.items():
         if name not in command.parameters and name not in {*_COMMON, *_CHANGE, *SPARK_OPTIONS}:

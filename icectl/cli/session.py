@@ -251,7 +251,7 @@ def storage_of(
 
 
 def _storage_options(common: Common) -> Mapping[str, str]:
-    """Join the file's storage options and those given, and keep credentials from being shown."""
+    """Return storage options of the file and the command line; hide their credentials."""
     storage_options = dict(common.shell.settings.storage_options)
     for text in common.storage_option or ():
         key, value = split_pair(text, "--storage-option", text.partition("="))

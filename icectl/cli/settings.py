@@ -219,7 +219,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def _choice(key: str, metavar: str, choices: tuple[str, ...], default: str, about: str) -> Any:
-    """Declare a setting with few values."""
+    """Return the declaration of a setting with few values."""
     return Setting(key, metavar, one_of(*choices), default, about, choices)
 
 
@@ -468,7 +468,7 @@ def variable_of(key: str) -> str:
 
 
 def _with_new_names(environment: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
-    """Return the environment with the values of former names under the new ones, and warnings."""
+    """Return the environment with former names replaced, and warnings."""
     names = {variable_of(old): variable_of(new) for old, new in RENAMED_KEYS.items()}
     used = {old: new for old, new in names.items() if environment.get(old)}
     values = {new: environment[old] for old, new in used.items()}

@@ -132,7 +132,7 @@ def _reason(interrupts: Interrupts) -> IcectlError:
 
 
 def _end(error: IcectlError, report: Callable[[IcectlError], object]) -> None:
-    """Report an error, unless that has no end either, and end the process."""
+    """Report an error and end the process, even if reporting hangs."""
     reporting = Thread(target=report, args=(error,), daemon=True)
     reporting.start()
     reporting.join(_REPORT_SECONDS)

@@ -86,7 +86,7 @@ def print_pairs(console: Console, pairs: Sequence[tuple[str, str]], *, indent: i
 def _value_lines(
     value: str, available: int | None, indent: int, left: int
 ) -> tuple[list[str], int | None]:
-    """Return the lines of a value, and where they begin if that is below its name."""
+    """Return the lines of a value, and their column if they begin below its name."""
     at = indent + left + len(_GAP)
     if available is None or at + text_width(value) <= available:
         return [value], None
@@ -148,7 +148,7 @@ class _Part:
 def _parts(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], available: int | None
 ) -> Sequence[_Part]:
-    """Return the lines that a row takes: one, where enough is left of every cell."""
+    """Return the lines of a row: one, if enough of every cell is left."""
     natural, widths = _widths(columns, rows, None), _widths(columns, rows, available)
     whole = _Part(range(len(columns)), columns, widths, "")
     if available is None or _is_readable(columns, natural, widths, available):
@@ -172,7 +172,7 @@ def _parts(
 def _wrapped_where_alike(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], parts: Sequence[_Part]
 ) -> Sequence[TableColumn]:
-    """Return the columns, those to be wrapped whose different cells would be cut to the same."""
+    """Return columns; those are wrapped whose different cells would be cut to the same."""
     changed = list(columns)
     for part in parts:
         for number, width in zip(part.numbers, part.widths, strict=True):
@@ -199,7 +199,7 @@ def _part(
 def _is_readable(
     columns: Sequence[TableColumn], natural: Sequence[int], widths: Sequence[int], available: int
 ) -> bool:
-    """Return whether a row fits into a line, and no cell is cut to nothing."""
+    """Return whether a row fits a line without empty cells."""
     if sum(widths) + len(_GAP) * (len(columns) - 1) > available:
         return False
     return all(
@@ -235,7 +235,7 @@ def _widths(
 def _lines(
     columns: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]
 ) -> Iterable[Sequence[str]]:
-    """Yield the cells of each line of a row, of which cells that are wrapped make several."""
+    """Yield the cells of each line of a row; wrapped cells make several lines."""
     parts = [
         (wrap(cell, width, break_on_hyphens=False) if column.cut == "wrap" else None) or [cell]
         for column, cell, width in zip(columns, row, widths, strict=True)

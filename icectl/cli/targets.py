@@ -175,7 +175,7 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
 
 
 def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
-    """Return what helps where targets stand for no table."""
+    """Return a hint for targets without tables."""
     if len(targets) > 1:
         return "`icectl inspect` of a catalog, a namespace or a folder lists the tables there"
     name = None if "/" in without_quoted(targets[0]) else _name(common, targets[0])
@@ -246,7 +246,7 @@ def _name(common: Common, target: str) -> NameInCatalog | None:
 
 
 def _in_catalog(common: Common, name: NameInCatalog) -> Iterator[str]:
-    """Yield tables of a catalog, by names alone. Raises: TableNotFound; StorageError."""
+    """Yield tables of a catalog by name. Raises: TableNotFound; StorageError."""
     warehouse = warehouse_of(common, name, storage_of(common))
     pattern = name.parts
     inside = fixed_part(pattern)
@@ -268,7 +268,7 @@ def _in_catalog(common: Common, name: NameInCatalog) -> Iterator[str]:
 
 
 def _check_there(warehouse: Warehouse, name: NameInCatalog) -> None:
-    """Raises: TableNotFound, with names that are near; what else is wrong its turn will tell."""
+    """Raises: TableNotFound, with similar names; other errors are found later."""
     try:
         warehouse.table(name.table).catalog.load(to_show=True)
     except TableNotFound:
@@ -278,7 +278,7 @@ def _check_there(warehouse: Warehouse, name: NameInCatalog) -> None:
 
 
 def _is_namespace(warehouse: Warehouse, parts: tuple[str, ...]) -> bool:
-    """Return whether there is a namespace of this name; a table of the same name comes first."""
+    """Return whether a namespace has this name; a table of this name comes first."""
     try:
         beside = {(*table.namespace, table.name) for table in warehouse.tables(parts[:-1])}
     except TableNotFound:
@@ -300,7 +300,7 @@ def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[tup
 
 
 def _table_name(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
-    """Return what a command can call a table, behind its catalog unless an option names that."""
+    """Return a table's name for commands, with its catalog unless an option names that."""
     return dotted_name(parts if common.catalog is not None else (catalog, *parts))
 
 

@@ -124,7 +124,7 @@ def candidates(words: Sequence[str]) -> list[str]:
 
 
 def _whole(words: Sequence[str]) -> list[str]:
-    """Put words together again that bash takes apart at `=` and `:`."""
+    """Join words that bash splits at `=` and `:`."""
     whole: list[str] = []
     is_open = False
     for word in words:
@@ -138,7 +138,7 @@ def _whole(words: Sequence[str]) -> list[str]:
 
 
 def _line(words: Sequence[str]) -> _Line | None:
-    """Read a line; None where the last word is none that is told here."""
+    """Read a line; None if its last word has no candidates here."""
     if len(words) < 2 or words[0] not in COMMANDS:
         return None
     parser = parser_of(load_command(words[0]))
@@ -208,7 +208,7 @@ def _candidates(common: Common, line: _Line) -> Iterable[str]:
 
 
 def _names(common: Common, current: str) -> Iterator[str]:
-    """Yield catalogs, and what is right below the catalog or namespace that is typed so far."""
+    """Yield catalogs, and the names right below the typed catalog or namespace."""
     if "/" in current:
         return
     typed, dot, _ = current.rpartition(".")
@@ -235,7 +235,7 @@ def _names(common: Common, current: str) -> Iterator[str]:
 
 
 def _values(common: Common, line: _Line, kind: str) -> Iterator[str]:
-    """Yield values of an option, those of a list behind the ones that are typed."""
+    """Yield values of an option; lists continue behind the typed values."""
     if kind == _REFS:
         yield from _metadata(common, line).refs
         return

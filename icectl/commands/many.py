@@ -117,7 +117,7 @@ def what_was_done(command: str, figures: Mapping[str, int]) -> str:
 
 
 def _status(command: str, end: TableEnd) -> str:
-    """Return the status for people: a check that was done says what it has found."""
+    """Return the status for people: a finished check shows its findings."""
     if command != "validate" or end.status != "done":
         return end.status
     return "not ok" if end.exit_code else "ok"
@@ -294,7 +294,7 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
 
 
 def _table_end(table: str, outcome: Outcome) -> TableEnd:
-    """How a command ended that has not failed: warnings, and the worst of what a check found."""
+    """Return the end of a command that did not fail: warnings, and the worst finding of a check."""
     reason, hint = "; ".join(outcome.warnings), None
     finding = worst_finding(outcome.result) if outcome.exit_code else None
     if finding is not None:
@@ -318,7 +318,6 @@ def _outcome(command: str, ends: Sequence[TableEnd], change: Change | None) -> O
 
 
 def _outcome_status(code: int, statuses: set[str]) -> Status:
-    """Return the status of all tables together."""
     if code in (3, 12):
         return "unknown" if code == 12 else "incomplete"
     if "planned" in statuses:

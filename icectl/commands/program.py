@@ -167,7 +167,6 @@ def _call_context(call: Call, values: Mapping[str, str]) -> Iterator[tuple[Shell
 
 
 def _console(progress: OnProgress | None) -> Console:
-    """A console that nobody sees."""
     out = io.StringIO()
     options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
     console = Console(out, out, out, SystemEnv(), options)

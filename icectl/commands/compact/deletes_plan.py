@@ -107,10 +107,10 @@ class _Planning:
         return {row: self.files.index.of(row) for row in rows}
 
     def _sizes(self) -> list[int]:
-        """Return bytes of each delete file, or vector."""
+        """Return the bytes of each delete file or vector."""
         columns = ("file_size_in_bytes", "content_size_in_bytes")
-        columns_of_deletes = by_row(self.files.deletes, *columns)
-        return [size if content is None else content for size, content in columns_of_deletes]
+        facts = by_row(self.files.deletes, *columns)
+        return [size if content is None else content for size, content in facts]
 
     def _is_chosen(self, row: int) -> bool:
         return bool(self.verdicts[row] == FileVerdict.MERGED)
@@ -165,7 +165,7 @@ class _Planning:
         return self._drafts(self.metadata.default_spec_id, None, pieces)
 
     def _of_small_files(self, applied: Mapping[int, Applied], *, new_files: bool) -> list[int]:
-        """Return data files whose vectors are in small files, where there are too many of these."""
+        """Return data files whose vectors are in small files, if there are too many of these."""
         places = list(by_row(self.files.deletes, "location", "file_size_in_bytes"))
         small: dict[int, str] = {}
         for row, deletes in applied.items():
@@ -178,7 +178,7 @@ class _Planning:
         return list(small) if self.options.every or count >= least else []
 
     def _drafts(self, spec_id: int, key: bytes | None, pieces: Sequence[_Piece]) -> list[_Draft]:
-        """Groups of pieces, as large as they may be, in tasks that write one large file each."""
+        """Return groups of pieces up to the largest size, with tasks of one large file each."""
         drafts = []
         weights = [piece.size_bytes for piece in pieces]
         for group in pack(weights, self.options.max_group_bytes, lookback=1):

@@ -145,7 +145,7 @@ def _check_deletes_only(request: CompactRequest) -> None:
 
 
 def _strategy(request: CompactRequest) -> str:
-    """Return the strategy that was asked for, or the one that the other options are for."""
+    """Return the strategy of its option, or of the options that imply one."""
     if request.strategy is not None:
         return request.strategy
     if request.sort_order is not None:

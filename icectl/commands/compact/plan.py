@@ -327,7 +327,7 @@ def _output(
 
 
 def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOptions) -> RewriteTask:
-    """Return a task of a group that reads nothing yet."""
+    """Return a task of a group without inputs."""
     return RewriteTask(
         task_id="",
         group=number,
@@ -396,7 +396,7 @@ class _Planning:
         return self._pack(merging) + self._pack(rewriting)
 
     def _choice(self, bins: tuple[Bin, ...]) -> MethodChoice:
-        """Return how the files of some bins become new ones."""
+        """Return the method for the files of some bins."""
         options = self.options
         if options.method == "rewrite":
             return REWRITE
@@ -405,7 +405,7 @@ class _Planning:
         return choose_method(options.method, self.mergeable, bins, options.merge_row_group)
 
     def _pack(self, drafts: Sequence[_Draft]) -> list[_Draft]:
-        """Return drafts of a partition as groups: together up to the size that one may have."""
+        """Return drafts of a partition as groups, up to the largest size of a group."""
         weights = [self._total(draft.files) for draft in drafts]
         return [
             replace(drafts[group[0]], bins=tuple(bin_ for at in group for bin_ in drafts[at].bins))
@@ -413,7 +413,7 @@ class _Planning:
         ]
 
     def _whole_drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
-        """Groups whose rows meet in one task, which orders them or splits them by partition."""
+        """Return groups of one task each, which sorts rows or splits them by partition."""
         packed = pack(self.stored[rows].tolist(), self.options.max_group_bytes, lookback=1)
         groups = [[rows[at] for at in group] for group in packed]
         drafts, rest = [], []
@@ -429,7 +429,7 @@ class _Planning:
         return drafts + (self._whole_drafts(key, rest) if rest else [])
 
     def _others(self, rows: list[int]) -> list[int]:
-        """Candidates that are not what a compaction has made of others."""
+        """Return candidates that no earlier compaction wrote."""
         return [row for row in rows if not self.as_made[row]]
 
     def _is_worth_it(self, rows: list[int]) -> bool:
@@ -447,7 +447,7 @@ class _Planning:
         return (len(rows) > 1 and enough) or size > self.options.sizes.largest
 
     def _bins(self, rows: Sequence[int]) -> list[tuple[Bin, ...]]:
-        """Bins of one partition; those that share a file are together."""
+        """Return bins of one partition; bins that share a file are adjacent."""
         sizes = self.options.sizes
         large = [row for row in rows if self.live[row] > sizes.roll]
         others = [row for row in rows if self.live[row] <= sizes.roll]
@@ -459,7 +459,7 @@ class _Planning:
         return Bin(tuple(rows), None, int(self.live[list(rows)].sum()))
 
     def _only_copies(self, bins: tuple[Bin, ...]) -> bool:
-        """Return whether one file would come out as one file, with all of its rows or nearly so."""
+        """Return whether one file would become one file with nearly all of its rows."""
         first, *others = bins
         if self.options.every or others or len(first.files) > 1:
             return False
@@ -531,11 +531,10 @@ class _Planning:
         )
 
     def _total(self, rows: Sequence[int]) -> int:
-        """Stored bytes of some files."""
         return int(self.stored[list(rows)].sum())
 
     def _reason(self, rows: Sequence[int]) -> str:
-        """Tell why the files of a group are rewritten: how many for which reason."""
+        """Return the number of files of a group for each reason to rewrite them."""
         options, counts = self.options, count_verdicts(self.verdicts[list(rows)])
         texts = dict(CHOSEN)
         texts[FileVerdict.SMALL] = f"smaller than {print_size(options.sizes.smallest)}"

@@ -151,7 +151,6 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
 
 
 def _files_of(report: Compaction) -> Iterator[list[dict[str, Any]]]:
-    """Yield the data files of each group."""
     # All at once: however few rows are taken, pyarrow goes through all of the table.
     taken = take(
         report.prepared.files.data, [at for group in report.plan.groups for at in group.files]
@@ -184,7 +183,7 @@ def _group(
 
 
 def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str, Any]:
-    """Return what each way of compacting reads and writes; of a plan, an estimate."""
+    """Return the bytes that each method reads and writes; of a plan, an estimate."""
     nothing = {"groups": 0, "read_bytes": 0, "written_bytes": 0}
     totals = {"merge": nothing.copy(), "rewrite": nothing.copy()}
     for group in groups if not report.plan.options.deletes_only else ():
@@ -272,7 +271,7 @@ def _print_groups(console: Console, report: Compaction) -> None:
 
 
 def _reason(report: Compaction, group: CompactGroup) -> str:
-    """Return why a group is compacted, and how, where there is a choice."""
+    """Return the reason for a group, and its method if there is a choice."""
     options = report.plan.options
     if options.method == "rewrite" or options.order is not None or options.deletes_only:
         return group.reason

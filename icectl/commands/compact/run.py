@@ -165,7 +165,7 @@ def _check_budget(session: Session, plan: CompactPlan) -> None:
 
 
 def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
-    """Return the engine to use; merging deletes needs Spark only where that is asked for."""
+    """Return the engine; merging deletes uses Spark only on request."""
     settings = session.settings
     engine = settings.read(COMPACT_ENGINE)
     by_options = (
@@ -182,7 +182,7 @@ def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
 def _engine(
     session: Session, request: CompactRequest, choice: EngineChoice
 ) -> AbstractContextManager[Engine]:
-    """Return the engine that was chosen; it starts nothing before it has work."""
+    """Return the chosen engine; it starts nothing before it has work."""
     settings = session.settings
     master = settings.read(COMPACT_MASTER)
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
@@ -280,7 +280,6 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
 
 
 def _merge_job(metadata: TableMetadata) -> MergeJob:
-    """Collect what all tasks of a run that merges deletes have in common."""
     return MergeJob(
         typed_specs(metadata),
         parquet_options(metadata.properties),
@@ -379,7 +378,7 @@ def remove_leftovers(context: TableContext, prepared: PreparedCompaction) -> Non
 
 
 def _batches(prepared: PreparedCompaction, commits: int) -> Sequence[Sequence[CompactGroup]]:
-    """Return the groups of each commit; one commit without a group, where only deletes go."""
+    """Return the groups of each commit; one empty commit if only deletes are removed."""
     groups = prepared.plan.groups
     if not groups:
         return [()]
@@ -438,7 +437,6 @@ class _Run:
         return True
 
     def _note_failure(self, batch: Sequence[CompactGroup], reason: str) -> None:
-        """Note why groups are not in the table."""
         self.failed |= {group.number: reason for group in batch}
         self.reason = self.reason or reason
 

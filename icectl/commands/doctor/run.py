@@ -101,7 +101,7 @@ def run(common: Common, places: Sequence[str]) -> Outcome:
 
 
 def _machine() -> Iterator[Check]:
-    """Look at icectl itself, Python, libraries, Java and Spark."""
+    """Check icectl itself, Python, libraries, Java and Spark."""
     loops = (
         "with compiled loops" if compiled.loops() is not None else "without compiled loops: slower"
     )
@@ -128,7 +128,7 @@ def _machine() -> Iterator[Check]:
 
 
 def _settings(common: Common, configuration: Configuration) -> Iterator[Check]:
-    """Look at the settings file and the configured catalogs."""
+    """Check the settings file and the configured catalogs."""
     file = common.shell.settings.file
     if file is None:
         hint = "`--config FILE` names one; the usual place is ~/.config/icectl/icectl.toml"
@@ -143,7 +143,7 @@ def _settings(common: Common, configuration: Configuration) -> Iterator[Check]:
 
 
 def _credentials() -> Iterator[Check]:
-    """Look for credentials in the environment and in the home; no value is read."""
+    """Check for credentials in the environment and the home; no value is read."""
     for vendor, (variables, files) in _CREDENTIALS.items():
         set_names = [name for name in variables if os.environ.get(name)]
         set_names += [f"~/{file}" for file in files if _is_in_home(file)]
@@ -201,7 +201,6 @@ def _with_seconds(common: Common) -> Common:
 
 
 def _print(console: Console, checks: Sequence[Check], failed: int) -> None:
-    """Print every check, and hints for those that are not fine."""
     columns = (
         TableColumn("check"),
         TableColumn("what", cut="middle"),

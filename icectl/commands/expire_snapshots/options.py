@@ -27,7 +27,6 @@ from icectl.units import read_count
 
 
 def _parse_id(text: str) -> int:
-    """Read the id of a snapshot."""
     snapshot_id = read_count(text)
     if snapshot_id is None:
         hint = "`icectl inspect TABLE snapshots` lists them"

@@ -119,7 +119,7 @@ def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
 
 
 def _unused_specs(metadata: TableMetadata, reached: ReachedFiles) -> tuple[int, ...]:
-    """Specs of no manifest that stays (R-079), but for the last one that keeps engines away."""
+    """Return specs without kept manifests (R-079), but for the last that keeps engines away."""
     used = reached.spec_ids | {metadata.default_spec_id}
     specs = metadata.partition_specs
     if layout_of_table(metadata) is Layout.SFC_1:
@@ -148,7 +148,7 @@ def _unused_schemas(
 
 
 def _sources(metadata: TableMetadata, removed_specs: frozenset[int]) -> Iterable[int]:
-    """Yield the columns that partition specs which stay, and sort orders, are made of."""
+    """Yield the source columns of kept partition specs and of sort orders."""
     for spec in metadata.partition_specs:
         if spec.spec_id not in removed_specs:
             for field in spec.fields:
@@ -159,7 +159,7 @@ def _sources(metadata: TableMetadata, removed_specs: frozenset[int]) -> Iterable
 
 
 def _lost_to_time_travel(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
-    """Return snapshots that stay with no name, and leave the log with all before a gap (R-026)."""
+    """Return kept snapshots without a ref that leave the log with all before a gap (R-026)."""
     expired_ids = {decision.snapshot_id for decision in retention.expired}
     log = [entry.snapshot_id for entry in metadata.snapshot_log]
     gaps = [position for position, id_ in enumerate(log) if id_ in expired_ids]

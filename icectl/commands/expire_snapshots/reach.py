@@ -56,7 +56,7 @@ def read_reached(
 def _specs_of(
     context: TableContext, metadata: TableMetadata, staying: Sequence[ManifestFile]
 ) -> frozenset[int]:
-    """Collect the specs of manifests, and of dead rows, which may be of others than their leaf."""
+    """Return the specs of manifests, and of dead rows, which may have others than their leaf."""
     spec_ids = frozenset(manifest.partition_spec_id for manifest in staying)
     if spec_ids.issuperset(spec.spec_id for spec in metadata.partition_specs):
         return spec_ids
@@ -83,7 +83,7 @@ def reached_beside(
 
 
 def _require_lost(error: StorageError | CorruptTable) -> None:
-    """Go on where a file is missing or damaged for good; a store that is ill may be well later."""
+    """Accept a file that is missing or damaged for good; raise passing errors of the store."""
     if isinstance(error, StorageError):
         raise error
 

@@ -186,7 +186,7 @@ def rows_between(
 
 
 def _has_position_delete_files(reader: Reader, steps: Sequence[Snapshot]) -> bool:
-    """Tell whether there are position delete files: only leaves of older versions can have them."""
+    """Return whether there are position delete files: only leaves of older versions have them."""
     legacy = [
         manifest
         for step in steps
@@ -218,7 +218,7 @@ def print_changes(console: Console, result: Mapping[str, Any], base: str) -> Non
 
 
 def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
-    """Tell how many rows a reader sees more and less, where roots of version 4 tell."""
+    """Return how many rows a reader gains and loses, if roots of version 4 say so."""
     if counted is None:
         return []
     return [("live rows", f"{counted['added_rows']:,} more, {counted['removed_rows']:,} less")]

@@ -171,7 +171,7 @@ def beyond(entries: Entries, known: Entries) -> Entries:
 
 
 def _blobs(vectors: Entries) -> Iterator[tuple[str, int]]:
-    """List where each vector lies, by loosest key and offset."""
+    """Yield the key and offset of each vector."""
     keys = rows.location_keys(vectors.table["location"]).to_pylist()
     yield from zip(keys, vectors.table["content_offset"].to_pylist(), strict=True)
 

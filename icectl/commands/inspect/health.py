@@ -92,7 +92,7 @@ def metadata_files_in(listed: Sequence[FileStatus]) -> MetadataFiles:
 
 
 def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
-    """Find what expiring by the table's own policy frees."""
+    """Return what expiring by the table's own policy frees."""
     metadata = reader.metadata
     retention = decide(metadata, AskedRetention(), reader.context.env.now_ms())
     if not retention.expired:

@@ -186,7 +186,7 @@ class _Check:
 
 
 def _of_all(checks: Iterable[_Check], *, is_whole: bool) -> HealthVerdict:
-    """Return the verdict of all checks; that part cannot be read is worse than attention."""
+    """Return the worst verdict; an unreadable part is worse than attention."""
     worst = _worst(*(check.verdict for check in checks))
     if is_whole or worst is HealthVerdict.CRITICAL:
         return worst
@@ -198,7 +198,6 @@ def _worst(*verdicts: HealthVerdict) -> HealthVerdict:
 
 
 def _from(limits: MeasureLimits, unit: str, *, ratio: bool = False) -> str:
-    """Print the limits of a measure."""
     form = ".0%" if ratio else ",.0f"
     return (
         f"attention from {limits.attention:{form}} {unit}, critical from {limits.critical:{form}}"
@@ -246,7 +245,7 @@ def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
 
 
 def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
-    """Return deletes that readers have to apply, and deletes that apply to nothing any more."""
+    """Return deletes that readers must apply, and deletes that apply to nothing."""
     limits, specs = source.limits, source.metadata.partition_specs
     matches = deletes.match(
         source.entries, [spec.spec_id for spec in specs if spec.is_unpartitioned]
@@ -289,7 +288,7 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
 
 
 def _manifest_debt(source: HealthSource) -> _Check:
-    """Return manifests beyond those that the same entries would fill at the target size."""
+    """Return manifests beyond those that the same entries need at the target size."""
     limits, target = source.limits, source.targets.manifest_size_bytes
     sizes: dict[tuple[int, int], int] = {}
     # What a root of version 4 lists itself is in no manifest that could be saved.
@@ -333,7 +332,7 @@ def _snapshot_debt(source: HealthSource) -> _Check:
 
 
 def _metadata_file_debt(source: HealthSource) -> _Check:
-    """Judge the metadata files in the folder that are neither current nor in the metadata log."""
+    """Return metadata files in the folder that are neither current nor in the log."""
     limits = source.limits
     files, tracked = source.metadata_files, len(source.metadata.metadata_log) + 1
     untracked = max(0, files.count - tracked)
@@ -353,7 +352,7 @@ def _metadata_file_debt(source: HealthSource) -> _Check:
 
 
 def _reclaimable(expirable: Expirable, totals: Totals, limits: HealthLimits) -> _Check:
-    """Return bytes that expiring snapshots under the table's own policy frees."""
+    """Return the bytes that expiring snapshots by the table's own policy frees."""
     live_bytes = totals.data_file_bytes + totals.delete_file_bytes
     size = expirable.reclaimable_bytes
     ratio = size / live_bytes if live_bytes else float(size > 0)

@@ -101,7 +101,7 @@ def _schema_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _source_names(metadata: TableMetadata, source_ids: tuple[int, ...]) -> list[str | None]:
-    """Return names of source columns, from an older schema where the current one dropped them."""
+    """Return names of source columns; dropped ones from an older schema."""
     newest_first: list[Schema] = [metadata.current_schema] if metadata.current_schema else []
     newest_first += reversed(metadata.schemas)
     return [
@@ -116,7 +116,7 @@ def _spec_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _rows_of_spec(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Row]:
-    """Yield one row a field; one without field where there is none, so that every spec shows."""
+    """Yield one row a field; an unpartitioned spec has one without field."""
     start = {"spec_id": spec.spec_id, "is_default": spec.spec_id == metadata.default_spec_id}
     if not spec.fields:
         yield start | dict.fromkeys(_SPEC_FIELD_COLUMNS)
@@ -158,7 +158,7 @@ def _property_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _metadata_log_rows(metadata: TableMetadata, metadata_location: str) -> Iterator[Row]:
-    """Yield the log, and the metadata file in use as its last row."""
+    """Yield the log, then the current metadata file."""
     logged = [(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log]
     for timestamp_ms, location in [*logged, (metadata.last_updated_ms, metadata_location)]:
         logged_id = logged_snapshot_id(metadata, timestamp_ms)
@@ -194,7 +194,7 @@ def _statistics_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _blob(blob: Mapping[str, object]) -> Row:
-    """Blob metadata under keys of ours, its snapshot id as a string."""
+    """Return blob metadata, with its snapshot id as a string."""
     return {
         "type": blob.get("type"),
         "snapshot_id": None if blob.get("snapshot-id") is None else str(blob["snapshot-id"]),
@@ -359,7 +359,7 @@ def _summary(summary: FieldSummary, field: PartitionField | None, type_: Type | 
 def _bound_text(
     bound: bytes | None, field: PartitionField | None, type_: Type | None
 ) -> str | None:
-    """Return a bound as the transform prints it; hexadecimal where the type is not known."""
+    """Return a bound as the transform prints it; hexadecimal for unknown types."""
     if bound is None:
         return None
     if field is None or type_ is None:

@@ -115,7 +115,7 @@ def _expanded(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
 
 
 def _maker(column: str, metadata: TableMetadata, partitions: Partitions) -> _Values:
-    """Choose how the values of one shown column are made of a batch of entries."""
+    """Return a function that makes the values of a shown column from entries."""
     if column == "data_file":
         return _struct(_expand(column), metadata, partitions)
     name = column.removeprefix(_DATA_FILE)
@@ -165,7 +165,7 @@ def _values(entries: Entries, name: str) -> list[Any]:
 
 
 def _below(value: object, path: str) -> object:
-    """Return a member of a nested value; names may hold dots themselves."""
+    """Return a member of a nested value; names may hold dots."""
     if not isinstance(value, Mapping):
         return None
     for key, member in value.items():

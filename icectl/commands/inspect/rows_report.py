@@ -145,7 +145,7 @@ def _print(
     *,
     whole: bool = False,
 ) -> None:
-    """Print rows in chunks; unless `whole`, a column without a value in a chunk is left out."""
+    """Print rows in chunks; unless `whole`, columns empty in a chunk are left out."""
     number = -1
     for number, chunk in enumerate(_chunks(rows)):
         if number > 0:

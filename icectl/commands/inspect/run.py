@@ -137,7 +137,7 @@ def _whole_catalog(common: Common) -> tuple[str, Common]:
 
 
 def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> bool:
-    """Whether the health of tables is asked for that may be several, or as tables are listed."""
+    """Return whether the health of several tables, or of a listing, is asked for."""
     if _is_of_snapshot(options) or (len(tables) == 1 and tables[0] in VIEWS):
         return False
     asks_for_rows = options.limit or options.columns or _format(common, options) in _ROW_FORMATS
@@ -155,7 +155,6 @@ def _is_of_snapshot(options: ViewRequest) -> bool:
 
 
 def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> Outcome:
-    """Return the health of many tables."""
     from icectl.commands.inspect import warehouse
     from icectl.commands.inspect.rows_report import headings_of, named_columns, print_chosen
     from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
@@ -210,7 +209,7 @@ def _none_below(error: TableNotFound) -> TableNotFound:
 
 
 def _is_listing(common: Common, table: str, view: str, options: ViewRequest) -> bool:
-    """Whether TABLE is a catalog or a namespace of one, or is asked for what only a listing has."""
+    """Return whether TABLE is a catalog or namespace, or an option is of listings only."""
     if not _may_be_listing(view, options) or table in VIEWS:
         return False
     if _is_namespace(common, table):
@@ -228,7 +227,7 @@ def _is_namespace(common: Common, table: str) -> bool:
 
 
 def _may_be_listing(view: str, options: ViewRequest) -> bool:
-    """Return whether no option asks for anything of one table."""
+    """Return whether no option is of one table only."""
     return view == "summary" and not any(
         (options.snapshot, options.ref, options.as_of, options.all_snapshots, options.content,
          options.from_, options.to, options.html, options.check, options.fail_on)
@@ -244,7 +243,7 @@ def _listing(common: Common, table: str, options: ViewRequest) -> Outcome:
 
 
 def _format(common: Common, options: ViewRequest) -> str:
-    """Return the format of the output. Raises: UsageError, where two are asked for."""
+    """Return the format of the output. Raises: UsageError, for two formats."""
     if common.json and options.format not in (None, "json"):
         raise UsageError(
             f"`--json` and `--format {options.format}` cannot be used together",
@@ -287,7 +286,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
 
 
 def _verdicts(result: Row) -> Iterator[object]:
-    """Yield the verdict of a table's health, and that of each check."""
+    """Yield the verdict of a table, then of each check."""
     yield result.get("verdict")
     for check in result.values():
         if isinstance(check, Mapping):
@@ -414,7 +413,7 @@ def _print_rows(console: Console, rows: RowSet, request: _ParsedRequest, reader:
 
 
 def _snapshot_id(reader: Reader, request: _ParsedRequest) -> str | None:
-    """Return the snapshot that rows are of; None for views of the table and of all snapshots."""
+    """Return the snapshot of the rows; None for views of the table and of all snapshots."""
     if not request.view.of_snapshot or request.all_snapshots:
         return None
     snapshot = chosen_snapshot(reader.metadata, request.choice)
@@ -486,7 +485,7 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
 
 
 def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return the limits of health that the settings have, by the name of the measure."""
+    """Return the limits of health from the settings, by measure."""
     by_measure = {}
     for setting in HEALTH_LIMITS:
         limits = settings.read(setting)
@@ -509,7 +508,7 @@ def _failing(options: ViewRequest) -> frozenset[str]:
 
 
 def _view(table: str, name: str) -> View:
-    """Find a view by its name; tell when it stands in the place of the table."""
+    """Return a view by its name; the error says if the name is in the place of the table."""
     view = VIEWS.get(name)
     if view is not None and not (table in VIEWS and not Path(table).is_dir()):
         return view
@@ -529,7 +528,7 @@ def _view(table: str, name: str) -> View:
 
 
 def _check_options(view: View, options: ViewRequest, form: str, *, several: bool = False) -> None:
-    """Refuse options that mean nothing to the view; `several` where it is of several tables."""
+    """Refuse options that the view lacks; `several` if it shows several tables."""
     changes, tree = view.name == "changes", view.name == "tree"
     rows = view.rows or several
     for option, value, concerned in (
@@ -561,7 +560,7 @@ def _check_options(view: View, options: ViewRequest, form: str, *, several: bool
 
 
 def _columns(view: View, text: str | None) -> tuple[str, ...] | None:
-    """Return the columns that are asked for; headings of the text form are names too."""
+    """Return the chosen columns; headings of the text form are names too."""
     names = _names(text)
     if names is None:
         return None

@@ -85,7 +85,7 @@ def _snapshot_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _delete_files(result: Mapping[str, Any]) -> str:
-    """Delete files of each kind there is, with the positions and values they delete."""
+    """Return delete files of each kind, with the positions and values they delete."""
     kinds = [
         ("position_delete_file_count", "position"),
         ("equality_delete_file_count", "equality"),
@@ -224,7 +224,7 @@ def oddities_of(reader: Reader) -> Sequence[str]:
 
 
 def _lost_versions(reader: Reader) -> Iterator[str]:
-    """Tell that newer metadata than what is shown was lost, if the version hint knows of some."""
+    """Yield a warning if the version hint names newer metadata, which is lost."""
     version = reader.loaded.version
     if version is None or not reader.loaded.capabilities.numbers_versions:
         return
@@ -253,7 +253,7 @@ def read_summary(reader: Reader, choice: SnapshotChoice) -> Row:
 
 
 def _in_batches(parts: Iterable[Entries]) -> Iterator[Entries]:
-    """The same entries in fewer tables: adding up one table costs the same for one row as many."""
+    """Yield the same entries in fewer tables: each table costs the same to add up."""
     batch: list[Entries] = []
     row_count = 0
     for part in parts:
@@ -289,7 +289,7 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
 
 
 def _dead_entries(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
-    """Return the dead entries of the manifests that are shown."""
+    """Return the dead entries of the shown manifests."""
     struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
     killed = [
         reader_of(reader.metadata, layout_of_manifest(manifests[index])).deleted_only(

@@ -337,7 +337,7 @@ def _leaf(node: Node, manifest: ManifestFile, ids: dict[str | None, str]) -> Nod
 
 
 def _vectors(source: TreeSource, root: RootManifest, leaf: Node, drawn: Drawing) -> list[Node]:
-    """Return the vectors over a leaf; the one that counts has the files that it kills below it."""
+    """Return the vectors over a leaf, with the deleted files below the effective one."""
     nodes = []
     for at, vector in enumerate(root.vectors):
         if vector.manifest_path != leaf.location:
@@ -363,7 +363,7 @@ def _vector(at: int, vector: ManifestVector) -> Node:
 
 
 def _root_files(source: TreeSource, drawn: Drawing) -> tuple[list[Node], LeftOut]:
-    """Return the files that the root lists itself, and what is not shown of them."""
+    """Return the files that the root lists itself, and those that are left out."""
     children: list[Node] = []
     count = size_bytes = 0
     root_files = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]

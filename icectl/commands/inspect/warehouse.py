@@ -132,7 +132,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
 
 
 def _assess_all(common: Common, tables: FoundTables, request: WarehouseRequest) -> list[TableEnd]:
-    """Judge every table, several at a time; targets without any are failures."""
+    """Assess every table, several at a time; targets without tables are failures."""
     progress = common.shell.console.progress
     progress.phase("looking at tables", total=len(tables.tables))
 
@@ -145,7 +145,7 @@ def _assess_all(common: Common, tables: FoundTables, request: WarehouseRequest) 
 
 
 def _assess(common: Common, table: str, request: WarehouseRequest) -> Outcome:
-    """Judge one table, as `icectl inspect TABLE health` does."""
+    """Assess one table, as `icectl inspect TABLE health` does."""
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
     report = health(reader, SnapshotChoice(), frozenset(COMMANDS), request.limits)
     result = {"view": "health", **report, "engine": request.engine.name}
@@ -168,7 +168,7 @@ def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, An
 
 
 def _printer(rows: Sequence[Row], request: WarehouseRequest) -> Callable[[Console], None]:
-    """Return what prints the tables, or that the page was written."""
+    """Return a printer of the tables, or of the message that the page was written."""
     columns = request.columns or WAREHOUSE_COLUMNS
     shown = rows[: request.limit]
 

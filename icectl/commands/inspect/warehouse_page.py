@@ -191,7 +191,7 @@ def _tiles(totals: Row) -> Iterator[str]:
 
 
 def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield how many data files there are of which size, in all tables."""
+    """Yield the number of data files by size, over all tables."""
     if not results:
         return
     bands = [
@@ -210,7 +210,7 @@ def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield how the tables grew, and when they were written to."""
+    """Yield the growth of the tables, and their writes."""
     history = periods([result["history"] for result in results])
     if len(history) < 2:
         return
@@ -235,7 +235,7 @@ def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _most(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the tables of which maintenance would make most."""
+    """Yield the tables that gain most from maintenance."""
     for title, caption, key, show, look, full in (
         ("What expiry would free", "bytes that only snapshots past retention need",
          "reclaimable_bytes", print_size, "freed", None),
@@ -258,7 +258,7 @@ def _figure(title: str, caption: str, drawn: str) -> str:
 
 
 def _bars(bars: Iterable[tuple[str, float, str]], look: str = "", full: float | None = None) -> str:
-    """Draw bars; `full` is the value of the widest one there could be, else the largest is it."""
+    """Draw bars; `full` is the largest possible value, by default the largest of the bars."""
     drawn = list(bars)
     most = full or max((value for _, value, _ in drawn), default=0) or 1
     cells = [
@@ -359,7 +359,7 @@ def _sparkline(counts: Sequence[int]) -> str:
 
 
 def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
-    """Yield what each table that is not well needs, and why."""
+    """Yield the needs of each table that is not well, with reasons."""
     for number, (row, end) in enumerate(zip(rows, ends, strict=True), start=1):
         if row["verdict"] == "ok":
             continue
@@ -380,7 +380,7 @@ def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence as HTML, what stands in backticks as code."""
+    """Return a sentence as HTML; text in backticks becomes code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", as_html(text))
 
 

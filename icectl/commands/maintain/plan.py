@@ -162,7 +162,6 @@ def _remove_orphans(facts: Facts, limits: Thresholds, now_ms: int) -> Need | Non
 
 
 def _need(step: str, reasons: Sequence[tuple[bool, str]], benefit_bytes: int) -> Need | None:
-    """Return the need of a step, if there is a reason for it."""
     texts = [text for holds, text in reasons if holds]
     return Need(step, ", ".join(texts), max(benefit_bytes, 0)) if texts else None
 
@@ -339,7 +338,7 @@ class TableRun:
             self.left.clear()
 
     def _go_on(self, seen: AssessedTable, step: str) -> None:
-        """Have what is needed now be what is left, but for steps that had their turn."""
+        """Replace the remaining steps by the needed ones, but for steps that had their turn."""
         done = {end.step for end in self.ends} | {step}
         self.left = [need for need in seen.needs if need.step not in done]
 

@@ -168,7 +168,7 @@ def _min_age(text: str) -> int:
 
 
 def _parse_part(text: str) -> float:
-    """Read a part of a whole, which may be more than all of it: `25%`, `200%`."""
+    """Read a percentage, which may be above 100: `25%`, `200%`."""
     number = text.strip()
     try:
         part = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
@@ -221,7 +221,7 @@ _OWN = (
 
 
 def _options() -> Iterator[Key]:
-    """Yield every option of the steps that a policy may give."""
+    """Yield the options of steps that a policy may set."""
     settings = {setting.key: setting for setting in SETTINGS}
     for step, request in REQUESTS.items():
         hints = get_type_hints(request)
@@ -433,7 +433,7 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
 
 
 def _others_who_may_write(path: Path, status: os.stat_result) -> str | None:
-    """Return who beside the caller and root may change a file, or put another in its place."""
+    """Return the users beside the caller and root who may change or replace a file."""
     folders = {path.absolute().parent, path.resolve().parent}
     for place, place_status in ((path, status), *((folder, folder.stat()) for folder in folders)):
         if place_status.st_uid not in (0, os.geteuid()):

@@ -132,7 +132,7 @@ def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
 
 
 def _what(table: TableRun, *, planning: bool) -> str:
-    """Return what was done, or would be, and why not, in one line."""
+    """Return the result of a table, or its plan, with reasons, in one line."""
     why = reason_of(table) or ""
     if table.status == "skipped" and not planning:
         return why
@@ -150,7 +150,7 @@ def _what(table: TableRun, *, planning: bool) -> str:
 
 
 def _not_done(table: TableRun) -> Iterator[str]:
-    """Yield what is not done although the table needs it, steps of one reason together."""
+    """Yield the needed steps that were not run, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for step in _withheld(table):
         by_reason.setdefault(step.reason, []).append(step.step)
@@ -159,7 +159,7 @@ def _not_done(table: TableRun) -> Iterator[str]:
 
 
 def _withheld(table: TableRun) -> list[WithheldStep]:
-    """Return the steps that the table needs, and that were kept from doing anything."""
+    """Return the needed steps that were withheld."""
     by_budget = [
         WithheldStep(end.step, "`budget.rewrite-bytes` is less than any group of files")
         for end in table.ends
@@ -216,7 +216,7 @@ def _step(end: StepEnd) -> dict[str, Any]:
 
 
 def _facts(facts: Facts | None) -> dict[str, Any] | None:
-    """Return the figures of a table; planning a scan of it opens every manifest."""
+    """Return the figures of a table; planning a scan opens every manifest."""
     if facts is None:
         return None
     return {

@@ -140,7 +140,7 @@ class _Setup:
         )
 
     def _share(self, table: str, step: str) -> int | None:
-        """Files at once that a step may have, so that all of them together have those of one."""
+        """Return the files at once for a step, so that all steps together have those of one."""
         if self.jobs == 1:
             return None
         settings = self.common.shell.settings
@@ -224,7 +224,7 @@ def apply_plan(
 def _check_matches(
     setup: _Setup, targets: Sequence[str], tables: FoundTables, policy: MaintenancePolicy
 ) -> None:
-    """Warn of what matches nothing. Raises: UsageError, with `--strict`."""
+    """Warn of patterns and rules that match nothing. Raises: UsageError, with `--strict`."""
     common = setup.common
     idle = [f"`--exclude {pattern}` leaves no table out" for pattern in tables.idle]
     idle += idle_rules(
@@ -243,7 +243,6 @@ def _check_matches(
 
 
 def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
-    """Return the policies that differ, each once: few, however many tables there are."""
     distinct: list[TablePolicy] = []
     for policy in policies.values():
         if policy not in distinct:
@@ -252,7 +251,7 @@ def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
 
 
 def _explain(setup: _Setup) -> Outcome:
-    """Print what holds for a table."""
+    """Return the effective policy of one table."""
     if len(setup.tables) != 1:
         raise UsageError(
             f"`--explain` is for one table, and TARGET stands for {len(setup.tables):,}",
@@ -274,7 +273,7 @@ def _explain(setup: _Setup) -> Outcome:
 
 
 def _policy_texts(setup: _Setup, table: str) -> Iterator[tuple[str, str, str]]:
-    """What the policy says of a table, and of what it says nothing, the settings that hold."""
+    """Yield the keys of the policy, and settings for keys that it lacks."""
     values, settings = setup.policies[table].values, setup.common.shell.settings
     for key in KEYS.values():
         value = values.get(key.name)
@@ -286,7 +285,7 @@ def _policy_texts(setup: _Setup, table: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _table_limits(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the table's own word, which counts where it says that less may go."""
+    """Yield the properties and refs of the table that limit its maintenance."""
     metadata = open_session(common, table, read_only=True).open_for_reading("explained").metadata
     for property_ in _TABLE_LIMITS:
         if property_.name in metadata.properties:
@@ -298,7 +297,7 @@ def _table_limits(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
-    """Look at every table that may be maintained now. Order: that of the tables."""
+    """Assess every table that may be maintained now. Order: that of the tables."""
     shell = setup.common.shell
     place = StepContext(shell.env, shell.interrupts, lambda: shell.deadline.passed)
     progress = shell.console.progress
@@ -324,7 +323,7 @@ def _not_found(error: TableNotFound) -> StepEnd:
 
 
 def _reason_to_skip(setup: _Setup, table: str) -> str | None:
-    """Return why a table is not even looked at, by its policy; None where it is."""
+    """Return why the policy skips a table; None if it does not."""
     policy = setup.policies[table]
     if not policy.read("enabled"):
         return f"left out by {policy.values['enabled'].origin}"
@@ -387,7 +386,7 @@ def _runner(setup: _Setup, schedule: Schedule) -> StepsHere | StepsInWorkers:
 
 
 def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInWorkers) -> None:
-    """Give out steps, as long as a worker is free and time is left."""
+    """Start steps while a worker is free and time is left."""
     deadline = setup.common.shell.deadline
     while len(schedule.running) < runner.count and not deadline.passed:
         table = schedule.next()
@@ -415,7 +414,7 @@ def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInW
 
 
 def _after(table: TableRun, job: StepRequest) -> StepRequest:
-    """Return a step whose plan is of the table as the steps before it have left that."""
+    """Return a step whose reviewed plan expects the state that earlier steps left."""
     reviewed, location = job.reviewed, table.metadata_location
     if reviewed is None or reviewed.base.metadata_location is None or location is None:
         return job
@@ -441,7 +440,7 @@ def _seconds(setup: _Setup, table: TableRun) -> float | None:
 
 
 def _spark_steps(setup: _Setup, table: str) -> Iterator[str]:
-    """The steps on a table that take Spark, of which one session is enough for the whole run."""
+    """Yield the steps of a table that use Spark; one session serves the whole run."""
     policy, settings = setup.policies[table], setup.common.shell.settings
 
     engine = policy.read(COMPACT_ENGINE.key) or settings.read(COMPACT_ENGINE)
@@ -455,7 +454,6 @@ def _spark_steps(setup: _Setup, table: str) -> Iterator[str]:
 
 
 def _progress_text(schedule: Schedule) -> str:
-    """Return what is under way, for the progress line."""
     current = [f"{run.next_step} {run.name}" for run in schedule.running]
     changed = sum(
         end.figures.get("rewritten_bytes", 0) + end.figures.get("deleted_bytes", 0)
@@ -468,7 +466,7 @@ def _progress_text(schedule: Schedule) -> str:
 
 
 def _line_printer(setup: _Setup, tables: Sequence[TableRun]) -> Callable[[], None]:
-    """Return what prints the JSON lines of tables that have ended since it was called last."""
+    """Return a printer of JSON lines, for tables that ended since its last call."""
     console = setup.common.shell.console
     printed: set[str] = set()
 
@@ -515,7 +513,7 @@ def _outcome(setup: _Setup, tables: Sequence[TableRun]) -> Outcome:
 
 
 def _plan(setup: _Setup, tables: Sequence[TableRun]) -> str | None:
-    """Return the file of the plan, where it is to be kept."""
+    """Return the text of the plan, if it is to be saved."""
     if setup.request.save_plan is None or setup.instant_ms is None:
         return None
     if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in setup.policies.values()):

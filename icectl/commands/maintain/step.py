@@ -169,7 +169,7 @@ def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
 
 
 def _keeps_files(loaded: LoadedTable) -> str | None:
-    """Return why no file of the table may be deleted, where that is so."""
+    """Return why no file of the table may be deleted; None if files may be."""
     try:
         check_gc_enabled(loaded.metadata)
         check_not_maintained(loaded)
@@ -277,7 +277,7 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
 
 
 def _assess(common: Common, job: StepRequest) -> Done:
-    """Look at a table; nothing is done with one that may not be changed."""
+    """Assess a table; no step is run on a table that may not be changed."""
     session = open_session(common, job.table, read_only=False)
     loaded = open_table(session.context.catalog)
     if not is_enabled(loaded.metadata):
@@ -314,7 +314,6 @@ def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
 
 
 def _run(common: Common, job: StepRequest) -> StepEnd:
-    """Run the command that a step is."""
     if job.step == VALIDATE:
         return _validate(common, job)
     now_ms = common.shell.env.now_ms()
@@ -336,7 +335,7 @@ def _run(common: Common, job: StepRequest) -> StepEnd:
 
 
 def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:
-    """Return what a file of plans keeps of a step: the table, the settings, what would be done."""
+    """Return a step's entry in a saved plan: the table, the settings, the expected result."""
     assert outcome.table is not None
     settings = settings_in_full(common.shell.settings, step)
     return {
@@ -347,7 +346,7 @@ def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:
 
 
 def _mark(common: Common, job: StepRequest, now_ms: int) -> None:
-    """Note in the table that orphans were looked for. Raises: CommitUnknown."""
+    """Note in the table that orphans were searched. Raises: CommitUnknown."""
     session = open_session(common, job.table, read_only=False)
     try:
         mark_looked_for(session.context, now_ms)
@@ -399,7 +398,6 @@ def _failed_end(common: Common, job: StepRequest, raised: Exception) -> StepEnd:
 
 
 def _request(step: str, policy: TablePolicy) -> Any:
-    """Return the options of a step, as its command takes them."""
     options: dict[str, Any] = {}
     for key in KEYS.values():
         if key.section == step and key.field is not None and key.name in policy.values:

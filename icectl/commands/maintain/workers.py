@@ -89,7 +89,7 @@ class StepsInWorkers:
         return self
 
     def _check(self) -> None:
-        """End a worker that nobody waits for any more. Raises: Incomplete."""
+        """End a worker whose result is no longer needed. Raises: Incomplete."""
         if self._ended.is_set():
             raise Incomplete("interrupted", id="interrupted")
 
@@ -121,7 +121,7 @@ class StepsInWorkers:
                 return self._running.pop(future), future.result()
 
     def _call(self, job: StepRequest) -> Done:
-        """Run a step in a worker, which asks whether it is called off."""
+        """Run a step in a worker, which asks whether to go on."""
         try:
             workers = self._on_spark(job) if job.is_alone else self._workers
             (done,) = workers.call(_run, None, job, ask=lambda _: self._stopped.is_set())
@@ -133,7 +133,7 @@ class StepsInWorkers:
         return result
 
     def _on_spark(self, job: StepRequest) -> WorkerPool:
-        """Return the process of steps on Spark; where settings of Spark differ, a new one."""
+        """Return the process of steps on Spark; other settings of Spark get a new one."""
         values = job.policy.values
         keys = sorted(key for key in values if key.partition(".")[2] in _OF_SPARK)
         settings = tuple((key, values[key].text) for key in keys)

@@ -97,7 +97,7 @@ def _steps(
 
 
 def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Finding]:
-    """Find what forbids the migration (errors), and what to know before it."""
+    """Return findings that forbid the migration (errors), and notes on it."""
     for field in metadata.default_spec.fields:
         if field.transform.name == "unknown":  # R-007
             message = f"the transform `{field.transform.text}` of `{field.name}` is not known"

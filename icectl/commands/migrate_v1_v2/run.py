@@ -128,7 +128,7 @@ def _legacy_manifests(context: TableContext, loaded: LoadedTable) -> int:
 def _heads(
     context: TableContext, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Sequence[RefHead]:
-    """Return the heads of all refs, main first; a snapshot that several name is read once."""
+    """Return the heads of all refs, main first; each snapshot is read once."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     if metadata.current_snapshot_id is not None:
         refs = {"main": metadata.current_snapshot_id} | refs
@@ -157,7 +157,7 @@ def _describe_embedded(
 
 @contextmanager
 def _recording_faults(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
-    """Keep what is wrong with the files of a snapshot for good; what ails the store is raised."""
+    """Record lasting faults of a snapshot's files; errors of the store are raised."""
     try:
         yield
     except CorruptTable as error:
@@ -232,7 +232,7 @@ def _write_lists(
 def _describe(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot
 ) -> Sequence[ManifestFile]:
-    """Return the embedded manifests with their counts and summaries, counted from their entries."""
+    """Return the embedded manifests with counts and summaries from their entries."""
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     entries = _entries(context, metadata, manifests)
     described = []
@@ -252,7 +252,7 @@ def _describe(
 
 
 def _finish_with_manifests(context: TableContext, landed: LoadedTable) -> Upgraded:
-    """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
+    """Rewrite the manifests of the current snapshot; the migration stands even if this fails."""
     try:
         done = _rewrite_manifests(context)
     except CommitUnknown:

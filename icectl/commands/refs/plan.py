@@ -203,7 +203,7 @@ def _change(
 def _leaving(
     metadata: TableMetadata, before: SnapshotRef | None, after: SnapshotRef | None
 ) -> Iterator[int]:
-    """Yield the snapshots of a branch, newest first, that it would not have any more."""
+    """Yield the snapshots that a branch would lose, newest first."""
     if before is None or before.type != "branch":
         return
     remaining = () if after is None else ancestors(metadata.snapshots_by_id, after.snapshot_id)

@@ -109,7 +109,7 @@ def _check(request: RefsRequest) -> None:
 def _plan(
     metadata: TableMetadata, request: RefsRequest, settings: RefSettings, now_ms: int
 ) -> Sequence[RefChange]:
-    """Plan what the verb asks for. Raises: UsageError; Refused."""
+    """Plan the changes of a verb. Raises: UsageError; Refused."""
     names = request.names or ["main"]
     if request.verb == "drop":
         planned = [plan_drop(metadata, name) for name in dict.fromkeys(names)]
@@ -229,7 +229,7 @@ def question(table_location: str, changes: Sequence[RefChange]) -> str | None:
 
 
 def _takes(change: RefChange) -> bool:
-    """Return whether a ref goes, or does not lead to all that it led to."""
+    """Return whether a ref is removed, or loses snapshots."""
     if change.after is None or change.leaving:
         return True
     is_tag = change.after.type == "tag"
@@ -251,7 +251,7 @@ def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
 
 
 def _what_leaves(leaving: Set[int], lost: Set[int]) -> str:
-    """Tell how many snapshots leave a branch, and how many of them no other ref has."""
+    """Return how many snapshots leave a branch, and how many of them no other ref has."""
     out = f"{print_count(len(leaving), 'snapshot')} out of the branch"
     if not lost:
         return f"{out}, and still in other branches or tags"
@@ -261,7 +261,7 @@ def _what_leaves(leaving: Set[int], lost: Set[int]) -> str:
 
 
 def _reached(report: MetadataReport[RefChange]) -> set[int]:
-    """Return the snapshots that branches and tags lead to after the changes."""
+    """Return the snapshots that refs reach after the changes."""
     refs: dict[str, SnapshotRef | None] = {**refs_of(report.metadata)}
     refs |= {change.name: change.after for change in report.changes}
     snapshots = report.metadata.snapshots_by_id

@@ -114,7 +114,7 @@ def decide_move(
 
 
 def _target(recorded: str, place: str, rest: str, *, is_home: bool) -> str:
-    """Return `--to` where it is not given: where the table was found, without what stays."""
+    """Return the default of `--to`: the place of the table, without the path that stays."""
     if is_home:
         raise UsageError(
             "`--to` is missing",
@@ -131,7 +131,7 @@ def _target(recorded: str, place: str, rest: str, *, is_home: bool) -> str:
 
 
 def _is_done(recorded: str, sources: Sequence[str], target: str | None) -> bool:
-    """Return whether a table that is at home has been relocated so before."""
+    """Return whether a table at its place has been relocated this way before."""
     is_below = _rest(recorded, sources) is not None
     if target is None:
         return not is_below
@@ -144,7 +144,7 @@ def _is_done(recorded: str, sources: Sequence[str], target: str | None) -> bool:
 
 
 def _rest(location: str, sources: Sequence[str]) -> str | None:
-    """Return the path of a location below one of the sources; None where it does not lie there."""
+    """Return the path of a location below one of the sources; None outside of them."""
     rest = locations.moved(location, Move(tuple(sources), "/", location, "/").path_map)
     return None if rest is None else rest.strip("/")
 
@@ -183,7 +183,7 @@ def new_metadata(
 
 
 def _recounted(snapshot: Snapshot, changes: Mapping[str, int]) -> Snapshot:
-    """Return a snapshot with counters changed, where its summary has them as numbers."""
+    """Return a snapshot with changed counters, if its summary has them as numbers."""
     summary = dict(snapshot.summary or {})
     counters = {
         key: str(count + change)
@@ -194,7 +194,7 @@ def _recounted(snapshot: Snapshot, changes: Mapping[str, int]) -> Snapshot:
 
 
 def _property(key: str, value: str, move: Move) -> str:
-    """Return the value of a property, moved where it is a location below `--from`."""
+    """Return the value of a property; a location below `--from` is moved."""
     moved = locations.moved(value, move.path_map) if value else None
     if moved is not None:
         return moved

@@ -131,7 +131,7 @@ class Preparation:
     def _size_changes(
         self, lists: Mapping[int, Sequence[ManifestFile]]
     ) -> Mapping[int, Mapping[str, int]]:
-        """Count what new position delete files are larger by, for each snapshot (R-031)."""
+        """Count the growth of position delete files by snapshot (R-031)."""
         if not any(file.kind is FileKind.POSITION_DELETE_FILES for file in self._made):
             return {}
         of_deletes = [
@@ -171,7 +171,7 @@ class Preparation:
         items: Sequence[tuple[str, int, int | None]],
         make: Callable[[str, int, int], NewFile | None],
     ) -> None:
-        """Make the new files of old ones; `make` gets location, kind and a number of its own."""
+        """Write new files for old ones; `make` gets location, kind and a unique number."""
         self.context.progress.phase(phase, total=len(items))
         start = len(self._made)
 
@@ -240,7 +240,7 @@ class Preparation:
         ]
 
     def _of_roots(self, contents: Collection[Content]) -> Iterator[tuple[str, int]]:
-        """Yield location and size of what all roots list of some contents (R-192)."""
+        """Yield location and size of the contents that all roots list (R-192)."""
         for snapshot in self.metadata.snapshots:
             if snapshot.root_manifest is not None:
                 content = read_file(self.context.store, snapshot.root_manifest)

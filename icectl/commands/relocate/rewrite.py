@@ -175,7 +175,7 @@ def _as_parquet(table: pa.Table, properties: Mapping[str, str]) -> bytes:
 
 
 def _each_once(values: pa.Array, of: Callable[[str], str]) -> pa.Array:
-    """Return the values changed, null where they are; each different one is changed once."""
+    """Return the changed values, null for null; each distinct value is changed once."""
     encoded = whole(values).dictionary_encode()
     changed = pa.array([of(value) for value in encoded.dictionary.to_pylist()], values.type)
     return changed.take(encoded.indices)
@@ -250,7 +250,7 @@ def _like(stored: str, new: str | None) -> str:
 
 
 def _bounds(stored: Mapping[int, bytes], new: NewFile | None, which: int) -> Mapping[int, bytes]:
-    """Return bounds of a position delete file: exact ones of its new paths, none if not known."""
+    """Return exact bounds of a position delete file for its new paths, none if not known."""
     paths = None if new is None else new.paths
     return {
         number: bound if number != DELETE_FILE_PATH_ID or paths is None else paths[which].encode()
@@ -263,7 +263,6 @@ def _bounds(stored: Mapping[int, bytes], new: NewFile | None, which: int) -> Map
 
 
 def _entries(table: pa.Table, names: Names) -> pa.Table:
-    """Return entries of a manifest in Parquet."""
     of_file = (DATA_FILE,)
     contents = column(table, (DATA_FILE, CONTENT))
     deletes = (

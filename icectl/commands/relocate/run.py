@@ -293,7 +293,6 @@ def _relocate(
     *,
     is_there: bool,
 ) -> Outcome:
-    """Prepare, plan, and execute."""
     env = session.context.env
     journal = new_journal(env, target.base, COMMAND, DataPlaces())
     uuid = env.new_uuid() if request.new_uuid else None
@@ -357,7 +356,7 @@ def _relocate(
 def _nothing_to_do(
     session: Session, context: TableContext, change: Change, loaded: LoadedTable, move: Move
 ) -> Outcome:
-    """Report that the table of a context is at home; what killed relocations left is removed."""
+    """Report that the table is at its place; leftovers of killed relocations are removed."""
     plan = RelocatePlan(move)
     return _carry_out(
         session,
@@ -413,7 +412,7 @@ def _original_files(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
 
 
 def _is_at_target(target: _Target, metadata: TableMetadata, move: Move, *, new_uuid: bool) -> bool:
-    """Return whether the new place has just this table. Raises: Refused, where it has another."""
+    """Return whether the new place has this table. Raises: Refused, if it has another."""
     try:
         loaded = target.context.catalog.load()
     except TableNotFound:
@@ -438,7 +437,7 @@ def _taken(move: Move) -> Refused:
 def _missing(
     there: TableContext, prepared: Prepared, loaded: LoadedTable, move: Move
 ) -> tuple[FileToCopy, ...]:
-    """List the files that the table keeps and that are not at the new place with their size."""
+    """Return kept files that are not at the new place with their size."""
     missing = compare_with_store(there, prepared.kept, loaded.metadata.location)
     return tuple(
         FileToCopy(
@@ -564,7 +563,7 @@ class _Writing:
         return outcome.table
 
     def _write(self, outputs: Outputs) -> None:
-        """Write the files that wait. Raises: StorageError; Incomplete."""
+        """Write the prepared files. Raises: StorageError; Incomplete."""
         context = self.target.context
         files: Sequence[WaitingFile] = self.prepared.files
         context.progress.phase("writing files", total=len(files))

@@ -82,7 +82,7 @@ class Quarantine:
         return Copied(tuple(missing), tuple(failed))
 
     def _copy(self, file: ListedFile, target: str) -> str | None:
-        """Copy one file; what went wrong, if anything."""
+        """Copy one file; return the problem, if any."""
         try:
             self.store.copy(file.location, target)
             status = self.store.stat(target)
@@ -207,7 +207,7 @@ class _Deletion:
         self.done.removed = listed_together([self.done.removed, removed])
 
     def _unchanged(self, batch: ListedFiles) -> ListedFiles:
-        """Return the files that are as they were listed; check sums whose own file is gone."""
+        """Return the unchanged files; a check sum only if its own file is missing."""
         locations = batch.table["location"].combine_chunks()
         owners = described_files(locations)
         pairs = list(zip(listed_files(batch), owners.to_pylist(), strict=True))
@@ -226,7 +226,7 @@ class _Deletion:
         return where(batch, [reason is None for reason in reasons])
 
     def _look(self, file: ListedFile, owner: str) -> Spared | StorageError | None:
-        """Tell why a file should not go after all; None where it should."""
+        """Return why a file should be kept; None if it should not."""
         try:
             status = self.context.store.stat(file.location)
             if status is None:

@@ -85,7 +85,7 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
 
 
 def _search(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanSearch:
-    """Return the engine that was asked for, over the store or an inventory."""
+    """Return the chosen engine, over the store or an inventory."""
     if request.engine == "spark":
         return _spark_search(session, request)
     files_below = session.context.store.list

@@ -295,7 +295,7 @@ def _add_forks(context: TableContext, references: References, forks: Sequence[st
 
 
 def _add_fork(references: References, fork: LoadedTable) -> None:
-    """Add what is still there: the expiries of one table delete what both have named."""
+    """Add the references of a fork: expiries of one table delete files that both name."""
     if _is_added(references, fork):
         return
     for snapshots in ((), *((snapshot,) for snapshot in references.unread(fork.metadata))):
@@ -303,7 +303,7 @@ def _add_fork(references: References, fork: LoadedTable) -> None:
 
 
 def _is_added(references: References, loaded: LoadedTable) -> bool:
-    """Add a table; false where a file that it names is missing."""
+    """Add a table; return false if a file that it names is missing."""
     try:
         references.add(loaded)
     except MissingFile:

@@ -215,7 +215,7 @@ def write_manifests(reader: Reader, head_repair: HeadRepair, outputs: Outputs) -
 
 
 def _together(parts: Sequence[Entries | None]) -> Entries | None:
-    """Return the live entries of all parts; None where one is not known."""
+    """Return the live entries of all parts; None if one is not known."""
     known = [live(part).table.select(PLANNING.names) for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -223,7 +223,7 @@ def _together(parts: Sequence[Entries | None]) -> Entries | None:
 
 
 def _operation(fixes: Sequence[Fix]) -> str:
-    """Name what the new snapshot does to rows: nothing, as a rule (R-032)."""
+    """Return the operation of the new snapshot: none, as a rule (R-032)."""
     kinds = {fix.kind for fix in fixes}
     if "lost-deletes" in kinds:
         return "overwrite"
@@ -236,7 +236,7 @@ def _written(
     change: ManifestChange,
     outputs: Outputs,
 ) -> Iterator[tuple[ManifestFile, Entries]]:
-    """Write the live entries of a manifest, changed, into new ones."""
+    """Write the changed live entries of a manifest into new manifests."""
     entries = change.rebuilt
     if entries is None:
         entries = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
@@ -255,7 +255,7 @@ def _written(
 
 
 def _apply_change(entries: Entries, change: ManifestChange) -> Entries:
-    """Return the live entries that stay, as EXISTING, with what is said anew of some."""
+    """Return the kept live entries as EXISTING, with restated columns."""
     positions = entries.table["manifest_pos"].to_pylist()
     for name in {name for columns in change.restated.values() for name in columns}:
         new = {at: columns[name] for at, columns in change.restated.items() if name in columns}

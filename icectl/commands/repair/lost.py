@@ -100,7 +100,7 @@ def proven_entries(reader: Reader, lost: ManifestFile) -> Entries | None:
 def _existing(
     reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries
 ) -> Entries | None:
-    """Return files that lived in the parent, and in no other manifest of the snapshot."""
+    """Return files that are live in the parent, and in no other manifest of the snapshot."""
     parent = reader.metadata.snapshot(wrote.parent_snapshot_id or -1)
     if parent is None:
         return None
@@ -109,7 +109,7 @@ def _existing(
 
 
 def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries) -> Entries:
-    """Files that other snapshots list as added by this one, and no other manifest of it added."""
+    """Return files that other snapshots list as added by this one, beyond its other manifests."""
     others = [snapshot for snapshot in reader.metadata.snapshots if snapshot is not wrote]
     entries, _ = _entries(reader, others, lost)
     alive = live(entries)
@@ -178,12 +178,12 @@ def _with_row_ids(entries: Entries, lost: ManifestFile) -> Entries | None:
 
 
 def _counted(entries: Entries) -> tuple[int, int]:
-    """Count files and rows."""
+    """Return the number of files and of rows."""
     return len(entries), total(entries, "record_count")
 
 
 def _without(entries: Entries, others: Entries) -> Entries:
-    """Return each file once, and none of the others; a vector is told by its place in its file."""
+    """Return each file once, without the others; vectors differ by their offset."""
     known = set(by_row(others, "location", "content_offset"))
     parts = []
     for row, key in enumerate(by_row(entries, "location", "content_offset")):
@@ -245,7 +245,7 @@ def entries_by_footers(reader: Reader, lost: ManifestFile) -> Entries | None:
 
 
 def _is_plain(reader: Reader, lost: ManifestFile) -> bool:
-    """Whether a manifest held nothing but new data files, numbered as it was itself (R-045)."""
+    """Return whether a manifest had only new data files, with its own sequence number (R-045)."""
     if reader.metadata.format_version > 2 and lost.added_files_count != 1:
         return False
     return (
@@ -386,7 +386,7 @@ def _one_value(
 
 
 def _are_those(files: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) -> bool:
-    """Whether files, rows and bytes are those that the row of the manifest and the snapshot say."""
+    """Return whether files, rows and bytes agree with the manifest's row and the snapshot."""
     rows = sum(file.metrics.record_count for file in files)
     counters: Mapping[str, str] = wrote.summary or {}
     expected = {
@@ -424,7 +424,7 @@ def _bounds(summaries: Sequence[FieldSummary]) -> Sequence[tuple[bool, bytes | N
 
 
 def _entry(file: _Stored, lost: ManifestFile) -> dict[str, Any]:
-    """Make the entry that the manifest had of a file, as far as a reader needs it (R-041)."""
+    """Return the entry of a file in a lost manifest, with the columns readers need (R-041)."""
     return {
         "content": Content.DATA,
         "status": Status.EXISTING,

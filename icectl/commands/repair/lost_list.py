@@ -79,7 +79,7 @@ def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
 
 
 def _parent_head(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
-    """Return what the parent lists, nothing where there is none; None where that cannot be read."""
+    """Return the head of the parent, empty without one; None if it cannot be read."""
     if snapshot.parent_snapshot_id is None:
         return ReadHead(snapshot, ManifestListRead(snapshot), (), ())
     parent = reader.metadata.snapshot(snapshot.parent_snapshot_id)
@@ -101,19 +101,19 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Changed] | None:
     by_it = [item for item in listed if item.added_snapshot_id == snapshot.snapshot_id]
     manifests = [*by_it, *_unlisted(reader, snapshot, known)]
     reads = try_manifests(reader.context, reader.metadata, manifests, ALL_COLUMNS)
-    own_files = []
+    changed = []
     with closing(reads):
         for read in reads:
             reader.context.deadline.check()
             if read.rows is not None and _is_changed_by(read, snapshot):
                 if read.content[0].unknown_field_ids:
                     return None  # a rewrite would lose them
-                own_files.append(_Changed(manifests[read.index], read, EMPTY, EMPTY))
-    return own_files
+                changed.append(_Changed(manifests[read.index], read, EMPTY, EMPTY))
+    return changed
 
 
 def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[ManifestFile]:
-    """Return what may be manifests of the snapshot in the metadata folder, and no list names."""
+    """Return possible manifests of the snapshot in the metadata folder that no list names."""
     lengths: dict[str, int] = {}
     for batch in reader.context.store.list(reader.loaded.metadata_folder):
         reader.context.deadline.check()
@@ -135,7 +135,7 @@ def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[Manif
 
 
 def _is_changed_by(read: ManifestRead, snapshot: Snapshot) -> bool:
-    """Return whether a manifest says itself that the snapshot added or removed files."""
+    """Return whether the snapshot added or removed files, by the manifest itself."""
     assert read.rows is not None
     changed = of_status(read.rows, Status.ADDED, Status.DELETED)
     return (snapshot.snapshot_id,) in by_row(changed, "snapshot_id")
@@ -169,7 +169,7 @@ def _rows_without_id(own: _Changed) -> int:
 
 
 def _with_own_files(own: _Changed, snapshot: Snapshot) -> _Changed:
-    """A manifest as its list described it, with the files that the snapshot added and removed."""
+    """Return a manifest as listed, with files that the snapshot added and removed."""
     header, rows = own.read.content
     manifest = own.manifest
     if manifest.partition_spec_id == _ANY_SPEC:
@@ -243,7 +243,7 @@ def _keys(entries: Entries) -> Iterator[_Key]:
 
 
 def _is_counted(snapshot: Snapshot, added: Entries, removed: Entries, alive: Entries) -> bool:
-    """Return whether the summary tells of just these files: what is not told counts as none."""
+    """Return whether the summary counts just these files; missing counters mean none."""
     summary: Mapping[str, str] = snapshot.summary or {}
     if not len(added) and not len(removed) and snapshot.operation != "replace":
         return False  # it did something, and nothing says what

@@ -63,7 +63,7 @@ def find(context: TableContext) -> WholeTable:
 
 
 def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTable:
-    """Return the table as the file before a lost one has it: cut off, or another version."""
+    """Return the table by the file before a truncated or unreadable one."""
     catalog = unpinned_catalog(context.catalog)
     is_other = isinstance(error, OtherFile)
     is_lost = is_other or error.rule in ("R-005", "R-006")
@@ -111,7 +111,7 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
 
 
 def _check_age(context: TableContext, broken: MetadataVersion) -> None:
-    """Check that a file is old enough that no writer may still be writing it. Raises: Refused."""
+    """Check that a file is too old to be still written. Raises: Refused."""
     now_ms = dating_clock_ms(context.store, context.env, broken.location)
     if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
         raise Refused(
@@ -122,7 +122,7 @@ def _check_age(context: TableContext, broken: MetadataVersion) -> None:
 
 
 def _with_hint(context: TableContext, whole: WholeTable) -> WholeTable:
-    """Add what the version hint should say, where it says something else (R-163)."""
+    """Add the correct version hint, if the stored one differs (R-163)."""
     loaded = whole.loaded
     if not loaded.capabilities.numbers_versions:
         return whole
@@ -174,7 +174,7 @@ def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> 
 
 
 def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
-    """Return the file of the highest number; None where no file is there any more."""
+    """Return the file of the highest number; None without files."""
     return max(versions, key=lambda version: version.version or 0, default=None)
 
 

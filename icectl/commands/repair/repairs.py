@@ -207,11 +207,11 @@ class _Search:
                 self._offer_undeleted(location, what, rows, answers, change)
 
     def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
-        """Whether a manifest with changed entries has fields that a rewrite would lose."""
+        """Return whether a rewrite would lose unknown fields of a changed manifest."""
         return any(self.head.read[change.place].content[0].unknown_field_ids for change in changes)
 
     def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
-        """Yield the vectors of a data file, which go with it."""
+        """Yield changes that drop the vectors of a data file."""
         key = loosest_key(location)
         for place, entries in enumerate(self.head.entries):
             if entries is not None:
@@ -303,7 +303,7 @@ class _Search:
     def _restated(
         self, manifest: ManifestFile, named: Collection[str] | None
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Read what entries should say, by position; of some locations, or of all (None)."""
+        """Return corrected entries by position, for some locations or all (None)."""
         reader = self.reader
         loaded = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
         for entry in live(loaded).table.to_pylist():
@@ -377,7 +377,7 @@ class _Search:
         self.head_fixes.append(HeadFix(fix, (ManifestChange(place, gone=True),)))
 
     def _has_wrong_row(self, place: int) -> bool:
-        """Whether a manifest is whole, and a row that is counted anew would agree with it."""
+        """Return whether a manifest is whole, and a new row would agree with it."""
         read = self.head.read[place]
         if self.head.entries[place] is None or read.size_bytes is None:
             return False
@@ -441,7 +441,7 @@ class _Search:
                 yield place, lost
 
     def _known_data_files(self) -> set[str]:
-        """Return keys of the data files that some snapshot lists, live or removed."""
+        """Return keys of the data files that any snapshot lists, live or removed."""
         reader = self.reader
         lists = try_manifest_lists(reader.context, reader.metadata, reader.metadata.snapshots)
         with closing(lists):
@@ -516,7 +516,7 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
 
 
 def _footer(reader: Reader, location: str) -> tuple[int, FileMetrics] | None:
-    """Return bytes of a file, and what its footer says; None where there is no file."""
+    """Return size and footer of a file; None without the file."""
     status = reader.context.store.stat(location)
     if status is None:
         return None
@@ -528,7 +528,7 @@ def _footer(reader: Reader, location: str) -> tuple[int, FileMetrics] | None:
 def _is_of_another_partition(
     metadata: TableMetadata, entry: Mapping[str, Any], metrics: FileMetrics
 ) -> bool:
-    """Return whether a footer has only values of other partitions than the entry's."""
+    """Return whether all values of a footer are outside of the entry's partition."""
     spec, schema = metadata.spec(entry["spec_id"]), metadata.current_schema
     if spec is None:
         return False
@@ -564,7 +564,7 @@ def _excludes(
 
 
 def _tells_the_same(entry: Mapping[str, Any], metrics: FileMetrics) -> bool:
-    """Whether an entry has counts of the footer's columns, and all of them are the footer's."""
+    """Return whether an entry has counts of the footer's columns, all equal to the footer's."""
     values = dict(entry["value_counts"] or ())
     nulls = dict(entry["null_value_counts"] or ())
     return (
@@ -575,7 +575,7 @@ def _tells_the_same(entry: Mapping[str, Any], metrics: FileMetrics) -> bool:
 
 
 def _counts(entry: Mapping[str, Any], metrics: FileMetrics) -> Mapping[str, Any]:
-    """Counts of values and nulls, where one of them differs; then NaN are not counted."""
+    """Return value and null counts if one differs from the footer's; then NaN are not counted."""
     columns: dict[str, Any] = {}
     for counts in COUNTS:
         stated, counted = dict(entry[counts] or ()), getattr(metrics, counts)

@@ -189,7 +189,6 @@ def print_repair(console: Console, repair: Repair) -> None:
 
 
 def _print_plan(console: Console, repair: Repair) -> None:
-    """Print what would be set right, what is left, and the way back."""
     plan = repair.prepared.plan
     if not (plan.fixes or plan.left):
         console.say(f"nothing to repair at level {plan.level}")
@@ -207,7 +206,6 @@ def _print_plan(console: Console, repair: Repair) -> None:
 
 
 def _print_ways_out(console: Console, repair: Repair) -> None:
-    """Print what leads out of what is left, and what it costs."""
     ways_out = repair.prepared.ways_out
     if not ways_out:
         return
@@ -371,7 +369,7 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fi
 
 
 def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
-    """Read what the head lists; None where that is left as it is: roots of version 4."""
+    """Read the manifests of the head; None for roots of version 4, which are left as they are."""
     if head is None or head.manifest_list is None or reader.metadata.format_version > 3:
         return None
     read = read_head(reader, head)
@@ -384,7 +382,7 @@ def _target(
     findings: Sequence[Finding],
     head: Snapshot | None,
 ) -> Snapshot:
-    """Return the snapshot that the branch goes back to, which is whole."""
+    """Return the whole snapshot that the branch goes back to."""
     if head is None:
         raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
     whole = _whole_snapshots(reader, options, findings)
@@ -457,7 +455,7 @@ def _set_back_fix(
 def _way_back(
     reader: Reader, options: RepairOptions, broken: Sequence[Finding], head: Snapshot
 ) -> list[WayOut]:
-    """Return the way back to the newest whole snapshot, if there is one but the head."""
+    """Return the way back to the newest whole snapshot, unless that is the head."""
     snapshot = _whole_snapshots(reader, options, broken).newest(options.branch)
     if snapshot is None or snapshot == head:
         return []

@@ -151,7 +151,7 @@ def _without_emptied(
     listed: ManifestsWithEntries,
     options: RewriteOptions,
 ) -> ManifestGroup:
-    """Let a commit that is made anyway drop manifests without a live entry (R-056)."""
+    """Drop manifests without a live entry, as a commit is made anyway (R-056)."""
     emptied = {at for at in group.kept if not listed.live_counts[at]}
     if not emptied or _excluded(metadata, group, options) is not None:
         return group
@@ -166,7 +166,7 @@ def _without_emptied(
 
 
 def _excluded(metadata: TableMetadata, group: ManifestGroup, options: RewriteOptions) -> str | None:
-    """Tell why a group is not looked at; None where it is."""
+    """Return why a group is skipped; None if it is not."""
     if options.spec_id not in (None, group.spec_id):
         return f"not of spec {options.spec_id}"
     if options.content not in ("all", group.content.name.lower()):
@@ -227,7 +227,7 @@ def rewriting(
 
 
 def _count(listed: ManifestsWithEntries, manifests: Sequence[int], options: RewriteOptions) -> int:
-    """Return manifests of the target size that hold the bytes of some, and their live entries."""
+    """Return the number of manifests of the target size that the live entries need."""
     stored = sum(listed.manifests[at].manifest_length for at in manifests)
     needed = max(1, ceil(stored / options.target_size_bytes))
     if options.max_entries is None:
@@ -307,7 +307,7 @@ def _as_written(listed: ManifestsWithEntries, emptied: Collection[int]) -> Manif
 def _movable(
     metadata: TableMetadata, group: ManifestGroup, listed: ManifestsWithEntries
 ) -> tuple[int, ...]:
-    """Return the manifests whose rows can be rows of a leaf of version 4 (sfc-1 7.6 step 6)."""
+    """Return manifests whose rows a leaf of version 4 can hold (sfc-1 7.6 step 6)."""
     files = live(position_delete_files(listed.entries))
     fixed = count_by_manifest(files, len(listed.manifests))
     opaque = {

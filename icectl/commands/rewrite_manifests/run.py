@@ -159,7 +159,7 @@ def _summary(rewriting: Rewriting) -> str:
 
 
 def _before(rewriting: Rewriting) -> str:
-    """Say what is written anew: manifests, and the files that a root lists itself (sfc-1 7.6)."""
+    """Return the text of rewritten manifests and files that a root lists itself (sfc-1 7.6)."""
     chosen = [rewriting.manifests[at] for group in rewriting.plan.chosen for at in group.rewritten]
     manifests = [item for item in chosen if not item.in_root]
     size = print_size(sum(manifest.manifest_length for manifest in manifests))
@@ -181,7 +181,7 @@ _COLUMNS = {Layout.MANIFEST_LISTS: PLANNED_COLUMNS, Layout.SFC_1: TREE_COLUMNS}
 
 
 def _planning_entries(entries: Entries) -> Entries:
-    """What of live entries is planned by, and enough to compare them: there may be very many."""
+    """Return the columns of live entries that planning and comparing need: there may be many."""
     return Entries(with_location_hashes(live(entries).table))
 
 

@@ -120,7 +120,7 @@ def row_change(facts: TreeFacts, rewritten: Changes, files: LiveFiles) -> TreeCh
 
 
 def _data_leaves(added: Entries, files: LiveFiles) -> dict[str, str | None]:
-    """Find the data leaves that the data files of new vectors were read from, by their keys."""
+    """Return the data leaves of the data files of new vectors, by their keys."""
     named = deletion_vectors(added).table["referenced_data_file"]
     by_location = by_row(only(files.data, named), "location", "manifest")
     data_leaves = {

@@ -163,7 +163,7 @@ class _Deletion:
         )
 
     def _chosen(self, metadata: TableMetadata, files: LiveFiles) -> _Chosen:
-        """Choose the files that go as a whole, and those in which rows may be."""
+        """Choose files to delete as a whole, and files that may hold such rows."""
         specs, schemas = metadata.partition_specs, metadata.schemas
         may = may_match(files.data, self.wanted.within, specs, schemas)
         wanted = self.wanted.rows
@@ -175,7 +175,7 @@ class _Deletion:
     def _find_rows(
         self, metadata: TableMetadata, maker: TaskMaker, file_rows: Sequence[int]
     ) -> list[FoundRows]:
-        """Find the rows of some files, of which those are looked at that were not before."""
+        """Find rows in files; only new files are read."""
         tasks = [maker.rewrite(Bin((row,), None, 0), blank_task(metadata)) for row in file_rows]
         fresh = [task for task in tasks if _key(task) not in self._found]
         if fresh:
@@ -192,7 +192,7 @@ class _Deletion:
     def _vectors(
         self, metadata: TableMetadata, inputs: Sequence[InputFile], rows: Sequence[FoundRows]
     ) -> Entries:
-        """Write the vectors of some files, as entries of the snapshot to come."""
+        """Write deletion vectors of files, as entries of the new snapshot."""
         outputs = self.change.opened.outputs
 
         def next_location(partition: str) -> str:

@@ -110,7 +110,7 @@ def condition_ids(condition: Predicate) -> frozenset[int]:
 
 
 def _with(schema: Schema, columns: Schema, more: frozenset[int]) -> Schema:
-    """Return columns, and behind them those that have fields with more ids."""
+    """Return columns, followed by those that hold more field ids."""
     have = {item.id for item in columns.fields}
     tops = {schema.line_to(id_)[0].id for id_ in more} - have
     rest = tuple(item for item in schema.fields if item.id in tops)
@@ -138,7 +138,7 @@ def reading_job(metadata: TableMetadata, columns: Schema) -> CompactJob:
 def _tasks(
     metadata: TableMetadata, files: LiveFiles, condition: Predicate | None
 ) -> list[RewriteTask]:
-    """Tasks that read the live files, each so many bytes; large files are split."""
+    """Return tasks over the live files, of about equal bytes; large files are split."""
     predicate = Constant(value=True) if condition is None else condition
     may = may_match(files.data, predicate, metadata.partition_specs, metadata.schemas)
     rows = may.nonzero()[0].tolist()

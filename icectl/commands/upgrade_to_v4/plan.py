@@ -233,12 +233,11 @@ def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
 
 
 def _changes_layout(metadata: TableMetadata, layout: Layout) -> bool:
-    """Return whether the table is of version 4 already, in another layout."""
     return metadata.format_version >= TO_VERSION and layout_of_table(metadata) is not layout
 
 
 def _lost_expressions(metadata: TableMetadata) -> Iterator[Finding]:
-    """Tell of expressions that no partition field links to: the layout has no place for them."""
+    """Yield findings of unlinked expressions: the layout has no place for them."""
     linked = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
     lost = [expression for expression in metadata.expressions if expression.expr_id not in linked]
     if lost:
@@ -247,12 +246,12 @@ def _lost_expressions(metadata: TableMetadata) -> Iterator[Finding]:
 
 
 def _position_delete_files(head: BranchHead) -> int:
-    """Live position delete files of version 2, which version 4 has no form for (sfc-1 C-30)."""
+    """Return live position delete files of version 2, which version 4 lacks (sfc-1 C-30)."""
     return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
 def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[UpgradeStep]:
-    """List the changes of the metadata: none, where the table is of this layout already."""
+    """Yield the changes of the metadata; none if the table has this layout already."""
     if _changes_layout(metadata, layout):
         name = next(name for name, item in LAYOUTS_OF_VERSION_4.items() if item is layout)
         yield UpgradeStep("change-layout", f"the table becomes one of layout {name}")
@@ -320,7 +319,7 @@ def _finding(
 
 
 def _encryption_findings(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
-    """Check that nothing of the table is encrypted (sfc-1 U-02)."""
+    """Yield findings of encryption, which forbids the upgrade (sfc-1 U-02)."""
     for snapshot in metadata.snapshots:
         if snapshot.key_id is not None:
             yield _finding("U-02", f"snapshot {snapshot.snapshot_id}", "it has a `key-id`")
@@ -358,7 +357,7 @@ def _ids(
 def _opaque(
     metadata: TableMetadata, expressions: Sequence[Expression], *, allow_read_only: bool
 ) -> Iterator[Finding]:
-    """New files can be partitioned by the default spec (sfc-1 U-05)."""
+    """Check that the default spec can partition new files (sfc-1 U-05)."""
     by_field = {
         (expression.partition_field_id, expression.name): expression for expression in expressions
     }
@@ -370,7 +369,7 @@ def _opaque(
 
 
 def _lost_sources(metadata: TableMetadata) -> Iterator[Finding]:
-    """Partition fields whose column is in no schema (sfc-1 U-07)."""
+    """Yield findings of partition fields whose column is in no schema (sfc-1 U-07)."""
     for spec in metadata.partition_specs:
         for item in spec.fields:
             columns = (schema.field(item.source_ids[0]) for schema in metadata.schemas)

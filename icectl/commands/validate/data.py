@@ -181,7 +181,7 @@ def check_data(
 def _checked_here(
     reader: Reader, checks: "_Checks", tasks: Sequence[_Task]
 ) -> Iterator[FileChecked]:
-    """Check files in processes of this machine; in the order of the tasks."""
+    """Check files in processes of this machine. Order: that of the tasks."""
     # A worker has a row group in memory, however large its file is.
     sizes = [0] * len(tasks)
     threads = _threads(reader, tasks)
@@ -197,7 +197,7 @@ def _checked_here(
 def _checked_there(
     spark: Spark, storage: StorageOptions, checks: "_Checks", tasks: Sequence[_Task]
 ) -> Iterator[FileChecked]:
-    """Check files on Spark, but for those whose checks ask; in the order of the tasks."""
+    """Check files on Spark, those whose checks ask here. Order: that of the tasks."""
     batches: list[list[_Task]] = []
     size_bytes = _TASK_BYTES
     for task in tasks:
@@ -217,7 +217,7 @@ def _checked_there(
 
 
 def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> list[FileChecked]:
-    """Check files, on a worker of Spark, whose reader may crash as well as here."""
+    """Check files on a worker of Spark, whose reader may crash too."""
     with WorkerPool((Finding,)) as workers:
         checks = _Checks(open_store(storage, SystemEnv()), facts, workers, {})
         at_once = requests_at_once(storage.concurrency, tasks[0].location or "")
@@ -226,7 +226,7 @@ def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> 
 
 
 def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
-    """Each has a worker process, which is not free; few are enough to wait for a store."""
+    """Return the number of threads: each has a costly worker process."""
     processors = os.cpu_count() or 1
     if not is_local(reader.metadata.location):
         return min(reader.context.concurrency, max(_MAX_WAITING, processors))
@@ -235,7 +235,7 @@ def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
 
 
 def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[_Task]]:
-    """Tasks of several manifests together, where one of them would not keep all workers busy."""
+    """Yield tasks of several manifests together, if one would not keep all workers busy."""
     bundle: list[_Task] = []
     for tasks in found:
         bundle += tasks
@@ -252,7 +252,7 @@ def _tasks(
     deleted: "_DeletedCounts",
     part: float | None,
 ) -> Iterator[Sequence[_Task]]:
-    """Yield the files of each manifest, as far as none before it said the same of them."""
+    """Yield the files of each manifest that no manifest before it lists alike."""
     metadata = reader.metadata
     seed = reader.context.env.new_snapshot_id()
     seen: set[int] = set()
@@ -361,11 +361,11 @@ _DataFiles = Mapping[str, tuple[tuple[str, ...], int]]
 
 
 def _data_files(entries: Entries) -> _DataFiles:
-    """Return what deletes ask of data files; nothing where there are none."""
+    """Return the facts of data files that deletes need; empty without deletes."""
     data = data_files(entries)
-    columns = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
+    rows_of_files = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
     by_key: dict[str, tuple[tuple[str, ...], int]] = {}
-    for location, count in columns:
+    for location, count in rows_of_files:
         key = loosest_key(location)
         known = by_key[key][0] if key in by_key else ()
         by_key[key] = (known if location in known else (*known, location)), count
@@ -377,7 +377,7 @@ _DeletedCounts = Mapping[str, int | None]
 
 
 def _deleted_counts(entries: Entries) -> _DeletedCounts:
-    """Return how many rows deletes leave out; None where these do not name their data file."""
+    """Return how many rows deletes remove; None if these do not name their data file."""
     counts: dict[str, int | None] = {"": 0}
     for name, count in by_row(delete_files(entries), "referenced_data_file", "record_count"):
         if name is None:
@@ -548,7 +548,7 @@ def _read_by_path(
 
 
 def _names_in_entry(deletes: RecordedDeletes) -> Iterator[str]:
-    """Yield the data file that the entry of deletes names, by itself or by equal path bounds."""
+    """Yield the data file that a delete entry names, itself or by equal path bounds."""
     if deletes.referenced_data_file is not None:
         yield deletes.referenced_data_file
     bound = deletes.file.lower_bounds.get(FILE_PATH)

@@ -125,7 +125,7 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
 
 
 def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
-    """Return a metadata file with the uuid of its table; None where it does not tell."""
+    """Return a metadata file with the uuid of its table, None if it has none."""
     uuid = None
     try:
         members = read_metadata_json(reader.context.store.read(version.location))

@@ -109,7 +109,7 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
 def _check_lists(
     reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally
 ) -> Sequence[ManifestListRead]:
-    """Read what the snapshots list. Order: theirs."""
+    """Read the lists of the snapshots. Order: theirs."""
     lists = []
     metadata = reader.metadata
     read = try_manifest_lists(reader.context, metadata, snapshots)
@@ -128,7 +128,7 @@ def _check_lists(
 
 
 def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
-    """Tell what is wrong with a manifest list; in version 4 a root may stand there."""
+    """Return the finding of a manifest list; version 4 may have a root instead."""
     has_roots = layout_of_table(reader.metadata) is Layout.SFC_1
     may_be_root = has_roots and type(problem) is CorruptTable
     if may_be_root and reader.context.store.read_range(location, 0, 4) == b"PAR1":  # V4-035
@@ -207,7 +207,7 @@ def _check_snapshots(
 
 
 def _unreadable(location: str, problem: Problem | None) -> Finding:
-    """A file that cannot be read: by the rule that its content breaks, or as missing (R-034)."""
+    """Return the finding of an unreadable file, by its broken rule or as missing (R-034)."""
     if isinstance(problem, MissingFile):
         return finding("R-034", location, "the file is missing")
     if isinstance(problem, CorruptTable):

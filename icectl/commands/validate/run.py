@@ -95,7 +95,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
 def _elsewhere(
     session: Session, request: ValidateRequest
 ) -> Callable[[], AbstractContextManager[Spark]] | None:
-    """Return what opens Spark for the files, if that was asked for. Raises: UsageError."""
+    """Return a function that opens Spark, if that is asked for. Raises: UsageError."""
     conf = request.spark_conf or ()
     if request.engine != "spark":
         check_no_spark_options(request.master, conf, request.remote)
@@ -105,7 +105,7 @@ def _elsewhere(
 
 
 def _end(checked: CheckedTable, fail_on: Severity) -> tuple[int, Literal["done", "incomplete"]]:
-    """Errors that were found count more than what was not looked at."""
+    """Return exit code and status; errors count more than incomplete checks."""
     if fails(checked.findings, fail_on):
         return 4, "done" if checked.complete else "incomplete"
     return (0, "done") if checked.complete else (3, "incomplete")
@@ -146,7 +146,7 @@ def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
 
 
 def _rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
-    """Return the rules that an option names. Raises: UsageError for one that there is not."""
+    """Return the rules that an option names. Raises: UsageError, for unknown rules."""
     ids = frozenset(text.strip().upper() for text in texts)
     for id_ in sorted(ids - EVERY_RULE.keys()):
         near = get_close_matches(id_, EVERY_RULE, n=1)
@@ -235,7 +235,7 @@ _OF_CONTENTS = {"R-118": "V4-123", "R-119": "V4-123"}
 def _with_layout_ids(
     metadata: TableMetadata, ids: Mapping[str, str], findings: Iterable[Finding]
 ) -> Iterator[Finding]:
-    """Yield findings under the ids that the layout of the table gives their rules."""
+    """Yield findings under the rule ids of the table's layout."""
     for item in findings:
         id_ = ids.get(item.rule) if layout_of_table(metadata) is Layout.SFC_1 else None
         breach = Breach(item.message, severity=item.severity)

@@ -96,7 +96,7 @@ class _Use:
 
 
 def _of_distinct_stats(uses: Sequence[_Use]) -> Iterator[_Use]:
-    """Yield uses, but for those that say the same as the one before."""
+    """Yield uses, without repeats of the same statistics."""
     before = None
     for use in uses:
         if before is None or not use.stats.equals(before):
@@ -140,7 +140,7 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally) -> S
 
 
 def _key(row: ListedRow) -> tuple[object, ...]:
-    """Make a key of all that makes the rows of a leaf read differently."""
+    """Return a key of all that affects how the rows of a leaf are read."""
     place = comparison_key(row.name)
     return place, row.content, *(getattr(row, name) for name in _INHERITED)
 
@@ -246,7 +246,7 @@ class _Check:
             yield from self._vectors.check(root)
 
     def _older(self, snapshot: Snapshot) -> None:
-        """A parent of an older version, as a root; level `metadata` checks it by its own rules."""
+        """Return a parent of an older version as a root; level `metadata` checks it itself."""
         rows = read_or_none(partial(legacy_root, self._reader.context.store, self._facts, snapshot))
         if rows is None:
             return
@@ -290,7 +290,7 @@ class _Check:
     def _leaf(
         self, uses: Sequence[_Use], stored: StoredTree | StoredManifest | DamagedFile
     ) -> int | None:
-        """Check a leaf; the number of its part, None where its rows can't be told."""
+        """Check a leaf; return the number of its part, None if its rows are unknown."""
         listed, number = uses[0].row, self._parts.next
         chosen = [use for use in uses if use.is_chosen]
         findings: list[Finding] = []
@@ -327,7 +327,7 @@ class _Check:
     def _check_described(
         self, columns: TreeColumns, size_bytes: int, uses: Sequence[_Use]
     ) -> Iterator[Finding]:
-        """Check a leaf against what roots say of it, once for each thing said."""
+        """Check a leaf against its rows in roots, each distinct row once."""
         seen = set()
         for use in uses:
             snapshot = use.root.snapshot
@@ -371,7 +371,7 @@ class _Check:
     # -- snapshots --------------------------------------------------------------------------------
 
     def _tree(self, snapshot_id: int) -> tuple[Tree, bool] | None:
-        """Return what a snapshot lists, and whether all of it was readable; None without a root."""
+        """Return the files of a snapshot, and whether all were readable; None without a root."""
         if snapshot_id not in self._trees and snapshot_id in self._roots:
             self._trees[snapshot_id] = self._read_listed(snapshot_id, self._roots[snapshot_id])
         return self._trees.get(snapshot_id)
@@ -429,7 +429,7 @@ class _Check:
         )
 
     def _manifests(self) -> Sequence[ManifestFile]:
-        """Return the leaves of the chosen snapshots, as far as their roots can be read."""
+        """Return the leaves of the chosen snapshots whose roots can be read."""
         read = try_manifest_lists(
             self._reader.context, self._reader.metadata, list(self._chosen.values())
         )
@@ -439,7 +439,7 @@ class _Check:
     def _step(
         self, snapshot: Snapshot, live: CheckedTree, changed: SaidChanges
     ) -> Iterator[_ReplacedBlob]:
-        """Check a snapshot against its parent; the delete vectors that it replaced."""
+        """Check a snapshot against its parent, and yield replaced deletion vectors."""
         parent_id = snapshot.parent_snapshot_id or -1
         listed = self._tree(parent_id)
         if listed is None:
