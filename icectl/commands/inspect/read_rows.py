@@ -67,7 +67,7 @@ def source_columns(columns: Iterable[str], headings: Headings = NO_HEADINGS) -> 
     """
     needed: set[str] = set()
     for column in columns:
-        for name in _expanded(column, headings):
+        for name in _expand(column, headings):
             needed |= _SOURCES.get(name, frozenset({name}))
     return frozenset(needed)
 
@@ -96,7 +96,7 @@ def file_rows(
     return entry_rows((live(entries) for entries in batches), metadata, columns)
 
 
-def _expanded(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
+def _expand(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
     """Return the columns of a file or entry that a shown column stands for."""
     if column == "data_file":
         return tuple(name for name in FILE_COLUMNS if name != "readable_metrics")
@@ -312,7 +312,7 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
         (FILE_COLUMNS, file_rows) if request.view.name == "files" else (ENTRY_COLUMNS, entry_rows)
     )
     columns = all_columns if request.columns is None else request.columns
-    wanted = source_columns(columns, request.headings) | {"content", "status"}
+    sources = source_columns(columns, request.headings) | {"content", "status"}
     if request.all_snapshots:
         manifests = distinct_manifests(
             reader.manifests_by_snapshot(reader.metadata.snapshots).values()

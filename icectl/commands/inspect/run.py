@@ -175,7 +175,7 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
         limits=_health_limits(_limits(settings)),
         failing=_failing(options),
         engine=choose_engine(settings.read(COMPACT_ENGINE)),
-        printer=_row_printer(form) or chosen,
+        printer=_row_printer(wanted) or chosen,
         columns=columns,
         limit=read_options(options)["limit"],
         html=options.html,
