@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from icectl.cli import app
 from tests.peers.spark_peer import session
 
-ROWS = 6000
+ROWS = 1500
 MERGE = ("--engine", "local", "--method", "merge", "--min-input-files", "2", "--json", "--yes")
 WAYS = {
     f"{'vectorized' if vectorized else 'plain'} {size}": {
@@ -26,18 +26,21 @@ WAYS = {
         "file-open-cost": "1",
     }
     for vectorized in (True, False)
-    for size in (1 << 27, 20_000)
+    for size in (1 << 27, 5_000)
 }
 # Columns that can't be null would be required ones, and files with both don't merge.
 WIDE = "xxhash64(id) * pow(2, -60) + nullif(0, id + 1)"
 
 
 def build(spark: SparkSession, table: str, version: str) -> None:
-    """Make a table of four files, each of another schema, with rows that are deleted."""
+    """Make a table of four files, each of another schema, with rows that are deleted.
+
+    The first column of the first file is the last one of the last.
+    """
     spark.sql(
-        f"""CREATE TABLE {table} (old string, id bigint, value double, note string) USING iceberg
+        f"""CREATE TABLE {table} (old string, note string, id bigint, value double) USING iceberg
             TBLPROPERTIES ('format-version'='{version}', 'write.delete.mode'='merge-on-read',
-            'write.distribution-mode'='none', 'write.parquet.page-size-bytes'='4096',
+            'write.distribution-mode'='none', 'write.parquet.page-size-bytes'='1024',
             'write.parquet.bloom-filter-enabled.column.id'='true',
             'write.parquet.bloom-filter-max-bytes'='16384')"""
     )
@@ -49,14 +52,14 @@ def build(spark: SparkSession, table: str, version: str) -> None:
         spark.sql(f"INSERT INTO {table} SELECT {listed} FROM range({start}, {start + ROWS}, 1, 1)")
 
     note = "if(id % 7 = 0, null, concat('note ', id % 50))"
-    insert(0, "if(id % 2 = 0, 'x', null)", "nullif(id, -1)", WIDE, note)
+    insert(0, "if(id % 2 = 0, 'x', null)", note, "nullif(id, -1)", WIDE)
     spark.sql(f"ALTER TABLE {table} DROP COLUMN old")
-    insert(1, "nullif(id, -1)", WIDE, note)
+    insert(1, note, "nullif(id, -1)", WIDE)
     spark.sql(f"ALTER TABLE {table} ADD COLUMN fresh bigint FIRST")
-    insert(2, "if(id % 3 = 0, null, id)", "nullif(id, -1)", WIDE, note)
-    spark.sql(f"ALTER TABLE {table} ALTER COLUMN note FIRST")
+    insert(2, "if(id % 3 = 0, null, id)", note, "nullif(id, -1)", WIDE)
+    spark.sql(f"ALTER TABLE {table} ALTER COLUMN note AFTER value")
     spark.sql(f"ALTER TABLE {table} RENAME COLUMN value TO amount")
-    insert(3, note, "if(id % 3 = 0, null, id)", "nullif(id, -1)", WIDE)
+    insert(3, "if(id % 3 = 0, null, id)", "nullif(id, -1)", WIDE, note)
     spark.sql(f"DELETE FROM {table} WHERE id % 1000 = 17 OR id IN (0, {4 * ROWS - 1})")
 
 
