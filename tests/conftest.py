@@ -88,7 +88,7 @@ def forked_workers(
 ) -> None:
     """Fork workers, but in tests marked `new_workers`."""
     if request.node.get_closest_marker("new_workers") is None:
-        monkeypatch.setattr(workers._Worker, "started", forks.started)
+        monkeypatch.setattr(workers._Worker, "start", forks.started)
 
 
 @pytest.fixture(scope="session", autouse=True)

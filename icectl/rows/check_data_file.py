@@ -64,8 +64,8 @@ _REAL = frozenset({"float", "double"})
 class RecordedFile:
     """A data file as a manifest records it; `partition` pairs spec fields with their values.
 
-    `deleted_count` is how many of its rows are deleted by position at most, None where that is not
-    known: deleted rows may have the ids of those that took their places.
+    `deleted_count` is the most rows that are deleted by position, None if not known: deleted rows
+    may have the ids of their replacements.
     """
 
     location: str
@@ -83,7 +83,7 @@ class RecordedFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The facts of a table that checks of files need; `schema` has every column ever had."""
+    """The facts of a table for checks of files; `schema` has every column it ever had."""
 
     schema: Schema
     name_mapping: NameMapping
@@ -111,7 +111,7 @@ def check_data_file(
 
 
 def readable(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Find findings of a file, and what ends the reading of it as one of them (R-099)."""
+    """Yield the findings of a file; an error that ends reading is the last (R-099)."""
     try:
         yield from findings
     except (CorruptTable, Unsupported) as error:
@@ -121,7 +121,7 @@ def readable(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def unread(location: str, error: CorruptTable | Unsupported) -> Finding:
-    """Tell what ended the reading of a file: damage, or what is beyond the reader (R-099)."""
+    """Return the finding for an error of reading: damage, or an unknown feature (R-099)."""
     if isinstance(error, CorruptTable):
         return finding(error.rule, location, error.message.removesuffix(f" ({error.rule})"))
     message = f"not checked: {error.message}"
@@ -135,20 +135,20 @@ class _Check:
     table: TableFacts
 
     def by_footer(self) -> Iterator[Finding]:
-        """Check the footer, and the rows of columns where it does not tell."""
+        """Check the footer, and rows of columns that it does not prove."""
         recorded = self.recorded
         yield from check_count(recorded, self.opened.record_count)
         unlike = type_problems(self.opened.schema, self.table.schema)
         for problem in unlike.values():  # R-095
             yield finding("R-095", recorded.location, problem)
         measured = self._by_footer(self.opened.metrics(self.table.schema))
-        wanted = self._unproven(measured) - unlike.keys()
+        unproven = self._unproven(measured) - unlike.keys()
         wrong: dict[int, Value] = {}
-        if wanted or self._has_row_ids():
-            for id_ in wanted:
+        if unproven or self._paths(self._row_ids()):
+            for id_ in unproven:
                 measured[id_] = ColumnFacts()
             rows = _RowIds(recorded, self.table)
-            places = self._paths(wanted) | self._paths(self._row_ids())
+            places = self._paths(unproven) | self._paths(self._row_ids())
             for rows_ in self.opened.batches(places.keys()):
                 rows_.check()
                 for id_, type_, values in self._values(rows_.batch, places, rows):
@@ -158,7 +158,7 @@ class _Check:
         yield from self._compared(measured, unlike, wrong)
 
     def by_rows(self) -> Iterator[Finding]:
-        """Check all rows; where they belie the footer, only that is told."""
+        """Check all rows; if they contradict the footer, only that is a finding."""
         recorded, schema = self.recorded, self.table.schema
         unlike = type_problems(self.opened.schema, schema)
         for problem in unlike.values():  # R-095
@@ -189,7 +189,7 @@ class _Check:
         unlike: Collection[int],
         wrong: Mapping[int, Value],
     ) -> Iterator[Finding]:
-        alike = {id_: known for id_, known in measured.items() if id_ not in unlike}
+        alike = {id_: facts for id_, facts in measured.items() if id_ not in unlike}
         yield from check_metrics(self.recorded, alike, self.table.schema)
         yield from self._nulls(measured)
         for field_, _ in self.recorded.partition:
@@ -211,24 +211,24 @@ class _Check:
         return facts
 
     def _type(self, id_: int) -> Type | None:
-        known = self.table.schema.field(id_)
-        return None if known is None or is_nested(known.type) else known.type
+        column = self.table.schema.field(id_)
+        return None if column is None or is_nested(column.type) else column.type
 
     def _unproven(self, measured: Mapping[int, ColumnFacts]) -> set[int]:
         """Return the columns whose rows have to be read."""
-        recorded, wanted = self.recorded, set()
+        recorded, unproven = self.recorded, set()
         for id_ in {*recorded.lower_bounds, *recorded.upper_bounds, *recorded.null_value_counts}:
-            known = measured.get(id_)
-            if known is None or not _proves_bounds(recorded, known, id_, self._type(id_)):
-                wanted.add(id_)
-        wanted |= {id_ for id_ in recorded.nan_value_counts if _is_real(self._type(id_))}
+            facts = measured.get(id_)
+            if facts is None or not _proves_bounds(recorded, facts, id_, self._type(id_)):
+                unproven.add(id_)
+        unproven |= {id_ for id_ in recorded.nan_value_counts if _is_real(self._type(id_))}
         for field_, expected in recorded.partition:
             source = _source(field_)
             if source is not None and not self._proves_partition(field_, expected, measured):
-                wanted.add(source)
+                unproven.add(source)
         return {
             id_
-            for id_ in wanted
+            for id_ in unproven
             if self._type(id_) is not None and path_to(self.opened.schema, id_) is not None
         }
 
@@ -236,38 +236,35 @@ class _Check:
         self, field_: PartitionField, expected: Value, measured: Mapping[int, ColumnFacts]
     ) -> bool:
         source = _source(field_)
-        known = None if source is None else measured.get(source)
+        facts = None if source is None else measured.get(source)
         type_ = None if source is None else self._type(source)
-        if known is None or type_ is None:
+        if facts is None or type_ is None:
             return False
-        if known.null_count:
-            return known.null_count == known.row_count and expected is None
-        if known.lower is None or known.upper is None:
+        if facts.null_count:
+            return facts.null_count == facts.row_count and expected is None
+        if facts.lower is None or facts.upper is None:
             return False
-        if field_.transform.name not in _MONOTONE and known.lower != known.upper:
+        if field_.transform.name not in _MONOTONE and facts.lower != facts.upper:
             return False
         try:
-            ends = [apply(field_.transform, type_, end) for end in (known.lower, known.upper)]
+            ends = [apply(field_.transform, type_, end) for end in (facts.lower, facts.upper)]
         except ValueError:
             return False
         return bool(ends[0] == ends[1] == expected)
-
-    def _has_row_ids(self) -> bool:
-        return bool(self._paths(self._row_ids()))
 
     def _row_ids(self) -> frozenset[int]:
         return _ROW_IDS if self.table.format_version >= 3 else frozenset()
 
     def _paths(self, ids: Collection[int]) -> dict[int, tuple[int, ...]]:
-        """Find where columns are, those that there are outside of lists and maps."""
+        """Return the paths of the columns that are outside of lists and maps."""
         paths = ((id_, path_to(self.opened.schema, id_)) for id_ in ids)
         return {id_: path for id_, path in paths if path is not None}
 
     def _values(
         self, batch: pa.RecordBatch, paths: Mapping[int, tuple[int, ...]], rows: "_RowIds"
     ) -> Iterator[tuple[int, Type, pa.Array]]:
-        """Yield the values of columns of a batch, some of the file's; row ids go to `rows`."""
-        places = {field_id(one): at for at, one in enumerate(batch.schema)}
+        """Yield the values of columns of a batch; row ids are added to `rows`."""
+        places = {field_id(item): at for at, item in enumerate(batch.schema)}
         for id_, path in paths.items():
             top = field_id(self.opened.schema.field(path[0]))
             column = inside(batch.column(places[top]), path[1:])
@@ -283,19 +280,21 @@ class _Check:
         for field_, expected in self.recorded.partition:
             if _source(field_) != id_ or field_.field_id in wrong:
                 continue
-            wanted = (type_, field_.transform, expected)
+            expectation = (type_, field_.transform, expected)
             try:
                 if _is_one(values, type_, field_, expected):
                     continue
                 is_orc = self.recorded.file_format is FileFormat.ORC
-                found = differing(not_earlier(values, *wanted) if is_orc else values, *wanted)
+                different = differing(
+                    not_earlier(values, *expectation) if is_orc else values, *expectation
+                )
             except ValueError:
-                continue  # the transform does not take the type: a fault of the spec
-            if found is not None:
-                wrong[field_.field_id] = found[0]
+                continue  # an error of the spec: the transform does not take the type
+            if different is not None:
+                wrong[field_.field_id] = different[0]
 
     def _wrong_partition(self, field_: PartitionField, stored_value: Value) -> Finding:
-        expected = next(value for one, value in self.recorded.partition if one is field_)
+        expected = next(value for item, value in self.recorded.partition if item is field_)
         rule = {"bucket": "R-073", "truncate": "R-074", "identity": "R-071"}.get(
             field_.transform.name, "R-072"
         )
@@ -308,12 +307,12 @@ class _Check:
     def _nulls(self, measured: Mapping[int, ColumnFacts]) -> Iterator[Finding]:
         """Required columns have no nulls (R-095); below a null struct there is nothing."""
         nulls = []
-        for id_, known in sorted(measured.items()):
+        for id_, facts in sorted(measured.items()):
             # A required field is nowhere where an optional struct around it is null.
             line = self.table.schema.line_to(id_)
-            if line and all(item.required for item in line) and known.null_count:
+            if line and all(item.required for item in line) and facts.null_count:
                 name = self.table.schema.name_of(id_)
-                nulls.append(f"`{name}` is required and has {known.null_count} nulls")
+                nulls.append(f"`{name}` is required and has {facts.null_count} nulls")
         if nulls:  # R-095
             yield finding("R-095", self.recorded.location, "; ".join(nulls))
 
@@ -328,21 +327,21 @@ def check_count(recorded: RecordedFile, row_count: int) -> Iterator[Finding]:
 def check_metrics(
     recorded: RecordedFile, measured: Mapping[int, ColumnFacts], schema: Schema
 ) -> Iterator[Finding]:
-    """Counts and bounds of the manifest against what was measured (R-092, R-130)."""
+    """Check counts and bounds of the manifest against measured ones (R-092, R-130)."""
     wrong_counts, excluded = [], []
-    for id_, known in sorted(measured.items()):
+    for id_, facts in sorted(measured.items()):
         name, declared = schema.name_of(id_) or str(id_), schema.field(id_)
         type_ = None if declared is None else declared.type
-        told = recorded.null_value_counts.get(id_)
-        if told is not None and told != known.null_count:
-            wrong_counts.append(f"`{name}` has {known.null_count} nulls, not {told}")
-        told = recorded.nan_value_counts.get(id_)
-        if told is not None and _is_real(type_) and known.nan_count != told:
-            wrong_counts.append(f"`{name}` has {known.nan_count} NaN, not {told}")
-        if known.shapes is not None:
-            yield from _check_shapes(recorded, known.shapes, id_, name)
-        elif not _proves_bounds(recorded, known, id_, type_):
-            ends = f"{print_value(known.lower)} to {print_value(known.upper)}"
+        recorded_count = recorded.null_value_counts.get(id_)
+        if recorded_count is not None and recorded_count != facts.null_count:
+            wrong_counts.append(f"`{name}` has {facts.null_count} nulls, not {recorded_count}")
+        recorded_count = recorded.nan_value_counts.get(id_)
+        if recorded_count is not None and _is_real(type_) and facts.nan_count != recorded_count:
+            wrong_counts.append(f"`{name}` has {facts.nan_count} NaN, not {recorded_count}")
+        if facts.shapes is not None:
+            yield from _check_shapes(recorded, facts.shapes, id_, name)
+        elif not _proves_bounds(recorded, facts, id_, type_):
+            ends = f"{print_value(facts.lower)} to {print_value(facts.upper)}"
             excluded.append(f"`{name}` ranges from {ends}")
     if wrong_counts:  # R-130
         yield finding("R-130", recorded.location, "; ".join(wrong_counts))
@@ -352,21 +351,21 @@ def check_metrics(
 
 
 def _check_shapes(recorded: RecordedFile, shapes: Shapes, id_: int, name: str) -> Iterator[Finding]:
-    """Check values that are shapes, and that the recorded box is around them (R-093, R-095)."""
+    """Check shapes, and that the recorded box contains them (R-093, R-095)."""
     if shapes.invalid_count:  # R-095
         message = f"`{name}` has {shapes.invalid_count:,} values that are no shapes"
         yield finding("R-095", recorded.location, f"{message}, one of them because {shapes.reason}")
     if shapes.outside_count:  # R-093
         message = f"`{name}` has {shapes.outside_count:,} points that are not on the globe"
         yield finding("R-093", recorded.location, message, severity="warning")
-    told, box = _recorded_box(recorded, id_), shapes.box
-    if told is not None and box is not None and not told.contains(box):  # R-093
+    recorded_box, box = _recorded_box(recorded, id_), shapes.box
+    if recorded_box is not None and box is not None and not recorded_box.contains(box):  # R-093
         message = f"its bounds exclude rows: `{name}` has shapes in {box_text(box)}"
         yield finding("R-093", recorded.location, message)
 
 
 def _recorded_box(recorded: RecordedFile, id_: int) -> BoundingBox | None:
-    """Return the box of the bounds of a column; None where they are none."""
+    """Return the box of the bounds of a column; None for invalid ones."""
     if id_ not in recorded.lower_bounds or id_ not in recorded.upper_bounds:
         return None
     try:
@@ -376,20 +375,20 @@ def _recorded_box(recorded: RecordedFile, id_: int) -> BoundingBox | None:
 
 
 def _proves_bounds(
-    recorded: RecordedFile, known: ColumnFacts, id_: int, type_: Type | None
+    recorded: RecordedFile, facts: ColumnFacts, id_: int, type_: Type | None
 ) -> bool:
     """Return whether the range of a column lies inside the recorded bounds."""
     if type_ is not None and is_shape(type_):
-        return known.shapes is not None or _recorded_box(recorded, id_) is None
+        return facts.shapes is not None or _recorded_box(recorded, id_) is None
     lower = _bound(recorded.lower_bounds.get(id_), type_)
     upper = _bound(recorded.upper_bounds.get(id_), type_)
     if lower is None and upper is None:
         return True
-    if known.null_count + known.nan_count == known.row_count:
+    if facts.null_count + facts.nan_count == facts.row_count:
         return True
-    if known.lower is None or known.upper is None:
+    if facts.lower is None or facts.upper is None:
         return False
-    return (lower is None or lower <= known.lower) and (upper is None or upper >= known.upper)
+    return (lower is None or lower <= facts.lower) and (upper is None or upper >= facts.upper)
 
 
 def _bound(stored: bytes | None, type_: Type | None) -> Value | None:
@@ -426,7 +425,7 @@ class _RowIds:
     greatest_number: int = -1
 
     def add(self, id_: int, column: pa.Array) -> None:
-        """Take the row ids, or the sequence numbers, of a batch into account."""
+        """Add the row ids, or the sequence numbers, of a batch."""
         present = column.drop_null()
         if not len(present):
             return
@@ -436,7 +435,7 @@ class _RowIds:
             self.greatest_number = max(self.greatest_number, pc.max(present).as_py())
 
     def findings(self) -> Iterator[Finding]:
-        """Check what was taken into account (R-100, R-105)."""
+        """Check the added values (R-100, R-105)."""
         location = self.recorded.location
         if self.greatest_number > self.recorded.sequence_number:  # R-105
             message = (
@@ -460,36 +459,33 @@ class _RowIds:
 
 
 def _source(field_: PartitionField) -> int | None:
-    """Return the one column that a partition field is made of.
-
-    None where its value cannot be told.
-    """
-    known = field_.transform.name not in ("void", "unknown") and len(field_.source_ids) == 1
-    return field_.source_ids[0] if known else None
+    """Return the source column of a partition field; None if its value can't be computed."""
+    is_known = field_.transform.name not in ("void", "unknown") and len(field_.source_ids) == 1
+    return field_.source_ids[0] if is_known else None
 
 
 def type_problems(stored: pa.Schema, schema: Schema) -> Mapping[int, str]:
-    """Columns of another type than the table's, or one that it was promoted from (R-095): how."""
+    """Return columns whose type can't become the table's, by id, with the reason (R-095)."""
     problems = {}
     for column in stored:
         try:
             fields = schema_from_arrow(pa.schema([column])).all_fields
         except Unsupported:
-            continue  # said where the column is read
+            continue  # a finding of reading the column
         if _is_nested_alone(column, schema):
             id_ = field_id(column) or 0
             problems[id_] = _stored_as(id_, str(column.type), schema)
-        for id_, one in fields.items():
+        for id_, stored_field in fields.items():
             declared = schema.field(id_)
-            if declared is None or is_nested(declared.type) or is_nested(one.type):
+            if declared is None or is_nested(declared.type) or is_nested(stored_field.type):
                 continue
-            if _family(one.type) != _family(declared.type):
-                problems[id_] = _stored_as(id_, type_text(one.type), schema)
+            if _family(stored_field.type) != _family(declared.type):
+                problems[id_] = _stored_as(id_, type_text(stored_field.type), schema)
     return problems
 
 
 def _is_nested_alone(column: pa.Field, schema: Schema) -> bool:
-    """Return whether a column holds others in a file, and none in the table."""
+    """Return whether a column has fields in the file, and none in the table."""
     declared = schema.field(field_id(column) or 0)
     if declared is None or is_nested(declared.type) or not arrow_types.is_nested(column.type):
         return False

@@ -43,7 +43,7 @@ from icectl.rows.decoded_rows import DecodedRows
 from icectl.storage.location import before_path, comparison_key
 
 RecordCount = Callable[[str], int | None]
-"""Rows of the live data file of a location; None where there is none."""
+"""Returns the rows of the live data file at a location; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class RecordedDeletes:
 def check_position_deletes(
     file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount, *, by_footer: bool = False
 ) -> Iterator[Finding]:
-    """Positions are sorted by path and position, and lie inside of live data files (R-121).
+    """Check that positions are sorted, and lie inside of live data files (R-121).
 
     Raises: OSError of the file.
-    Cost: all columns, a row group at a time; two of them `by_footer`, which judges the others.
+    Cost: all columns, a row group at a time; `by_footer` two of them.
     """
     findings = _position_findings(file, deletes, record_count, by_footer=by_footer)
     return readable(deletes.file.location, findings)
@@ -83,7 +83,7 @@ def _position_findings(
     for rows in opened.batches({FILE_PATH, POSITION}) if by_footer else decoded.batches():
         if by_footer:
             rows.check()
-        columns = {field_id(one): at for at, one in enumerate(rows.batch.schema)}
+        columns = {field_id(item): at for at, item in enumerate(rows.batch.schema)}
         tally.add(rows.batch.column(columns[FILE_PATH]), rows.batch.column(columns[POSITION]))
     if by_footer:
         yield from check_count(deletes.file, opened.record_count)
@@ -93,13 +93,13 @@ def _position_findings(
 
 
 def _compared(decoded: DecodedRows, deletes: RecordedDeletes) -> Iterator[Finding]:
-    """Check all rows of a delete file; where they belie its footer, only that is told."""
+    """Check all rows of a delete file; if they contradict its footer, only that is a finding."""
     belied = tuple(decoded.findings(deletes.file.location))
     yield from belied
     if not belied:
         yield from check_count(deletes.file, decoded.row_count)
         measured = decoded.measured.items()
-        alike = {id_: known for id_, known in measured if id_ not in decoded.unlike}
+        alike = {id_: facts for id_, facts in measured if id_ not in decoded.unlike}
         if _is_spelled_otherwise(alike.get(FILE_PATH), deletes.file):
             del alike[FILE_PATH]
         yield from check_metrics(deletes.file, alike, decoded.schema)
@@ -117,7 +117,7 @@ class _Positions:
         self._nulls = 0
 
     def add(self, paths: pa.Array, positions: pa.Array) -> None:
-        """Take the deletes of a batch into account."""
+        """Add the deletes of a batch."""
         self._nulls += paths.null_count + positions.null_count
         if self._nulls or not len(paths):
             return
@@ -130,9 +130,9 @@ class _Positions:
             if name not in self._counts:
                 self._counts[name] = self._record_count(name)
             count = self._counts[name]
-            here = numbers[codes == code]
-            if (here < 0).any() or (count is not None and (here >= count).any()):
-                self._outside[name] = int(here.max() if here.min() >= 0 else here.min())
+            of_file = numbers[codes == code]
+            if (of_file < 0).any() or (count is not None and (of_file >= count).any()):
+                self._outside[name] = int(of_file.max() if of_file.min() >= 0 else of_file.min())
 
     def _check_order(
         self, names: Sequence[str], codes: npt.NDArray[np.int32], numbers: npt.NDArray[np.int64]
@@ -145,7 +145,7 @@ class _Positions:
         self._last = names[codes[-1]], int(numbers[-1])
 
     def findings(self, location: str) -> Iterator[Finding]:
-        """Check what was taken into account (R-111, R-121)."""
+        """Check the added deletes (R-111, R-121)."""
         if self._nulls:  # R-121
             yield finding("R-121", location, "it has null paths or positions")
         if self._unsorted:  # R-121
@@ -161,7 +161,7 @@ class _Positions:
 
 
 def _is_spelled_otherwise(paths: ColumnFacts | None, file: RecordedFile) -> bool:
-    """Whether bounds and rows name data files with another scheme or host: no order tells then."""
+    """Return whether bounds and rows have different schemes or hosts: they can't be compared."""
     bound = file.lower_bounds.get(FILE_PATH)
     if paths is None or bound is None or not isinstance(paths.lower, str):
         return False
@@ -171,7 +171,7 @@ def _is_spelled_otherwise(paths: ColumnFacts | None, file: RecordedFile) -> bool
 def check_equality_deletes(
     file: IO[bytes], deletes: RecordedDeletes, table: TableFacts, *, by_footer: bool = False
 ) -> Iterator[Finding]:
-    """Equality deletes have the columns that they compare (R-123).
+    """Check that equality deletes have the columns that they compare (R-123).
 
     Raises: OSError of the file.
     Cost: all columns, a row group at a time; only the footer `by_footer`.
@@ -208,10 +208,10 @@ def check_vectors(
     record_count: RecordCount,
     named: Callable[[str], str],
 ) -> Iterator[Finding]:
-    """Find the deletion vectors of one Puffin file: footer, checksums, positions (R-118, R-119).
+    """Check the deletion vectors of one Puffin file: footer, checksums, positions (R-118, R-119).
 
-    `read_range` gives bytes from an offset on, from the end where it is negative. `named` makes
-    locations in the footer what manifests say.
+    `read_range` returns bytes from an offset, a negative one from the end. `named` converts
+    locations of the footer to those of manifests.
     Cost: the footer, and the bytes of the vectors.
     """
     location = vectors[0].file.location
@@ -267,7 +267,7 @@ def _vector(
 def _properties(
     blob: PuffinBlob, vector: RecordedDeletes, named: Callable[[str], str]
 ) -> Iterator[Finding]:
-    """Check that the footer says of a vector what the manifest says (R-118)."""
+    """Check that footer and manifest agree on a vector (R-118)."""
     place = blob.properties.get(REFERENCED_DATA_FILE)
     file = None if place is None else named(place)
     for name, stored, expected in (

@@ -1,4 +1,4 @@
-"""Which engine rewrites rows where the caller leaves that open."""
+"""The choice of the engine that rewrites rows."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,16 +11,13 @@ EngineName = Literal["spark", "local"]
 AUTO = "auto"
 
 SPARK_PAYS_BYTES = 1 << 30
-"""Work from which AUTO takes Spark: below, its start and its passing on of tasks cost more than it
-can win (tests/benchmarks/bench_compact_spark.py)."""
+"""Work from which AUTO takes Spark: below, starting it and sending tasks cost more than it gains
+(tests/benchmarks/bench_compact_spark.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """An engine, and why it is that one: empty where nothing is to be said.
-
-    `is_tentative` tells that AUTO chose it by a look, before the amount of work was known.
-    """
+    """An engine, and the reason, if any; `is_tentative` if AUTO did not know the work yet."""
 
     name: EngineName
     why: str = ""
@@ -30,17 +27,15 @@ class EngineChoice:
         return f"engine: {self.name} ({self.why})" if self.why else f"engine: {self.name}"
 
 
-def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
-    """Return the engine asked for; for AUTO, Spark if PySpark and Java are installed, else local.
+def choose_engine(engine: str, *, for_spark: bool = False) -> EngineChoice:
+    """Return the engine; for AUTO, Spark if PySpark and Java are installed, else local.
 
-    What AUTO chooses by that look is weighed once it is known how much work there is.
-
-    It takes no more than a look, so that plans and checks need not wait for it.
-    `for_spark` tells that there are settings which only Spark can make use of.
+    The choice of AUTO is weighed once the work is known. It starts nothing, so plans need not wait.
+    `for_spark` says that there are settings which only Spark uses.
     """
-    if asked == "spark" or (asked == AUTO and for_spark):
+    if engine == "spark" or (engine == AUTO and for_spark):
         return EngineChoice("spark")
-    if asked == "local":
+    if engine == "local":
         return EngineChoice("local")
     if runs_already():
         return EngineChoice("spark", "it has a session")
@@ -51,7 +46,7 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
 
 
 def weigh_engine(choice: EngineChoice, work_bytes: int) -> EngineChoice:
-    """Return the choice for a known amount of work: small work is done here unless Spark runs."""
+    """Return the choice for a known amount of work: small work is local unless Spark runs."""
     if not choice.is_tentative or work_bytes >= SPARK_PAYS_BYTES:
         return choice
     why = f"{print_size(work_bytes)} to rewrite; Spark from {print_size(SPARK_PAYS_BYTES)}"
@@ -59,10 +54,7 @@ def weigh_engine(choice: EngineChoice, work_bytes: int) -> EngineChoice:
 
 
 def confirm_engine(choice: EngineChoice) -> EngineChoice:
-    """Return the choice once there is work: what was chosen by a look must be good for it too.
-
-    It takes an import of PySpark and a start of Java.
-    """
+    """Return a tentative choice of Spark only if it works: imports PySpark and starts Java."""
     if not choice.is_tentative:
         return choice
     try:

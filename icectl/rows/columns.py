@@ -1,4 +1,4 @@
-"""Columns of data files as columns of a table, and as the values that the format speaks of."""
+"""Columns of data files as columns of a table, and as single values of the format."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,25 +34,22 @@ _TEMPORAL = {
 }
 _REAL = frozenset({"float", "double"})
 Convert = Callable[[pa.Array], pa.Array]
-"""May raise pa.ArrowInvalid, where a value is none of the wanted type."""
+"""May raise pa.ArrowInvalid, for a value that is not of the type."""
 _Test = Callable[[pa.DataType], bool]
 
 
-def path_to(schema: pa.Schema, wanted: int) -> tuple[int, ...] | None:
-    """Return positions that lead through structs to the column with a field id.
-
-    None inside of lists.
-    """
-    return _path([schema.field(at) for at in range(len(schema))], wanted)
+def path_to(schema: pa.Schema, id_: int) -> tuple[int, ...] | None:
+    """Return the positions through structs to the column with a field id; None inside of lists."""
+    return _path([schema.field(at) for at in range(len(schema))], id_)
 
 
-def _path(fields: list[pa.Field], wanted: int) -> tuple[int, ...] | None:
+def _path(fields: list[pa.Field], id_: int) -> tuple[int, ...] | None:
     for at, field in enumerate(fields):
-        if field_id(field) == wanted:
+        if field_id(field) == id_:
             return (at,)
         kind = field.type
         if pa.types.is_struct(kind):
-            below = _path([kind.field(place) for place in range(kind.num_fields)], wanted)
+            below = _path([kind.field(place) for place in range(kind.num_fields)], id_)
             if below is not None:
                 return (at, *below)
     return None
@@ -64,9 +61,9 @@ def inside(column: pa.Array, path: tuple[int, ...]) -> pa.Array:
 
 
 def as_values(column: pa.Array, type_: Type) -> pa.Array:
-    """A column as the numbers, texts and bytes that single values are (dates as days, and so on).
+    """Return a column as the numbers, texts and bytes of single values (dates as days, and so on).
 
-    Raises: pa.ArrowInvalid, pa.ArrowNotImplementedError, where it is of another type.
+    Raises: pa.ArrowInvalid, pa.ArrowNotImplementedError, for a column of another type.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -78,19 +75,19 @@ def as_values(column: pa.Array, type_: Type) -> pa.Array:
     if name in _TEMPORAL:
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("ms"))
-        wanted = _TEMPORAL[name]
+        arrow = _TEMPORAL[name]
         if pa.types.is_timestamp(column.type):
             # Some readers see no zone, or another, in a column that counts from the same instant.
-            plain = column.cast(pa.timestamp(column.type.unit, getattr(wanted, "tz", None)))
+            plain = column.cast(pa.timestamp(column.type.unit, getattr(arrow, "tz", None)))
             if column.type.unit == "ns":
-                plain = retype_array(plain, wanted)  # downward, as footers are read
-            return plain.cast(wanted, safe=False).cast(pa.int64())
-        return column.cast(wanted, safe=False).cast(pa.int64())
+                plain = retype_array(plain, arrow)  # downward, as footers are read
+            return plain.cast(arrow, safe=False).cast(pa.int64())
+        return column.cast(arrow, safe=False).cast(pa.int64())
     return column
 
 
 def has_order(type_: Type) -> bool:
-    """Whether bounds of a type are its smallest and largest values, as those of numbers are."""
+    """Whether bounds of a type are its smallest and largest values."""
     return is_comparable(type_) and type_ != PrimitiveType("unknown")
 
 
@@ -102,11 +99,10 @@ def is_shape(type_: Type) -> bool:
 def with_lost_seconds(
     column: pa.Array, field: pa.Field, identities: Mapping[int, Value]
 ) -> pa.Array:
-    """Return a column of an ORC file with the instants that its partition tells of, at any depth.
+    """Return a column of an ORC file with the instants of its partition, at any depth.
 
     `identities` are the values of identity fields by the id of their column. Readers of the
-    reference implementation take those; here they only take the place of what ORC shows a second
-    too late.
+    reference implementation take those; here they only replace values that ORC reads a second late.
     """
     kind, number = field.type, field_id(field)
     value = None if number is None else identities.get(number)
@@ -128,7 +124,7 @@ def with_lost_seconds(
 
 
 def value_of(stored: object, type_: Type) -> Value:
-    """Return a value of as_values as single values have it."""
+    """Return a value of as_values as a single value."""
     if isinstance(stored, bytes) and type_ == PrimitiveType("uuid"):
         return UUID(bytes=stored)
     return stored
@@ -136,7 +132,7 @@ def value_of(stored: object, type_: Type) -> Value:
 
 @dataclass(slots=True)
 class ColumnFacts:
-    """The known facts of a column: rows, nulls, NaN, and the range of the other values."""
+    """The facts of a column: rows, nulls, NaN, and the range of the other values."""
 
     row_count: int = 0
     null_count: int = 0
@@ -144,10 +140,10 @@ class ColumnFacts:
     lower: Value | None = None
     upper: Value | None = None
     shapes: Shapes | None = None
-    """Instead of the range, where the column is one of geometry or geography."""
+    """Instead of the range, for a column of geometry or geography."""
 
     def add(self, values: pa.Array, type_: Type) -> None:
-        """Take the values of a further batch, as as_values gives them, into account."""
+        """Add the values of a batch, as as_values returns them."""
         self.row_count += len(values)
         self.null_count += values.null_count
         if is_shape(type_):
@@ -165,7 +161,7 @@ class ColumnFacts:
             self._widen(value_of(shapes["min"], type_), value_of(shapes["max"], type_))
 
     def merge(self, other: "ColumnFacts") -> None:
-        """Take what is known of further rows into account."""
+        """Add the facts of further rows."""
         self.row_count += other.row_count
         self.null_count += other.null_count
         self.nan_count += other.nan_count
@@ -177,7 +173,7 @@ class ColumnFacts:
             self.shapes.merge(other.shapes)
 
     def clear(self) -> None:
-        """Begin anew, without a row."""
+        """Drop all facts."""
         self.row_count = self.null_count = self.nan_count = 0
         self.lower = self.upper = self.shapes = None
 
@@ -187,21 +183,22 @@ class ColumnFacts:
 
 
 def differing(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> Value | None:
-    """Return a result of a transform that is not the expected one, as (value,); None where all are.
+    """Return a result of a transform that is not the expected one, as (value,), or None.
 
-    Raises: ValueError where the transform does not take the type, or a value has no result.
+    Raises: ValueError, if the transform does not take the type, or a value has no result.
     """
     kind = result_type(transform, type_) or type_
     results = pc.unique(transform_column(transform, type_, values))
     for stored in as_values(results, kind).to_pylist():
         value = value_of(stored, kind)
-        if not _same(value, expected):
+        both_nan = value != value and expected != expected  # noqa: PLR0124 - only NaN differs
+        if not both_nan and value != expected:
             return (value,)
     return None
 
 
 def not_earlier(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> pa.Array:
-    """Return values of an ORC file without those that give the expected result a second before.
+    """Return values of an ORC file without those that have the expected result a second before.
 
     Raises: as differing.
     """
@@ -213,51 +210,42 @@ def not_earlier(values: pa.Array, type_: Type, transform: Transform, expected: V
         return values
     kind = result_type(transform, type_) or type_
     moved = transform_column(transform, type_, pc.subtract(values.filter(late), second))
-    same = pc.equal(as_values(moved, kind), pa.scalar(expected))
+    is_expected = pc.equal(as_values(moved, kind), pa.scalar(expected))
     return pa.concat_arrays(
-        [values.filter(pc.invert(late)), values.filter(late).filter(pc.invert(same))]
+        [values.filter(pc.invert(late)), values.filter(late).filter(pc.invert(is_expected))]
     )
 
 
-def _same(one: Value, other: Value) -> bool:
-    both_nan = one != one and other != other  # noqa: PLR0124 - NaN alone differs from itself
-    return bool(both_nan or one == other)
+def conversion(stored: pa.DataType, type_: Type) -> Convert | None:
+    """Return the conversion of a stored type to a type without fields; None if there is none.
 
-
-def conversion(stored: pa.DataType, wanted: Type) -> Convert | None:
-    """Choose how values of a stored type become those of a type without fields; None for no way.
-
-    Types are those that a column may have been promoted from, and what writers store for one
-    another. Nothing is rounded or cut: a value that would be is an error of the conversion.
+    Stored types are those that a column may have been promoted from, and equivalent ones of other
+    writers. A value that would be rounded or cut is an error of the conversion.
     """
-    kind = arrow_type(wanted)
+    kind = arrow_type(type_)
     if stored.equals(kind):
-        return _unchanged
+        return lambda column: column
     if arrow_types.is_dictionary(stored):
-        return _after(lambda column: column.dictionary_decode(), stored.value_type, wanted)
+        return _after(lambda column: column.dictionary_decode(), stored.value_type, type_)
     if isinstance(stored, pa.BaseExtensionType):
-        return _after(lambda column: column.storage, stored.storage_type, wanted)
+        return _after(lambda column: column.storage, stored.storage_type, type_)
     if arrow_types.is_null(stored):
         return lambda column: pa.nulls(len(column), kind)  # R-097
-    if isinstance(wanted, PrimitiveType) and wanted.name.startswith("timestamp"):
-        return _to_timestamps(stored, kind, wanted.name)
-    if wanted == PrimitiveType("uuid"):
+    if isinstance(type_, PrimitiveType) and type_.name.startswith("timestamp"):
+        return _to_timestamps(stored, kind, type_.name)
+    if type_ == PrimitiveType("uuid"):
         fits = arrow_types.is_fixed_size_binary(stored) and stored.byte_width == 16
         return (lambda column: pa.ExtensionArray.from_storage(kind, column)) if fits else None
-    return (lambda column: column.cast(kind)) if _may_cast(stored, wanted) else None
+    return (lambda column: column.cast(kind)) if _may_cast(stored, type_) else None
 
 
-def _after(first: Convert, stored: pa.DataType, wanted: Type) -> Convert | None:
-    then = conversion(stored, wanted)
+def _after(first: Convert, stored: pa.DataType, type_: Type) -> Convert | None:
+    then = conversion(stored, type_)
     return None if then is None else lambda column: then(first(column))
 
 
-def _unchanged(column: pa.Array) -> pa.Array:
-    return column
-
-
-def _may_cast(stored: pa.DataType, wanted: Type) -> bool:
-    match wanted:
+def _may_cast(stored: pa.DataType, type_: Type) -> bool:
+    match type_:
         case DecimalType(_, scale):
             return bool(arrow_types.is_decimal(stored)) and stored.scale == scale  # R-097
         case PrimitiveType(name):

@@ -1,6 +1,6 @@
-"""One task of a compaction, carried out by the kernels wherever it runs.
+"""One task of a compaction, in any process.
 
-A job is what all tasks of a run have in common; job and task are values that cross to any worker.
+A job is common to all tasks of a run; job and task are values that are sent to workers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,9 +60,9 @@ def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
 
 @dataclass(frozen=True, slots=True)
 class CompactJob:
-    """The job that all tasks of a run share; `sorting` is none where rows keep their order.
+    """The job of all tasks of a run; without `sorting` rows keep their order.
 
-    `scheme` is what paths get that delete files store without one.
+    `scheme` is added to paths in delete files that have none.
     """
 
     columns: TableColumns
@@ -74,16 +74,16 @@ class CompactJob:
 
     @property
     def sort_order_id(self) -> int | None:
-        """The table's sort order that new files are sorted by, where it is one of its own."""
+        """The id of the sort order of new files, if it is the table's own."""
         order = None if self.sorting is None else self.sorting.order
         return (order.order_id or None) if isinstance(order, SortOrder) else None  # R-084
 
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """The job that all tasks of a run share, as CompactJob is.
+    """The job of all tasks of a run that merge deletes.
 
-    `base` is what locations are stored relative to; empty where they are stored whole.
+    Locations are stored relative to `base`; if it is empty, they are absolute.
     """
 
     specs: Mapping[int, TypedSpec]
@@ -94,12 +94,11 @@ class MergeJob:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result of a task: entries of the new files, and what was counted on the way.
+    """The result of a task: entries of the new files, and counts.
 
     `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
-    `not_merged` says why files that were to be merged were not: rewritten, or left as they are;
-    `not_assembled` why bytes of merged files passed through a worker.
-    `left_out` and `by_value` are rows of the inputs of merged files, as MergedGroup has them.
+    `not_merged` says why files were not merged, `not_assembled` why bytes of merged files passed
+    through a worker. `left_out` and `by_value` are those of MergedGroup.
     """
 
     task_id: str
@@ -116,10 +115,7 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """The locations of a run's new files; `uuid` is the run's, and in the name of each.
-
-    A `mark`, where there is one, is in those of data files.
-    """
+    """The locations of a run's new files: names have the `uuid`, those of data files the `mark`."""
 
     table_location: str
     properties: Mapping[str, str]
@@ -127,9 +123,9 @@ class FileNames:
     mark: str = ""
 
     def location(self, of: Task | int, writer: int, partition: str, count: int) -> str:
-        """Return where file number `count` of a writer goes; writers count for themselves.
+        """Return the location of file number `count` of a writer.
 
-        Files are those of a task, or of the part of new rows that has a number.
+        Files are those of a task, or of a numbered part of new rows.
         """
         if isinstance(of, MergeDeletesTask):
             is_vector = of.form == "vectors"
@@ -141,81 +137,76 @@ class FileNames:
 
 
 class OutputPlaces(Protocol):
-    """The places where new files of a run go, and the record by which they are removed again."""
+    """The locations of new files of a run, and the record for removing them."""
 
     @property
     def names(self) -> FileNames:
-        """The names for engines whose workers are out of sight: they name files themselves."""
+        """The names for engines whose workers name files themselves."""
 
     def next_file_location(self, task: Task, partition: str) -> str:
-        """The location of a task's next file in the folder of a partition, on record from now."""
+        """Return and record the location of a task's next file in the folder of a partition."""
 
     def record(self, locations: Sequence[str]) -> None:
-        """Put files on record that workers have named."""
+        """Record files that workers have named."""
 
     def find(self) -> None:
-        """Put on record whatever the run has written, by a look into the folders of its files."""
+        """Record all files of the run, by listing their folders."""
 
 
 @dataclass(slots=True)
 class TaskCounts:
-    """How many tasks an engine has run, and how many attempts failed and were repeated."""
+    """The numbers of tasks that an engine has run, and of repeated attempts."""
 
     tasks: int = 0
     repeats: int = 0
 
 
 class Engine(Protocol):
-    """An engine, which carries tasks out."""
+    """An engine that runs tasks."""
 
     @property
     def counts(self) -> TaskCounts:
-        """What it has run so far; on Spark its tasks, and a stage that was repeated counts once."""
+        """The counts so far; on Spark those of its tasks, a repeated stage counts once."""
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Carry out tasks, and yield what comes of each.
+        """Run tasks, and yield their results.
 
         Order: that of the tasks.
-        Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
-        on record.
+        Raises: as run_rewrite; Incomplete, at the time limit; EngineError. Files stay, recorded.
         """
 
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Merge the deletes of the data files of tasks, and yield what comes of each.
+        """Merge the deletes of tasks, and yield their results.
 
         Order: that of the tasks.
-        Raises: as run_merge; Incomplete, at the time limit; EngineError. What was written stays,
-        on record.
+        Raises: as run_merge; Incomplete, at the time limit; EngineError. Files stay, recorded.
         """
 
 
 def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead:
-    """Return what reads the files of tasks before they ask for them: of each its deletes first."""
+    """Return a reader ahead of the files of tasks, deletes first."""
     files: dict[str, int] = {}
     split: set[str] = set()
     for task in tasks:
         files |= {file.location: file.size_bytes for file in task.delete_files}
         if isinstance(task, RewriteTask):
             files |= {file.location: file.size_bytes for file in task.inputs}
-            is_assembled = _is_assembled(task, store)  # then footers are read, and little else
+            is_merged = task.method != "rewrite"
+            # A merge by the storage reads footers, and little else.
+            is_assembled = is_merged and store.assemble(task.inputs[0].location) is not None
             split.update(file.location for file in task.inputs if is_assembled or file.split)
-    whole = [(location, size) for location, size in files.items() if location not in split]
-    return ReadAhead(store, whole, concurrency, split)
-
-
-def _is_assembled(task: RewriteTask, store: Store) -> bool:
-    """Return whether the storage is to put the file of a task together."""
-    return task.method != "rewrite" and store.assemble(task.inputs[0].location) is not None
+    complete = [(location, size) for location, size in files.items() if location not in split]
+    return ReadAhead(store, complete, concurrency, split)
 
 
 def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:
-    """Rewrite the files of a task; its rows are compared with those of the new files.
+    """Rewrite or merge the files of a task, and compare its rows with those of the new files.
 
-    Those to merge are merged. Where that can't be, nothing is done by method `merge`.
+    If a merge is impossible, method `merge` does nothing.
     Raises: as rewrite_data, merge_files.
     """
     options = replace(job.options, target_size_bytes=task.roll_bytes)
@@ -259,7 +250,7 @@ def _merged(task: RewriteTask, job: CompactJob, merged: MergedGroup) -> TaskResu
 
 
 def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
-    """Return the task as the kernel takes it."""
+    """Return the files of a task, with deletes and options, for rewrite_data."""
     typed = job.specs[task.spec_id]
     return FileGroup(
         tuple(_source(file, job) for file in task.inputs),
@@ -305,7 +296,7 @@ def partition_of(key: bytes, typed: TypedSpec) -> Partition:
 
 
 def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
-    """Return the position delete files and vectors of a task as kernels take them."""
+    """Return the position delete files and vectors of a task."""
     positions: dict[int, set[str]] = {}
     vectors = []
     for file in task.inputs:
@@ -340,7 +331,7 @@ def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
 
 
 def _delete_source(file: DeleteFile) -> SourceFile:
-    """A file whose rows are what is stored: of deletes readers take nothing from the partition."""
+    """Return a delete file to read: readers take nothing of deletes from the partition."""
     return SourceFile(
         file.location,
         file.file_format.name,
@@ -352,7 +343,7 @@ def _delete_source(file: DeleteFile) -> SourceFile:
 
 
 def entries_of(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:
-    """Return entries of new files of a task, as a result has them."""
+    """Return the entries of new files of a task."""
     return data_entries(files, task.spec_id, task.sequence_number, job.sort_order_id)
 
 
@@ -385,7 +376,7 @@ def data_entries(
 
 
 def carried_metrics(metrics: FileMetrics) -> dict[str, object]:
-    """Return metrics as entries carry them; a map without a key is left out."""
+    """Return the metrics of an entry, without empty maps."""
     maps = {
         "column_sizes": metrics.column_sizes,
         "value_counts": metrics.value_counts,

@@ -1,4 +1,4 @@
-"""All rows of a file, decoded and measured, against what its footer says of them."""
+"""All rows of a file, decoded, measured, and compared with its footer."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _WORTH_THREADS_BYTES = 2**20
 """Bytes of a batch below which handing columns to threads takes longer than measuring them."""
 
 _MOST_TOLD = 3
-"""Columns that a finding names; where pages are destroyed, all of them differ."""
+"""Columns that a finding names; if pages are destroyed, all of them differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class FlatColumn:
 
 @dataclass(slots=True)
 class DecodedRows:
-    """A reader of every column of an open file, which measures those that a schema has a type for.
+    """A reader of every column of an open file, which measures those of a schema.
 
-    Of columns of `unlike`, which are of another type than the schema says, nulls are counted.
+    Of columns in `unlike`, whose type is not that of the schema, only nulls are counted.
     """
 
     opened: DataFile
@@ -59,11 +59,11 @@ class DecodedRows:
     measured: dict[int, ColumnFacts] = field(default_factory=dict)
     """Columns by field id, once all rows are read."""
     inner_shapes: dict[int, Shapes] = field(default_factory=dict)
-    """Columns of geometry and geography inside of lists and maps by field id, likewise."""
+    """Columns of geometry and geography inside of lists and maps by field id, as `measured`."""
     _problems: list[str] = field(default_factory=list)
 
     def batches(self) -> Iterator[FileRows]:
-        """All rows with all columns, each value looked at; the next ones are decoded meanwhile.
+        """Yield all rows with all columns, and check each value; a thread decodes ahead.
 
         Raises: CorruptTable R-099; Unsupported; OSError of the file.
         Cost: two batches, and a row group or a stripe as it is stored.
@@ -84,24 +84,29 @@ class DecodedRows:
                     number += 1
                     end += parts[number].record_count
                 jobs = [
-                    (rows.batch.column(at), self.opened.schema.field(at), found, self.inner_shapes)
-                    for at, found in by_place.items()
+                    (
+                        rows.batch.column(at),
+                        self.opened.schema.field(at),
+                        columns_in,
+                        self.inner_shapes,
+                    )
+                    for at, columns_in in by_place.items()
                 ]
                 is_large = rows.batch.nbytes >= _WORTH_THREADS_BYTES
                 list((pool.map if is_large else map)(_measure, jobs))
                 self.row_count += rows.batch.num_rows
                 yield rows
         self._end_part(columns, parts, number)
-        said = sum(part.record_count for part in parts)
-        if parts and self.row_count != said:
-            self._problems.insert(0, f"they hold {self.row_count:,} rows, not {said:,}")
+        stated_count = sum(part.record_count for part in parts)
+        if parts and self.row_count != stated_count:
+            self._problems.insert(0, f"they hold {self.row_count:,} rows, not {stated_count:,}")
 
     def findings(self, location: str) -> Iterator[Finding]:
-        """Tell, all in one, that the pages hold something else than the footer says (R-099)."""
+        """Yield one finding with all differences of pages and footer (R-099)."""
         if self._problems:  # R-099
-            told, more = self._problems[:_MOST_TOLD], len(self._problems) - _MOST_TOLD
-            rest = f"; and {more:,} more" if more > 0 else ""
-            message = f"its pages are not what its footer says: {'; '.join(told)}{rest}"
+            named, more = self._problems[:_MOST_TOLD], len(self._problems) - _MOST_TOLD
+            ending = f"; and {more:,} more" if more > 0 else ""
+            message = f"its pages are not what its footer says: {'; '.join(named)}{ending}"
             yield finding("R-099", location, message)
 
     def _columns(self) -> Sequence[FlatColumn]:
@@ -117,7 +122,7 @@ class DecodedRows:
         return columns
 
     def _inner_shapes(self) -> dict[int, Shapes]:
-        """Begin with the columns of shapes that lists and maps have in them."""
+        """Return the columns of shapes inside of lists and maps, without values."""
         shapes = {}
         for id_ in dict.fromkeys(number for item in self.opened.schema for number in ids_of(item)):
             declared = self.schema.field(id_)
@@ -130,24 +135,24 @@ class DecodedRows:
     def _end_part(
         self, columns: Sequence[FlatColumn], parts: Sequence[FileMetrics], number: int
     ) -> None:
-        """Compare what a row group holds with what is said of it, and begin the next."""
+        """Compare the rows of a row group with its footer, and begin the next."""
         where = f"row group {number}: " if len(parts) > 1 else ""
         for column in columns:
             facts = column.measured
             if parts:
-                said = parts[number]
+                footer = parts[number]
                 if self.file_format is not FileFormat.PARQUET and len(column.path) > 1:
-                    # There a value below a null struct is none at all, and no null either.
-                    facts.null_count = said.null_value_counts.get(column.id, facts.null_count)
+                    # There a value below a null struct is absent, and not null.
+                    facts.null_count = footer.null_value_counts.get(column.id, facts.null_count)
                 name = self.schema.name_of(column.id) or str(column.id)
-                differences = list(_differences(facts, said, column))
+                differences = list(_differences(facts, footer, column))
                 self._problems += [f"{where}`{name}` {difference}" for difference in differences]
             self.measured.setdefault(column.id, ColumnFacts()).merge(facts)
             facts.clear()
 
 
 def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:
-    """Yield the same, while a thread is making the next."""
+    """Yield the same, while a thread decodes the next."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
         while (rows := coming.result()) is not None:
@@ -158,7 +163,7 @@ def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:
 def _measure(
     job: tuple[pa.Array, pa.Field, Sequence[FlatColumn], Mapping[int, Shapes]],
 ) -> None:
-    """Look at each value of a top-level column, and measure the columns in it."""
+    """Check each value of a top-level column, and measure the columns in it."""
     stored, item, columns, inner_shapes = job
     check_values(stored)
     with reading_data_file("data"):
@@ -174,35 +179,37 @@ def _measure(
 
 
 def _add_shapes(column: pa.Array, item: pa.Field, shapes: Mapping[int, Shapes]) -> None:
-    """Take the values of the columns of shapes in a column into account, at any depth."""
-    known = shapes.get(field_id(item) or 0)
-    if known is not None:
-        known.add(column)
+    """Add the values of columns of shapes in a column, at any depth."""
+    own_shapes = shapes.get(field_id(item) or 0)
+    if own_shapes is not None:
+        own_shapes.add(column)
     elif inner := child_fields(item.type):
         for part, child in zip(child_columns(column), inner, strict=True):
             _add_shapes(part, child, shapes)
 
 
-def _differences(facts: ColumnFacts, said: FileMetrics, column: FlatColumn) -> Iterator[str]:
-    nulls = said.null_value_counts.get(column.id)
+def _differences(facts: ColumnFacts, footer: FileMetrics, column: FlatColumn) -> Iterator[str]:
+    nulls = footer.null_value_counts.get(column.id)
     if nulls is not None and nulls != facts.null_count:
         yield f"holds {facts.null_count:,} nulls, not {nulls:,}"
-    if column.type is None or column.id not in said.lower_bounds:
+    if column.type is None or column.id not in footer.lower_bounds:
         return
     box = None if facts.shapes is None else facts.shapes.box
     if box is not None:
-        told_box = decode_box(said.lower_bounds[column.id], said.upper_bounds[column.id])
-        if not told_box.contains(box):
-            yield f"has shapes in {box_text(box)}, not in {box_text(told_box)}"
+        stated_box = decode_box(footer.lower_bounds[column.id], footer.upper_bounds[column.id])
+        if not stated_box.contains(box):
+            yield f"has shapes in {box_text(box)}, not in {box_text(stated_box)}"
     if facts.lower is None or facts.upper is None:
         return
-    lower = single_value.decode(column.type, said.lower_bounds[column.id])
-    upper = single_value.decode(column.type, said.upper_bounds[column.id])
-    is_exact = column.id in said.exact_bounds and not facts.nan_count
-    same = lower == facts.lower and upper == facts.upper
-    if not same if is_exact else lower > facts.lower or upper < facts.upper:
-        held, told = (_range(*ends) for ends in ((facts.lower, facts.upper), (lower, upper)))
-        yield f"holds {held}, not {told}"
+    lower = single_value.decode(column.type, footer.lower_bounds[column.id])
+    upper = single_value.decode(column.type, footer.upper_bounds[column.id])
+    is_exact = column.id in footer.exact_bounds and not facts.nan_count
+    is_equal = lower == facts.lower and upper == facts.upper
+    if not is_equal if is_exact else lower > facts.lower or upper < facts.upper:
+        found_range, stated_range = (
+            _range(*ends) for ends in ((facts.lower, facts.upper), (lower, upper))
+        )
+        yield f"holds {found_range}, not {stated_range}"
 
 
 def _range(lower: object, upper: object) -> str:

@@ -24,14 +24,13 @@ from icectl.rows.columns import conversion, path_to
 from icectl.storage.location import loosest_key
 
 Flags = npt.NDArray[np.bool_]
-"""One flag per row of a file; true for those that are deleted."""
+"""One flag per row of a file; true for deleted rows."""
 
 
 class DeletedPositions:
     """Deleted rows of some data files, by the location of each.
 
-    `scheme` is what paths in delete files have that are stored without one (sfc-1 L2); where it is
-    empty they are compared as they stand.
+    `scheme` is added to paths in delete files without one (sfc-1 L2), unless it is empty.
     Memory: a byte for each row of the data files that have deletes.
     """
 
@@ -43,20 +42,17 @@ class DeletedPositions:
         self._by_key = {loosest_key(location): location for location in record_counts}
 
     def of(self, location: str) -> Flags | None:
-        """Return the flags of a data file; None where no row is deleted."""
+        """Return the flags of a data file; None if no row is deleted."""
         return self._flags.get(location)
 
     def add(self, location: str, positions: npt.NDArray[np.integer]) -> None:
-        """Delete rows of one data file, as a deletion vector or equality deletes say.
-
-        Positions behind the last row delete nothing.
-        """
+        """Delete rows of one data file; positions behind the last row delete nothing."""
         self._mark(self._flags, location, positions)
 
     def add_file(
         self, deletes: DataFile, applies_to: Collection[str], only: str | None = None
     ) -> None:
-        """Delete what a position delete file says of the data files that it applies to.
+        """Delete the rows that a position delete file names in files that it applies to.
 
         Raises: as named_positions; Unsupported.
         """
@@ -68,7 +64,7 @@ class DeletedPositions:
     def check_spelling(self) -> None:
         """Refuse deletes that only apply if two spellings of a path mean the same file.
 
-        Raises: Unsupported, where such deletes name rows that no other deletes.
+        Raises: Unsupported, if such deletes name rows that no other deletes.
         """
         count = sum(
             int((flags & np.logical_not(self._flags.get(location, False))).sum())
@@ -89,7 +85,7 @@ class DeletedPositions:
 
 
 def spelled_otherwise(location: str, row_count: int) -> Unsupported:
-    """The error for deletes that only apply if two spellings of a path mean the same file."""
+    """Return the error for deletes that spell a path differently."""
     return Unsupported(
         f"position deletes spell the path of {location} in another way, so that readers disagree "
         f"on {row_count:,} rows",
@@ -119,7 +115,7 @@ def vector_positions(file: IO[bytes], offset: int, size_bytes: int, count: int) 
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A data file that is named, by its entry's spelling or by another."""
+    """A named data file, spelled as in its entry (`is_exact`) or differently."""
 
     location: str
     is_exact: bool
@@ -133,16 +129,18 @@ def named_positions(
     *,
     only: str | None = None,
 ) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
-    """Read what a position delete file says of the data files that it applies to, some at a time.
+    """Yield the positions of a position delete file, by data file that it applies to.
 
-    `by_key` gives locations by their loosest key; `scheme` is that of paths without one; `only` is
-    the one data file that its entry names, if it does.
-    Raises: CorruptTable R-121; OtherFile R-121, where it names another data file than that.
+    `by_key` has locations by loosest key; `scheme` is that of paths without one; `only` is the
+    single data file that its entry names, if any.
+    Raises: CorruptTable R-121; OtherFile R-121, if it names a file that is not `only`.
     """
     if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
         message = "a position delete file lacks one of the columns `file_path` and `pos`"
         raise CorruptTable(message, rule="R-121")  # R-121
-    places = _places(deletes)
+    order = [field_id(item) for item in deletes.schema]
+    order = [id_ for id_ in order if id_ in (FILE_PATH, POSITION)]
+    places = order.index(FILE_PATH), order.index(POSITION)
     named = _Named(frozenset(applies_to), by_key, scheme, only)
     for rows in deletes.batches({FILE_PATH, POSITION}):
         paths = as_stated(rows.batch.column(places[0]), PATH_FIELD)
@@ -153,25 +151,19 @@ def named_positions(
         yield from named.split(paths, positions)
 
 
-def as_stated(column: pa.Array, wanted: NestedField) -> pa.Array:
-    """Return a column of a position delete file in the type that the format says.
+def as_stated(column: pa.Array, stated: NestedField) -> pa.Array:
+    """Return a column of a position delete file in the type of the format.
 
-    Raises: CorruptTable R-121, where it is stored as another that does not become that.
+    Raises: CorruptTable R-121, if the stored type can't become it.
     """
-    convert = conversion(column.type, wanted.type)
+    convert = conversion(column.type, stated.type)
     try:
         if convert is not None:
             return convert(column)
     except pa.ArrowInvalid:
         pass
-    message = f"`{wanted.name}` of a position delete file is stored as {column.type}"
+    message = f"`{stated.name}` of a position delete file is stored as {column.type}"
     raise CorruptTable(message, rule="R-121")  # R-121
-
-
-def _places(deletes: DataFile) -> tuple[int, int]:
-    """Find where path and position stand in the batches of these two columns."""
-    order = [field_id(one) for one in deletes.schema if field_id(one) in (FILE_PATH, POSITION)]
-    return order.index(FILE_PATH), order.index(POSITION)
 
 
 class _Named:
@@ -193,7 +185,7 @@ class _Named:
     def split(
         self, paths: pa.Array, positions: pa.Array
     ) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
-        """Yield the positions of each data file that is named and applied to."""
+        """Yield the positions of each named data file that the deletes apply to."""
         encoded = paths.dictionary_encode()
         codes = encoded.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
@@ -201,17 +193,14 @@ class _Named:
         numbers = positions.to_numpy()[order]
         start = 0
         for path, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
-            target = self._target(path)
+            if path not in self._known:
+                self._known[path] = self._look_up(path)
+            target = self._known[path]
             if target is not None:
                 yield target, numbers[start:end]
             start = end
 
-    def _target(self, path: str) -> NamedFile | None:
-        if path not in self._known:
-            self._known[path] = self._looked_up(path)
-        return self._known[path]
-
-    def _looked_up(self, path: str) -> NamedFile | None:
+    def _look_up(self, path: str) -> NamedFile | None:
         if self._scheme:
             path = with_scheme(self._scheme, path)
         if self._only is not None and loosest_key(path) != loosest_key(self._only):
@@ -224,7 +213,7 @@ class _Named:
 
 
 def named_data_files(opened: DataFile) -> dict[str, int]:
-    """Count the rows of a position delete file by the data file that they name, as spelt.
+    """Count the rows of a position delete file by data file, as spelt.
 
     Raises: CorruptTable R-099, R-121; Unsupported. Errors of the file pass.
     Cost: one column, a row group at a time.
@@ -243,7 +232,7 @@ def named_data_files(opened: DataFile) -> dict[str, int]:
 
 
 _RUNS = pa.schema([("input", pa.int32()), ("start", pa.int64()), ("stop", pa.int64())])
-"""An input file by its place in the task; the first of its rows, and the one behind the last."""
+"""The place of an input file in the task; its first row, and the one behind the last."""
 
 
 def no_rows() -> pa.Table:
@@ -252,7 +241,7 @@ def no_rows() -> pa.Table:
 
 
 def runs_of(flags: Sequence[Flags | None]) -> pa.Table:
-    """Return the rows of input files that are flagged; None stands for no row of a file.
+    """Return the flagged rows of input files as runs; None stands for no row of a file.
 
     Order: of the files, and their rows.
     """
@@ -267,7 +256,7 @@ def runs_of(flags: Sequence[Flags | None]) -> pa.Table:
 
 
 def rows_of(runs: pa.Table, locations: Sequence[str]) -> Mapping[str, npt.NDArray[np.uint64]]:
-    """Return the positions of rows by file, of files that have some; `locations` are the task's.
+    """Return the positions of rows by file, without empty ones; `locations` are the task's.
 
     Order: ascending.
     """

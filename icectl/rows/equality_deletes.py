@@ -1,7 +1,7 @@
 """Rows that equality deletes delete: exact look-ups of keys, many rows at a time (R-123, R-124).
 
-A key is compared by its hash first, and where that is found by all of its canonical bytes. Null
-equals null, NaN equals NaN; -0.0 and 0.0 differ, as they do in partitions.
+A key is compared by its hash first, then by all of its canonical bytes. Null equals null, NaN
+equals NaN; -0.0 and 0.0 differ, as they do in partitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,17 +23,17 @@ from icectl.rows.columns import path_to
 from icectl.rows.read_data import RowSource, SourceFile, open_source
 
 LARGEST_INDEX_ROWS = 4_000_000
-"""Delete rows that are held at a time: some 100 bytes each for keys of a few columns."""
+"""Delete rows in memory at a time: about 100 bytes each for keys of a few columns."""
 
 LARGEST_INDEX_BYTES = 32 << 20
-"""Bytes of wide keys that are held at a time."""
+"""Bytes of wide keys in memory at a time."""
 
 _FLAGS_PER_KEY = 16
 _Places = npt.NDArray[np.int64]
 _Ranks = npt.NDArray[np.int32]
 
 Line = tuple[NestedField, ...]
-"""A column that is compared, behind the structs around it."""
+"""A compared column, behind the structs around it."""
 
 OpenFile = Callable[[str], AbstractContextManager[IO[bytes]]]
 """A seekable reader of the file at a location."""
@@ -50,18 +50,17 @@ class EqualityDeletes:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """Delete files of the same columns, each of which applies to all that those before do."""
+    """Delete files of the same columns; each applies to all data files of those before it."""
 
     lines: tuple[Line, ...]
     deletes: list[EqualityDeletes]
 
     @property
     def fields(self) -> tuple[NestedField, ...]:
-        """The columns that are compared."""
+        """The compared columns."""
         return tuple(line[-1] for line in self.lines)
 
     def first_rank(self, location: str) -> int | None:
-        """Return the place of the first delete file that applies to a data file."""
         for rank, delete in enumerate(self.deletes):
             if location in delete.applies_to:
                 return rank
@@ -89,7 +88,7 @@ class EqualityIndex:
 
     @property
     def read_ids(self) -> set[int]:
-        """The columns that are compared, and the structs around them."""
+        """The compared columns, and the structs around them."""
         return {item.id for line in self._chain.lines for item in line}
 
     def applies_to(self, location: str) -> bool:
@@ -97,7 +96,7 @@ class EqualityIndex:
         return self._chain.first_rank(location) is not None
 
     def deleted(self, source: RowSource, stored: pa.RecordBatch) -> _Places:
-        """Find which of some stored rows of a data file are deleted.
+        """Return the deleted ones among stored rows of a data file.
 
         Order: ascending.
         """
@@ -118,13 +117,13 @@ class EqualityIndex:
         places: _Places,
         least: int,
     ) -> _Places:
-        """Keep those of `rows` whose key is one of those from `places` on that have its hash."""
+        """Return the `rows` whose key is among those with its hash, from `places` on."""
         ranges: list[_Places] = []
-        known = self._keys.hashes
+        known_hashes = self._keys.hashes
         while True:
-            here = np.minimum(places, len(known) - 1)
-            same = (places < len(known)) & (known[here] == hashes[rows])
-            rows, places = rows[same], places[same]
+            in_range = np.minimum(places, len(known_hashes) - 1)
+            has_hash = (places < len(known_hashes)) & (known_hashes[in_range] == hashes[rows])
+            rows, places = rows[has_hash], places[has_hash]
             if not len(rows):
                 break
             keys = _encoded(self._chain.fields, [column.take(pa.array(rows)) for column in columns])
@@ -138,24 +137,24 @@ class EqualityIndex:
 def equality_indexes(
     deletes: Sequence[EqualityDeletes], open_file: OpenFile, schema: Schema, limit: int
 ) -> Iterator[Sequence[EqualityIndex]]:
-    """Read equality delete files; each part has as many of their rows as may be held at a time.
+    """Read equality delete files; each part has at most `limit` of their rows.
 
-    `schema` has every column that is compared, dropped ones too; `limit` is that number of rows.
+    `schema` has every compared column, dropped ones too.
     Raises: CorruptTable R-099, R-123; Unsupported. Errors of the files pass.
     Cost: memory for about 100 bytes a row of the part, and for LARGEST_INDEX_BYTES of keys.
     """
     part: list[EqualityIndex] = []
-    held = held_bytes = 0
+    row_count = key_bytes = 0
     for chain in _chains(deletes, schema):
         collected = _Collected(chain)
         for rank, delete in enumerate(chain.deletes):
             for keys in _read_keys(delete, chain.lines, open_file):
                 collected.add(keys, rank)
-                held += len(keys)
-                held_bytes += keys.encoded.nbytes
-                if held >= limit or held_bytes >= LARGEST_INDEX_BYTES:
+                row_count += len(keys)
+                key_bytes += keys.encoded.nbytes
+                if row_count >= limit or key_bytes >= LARGEST_INDEX_BYTES:
                     full = [*part, collected.index()]
-                    part, collected, held, held_bytes = [], _Collected(chain), 0, 0
+                    part, collected, row_count, key_bytes = [], _Collected(chain), 0, 0
                     pa.default_memory_pool().release_unused()
                     yield full
         if collected:
@@ -165,21 +164,28 @@ def equality_indexes(
 
 
 def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
-    """Return the fewest lists that delete files of the same columns make by what they apply to.
+    """Put delete files of the same columns into as few chains as possible.
 
-    Newer deletes of a partition apply to all data files that older ones do, so there mostly is one
-    list a partition, and each row is looked up once however many delete files there are.
+    Newer deletes of a partition apply to all data files of older ones. So most partitions have one
+    chain, and each row is looked up once for all delete files.
     """
     chains: dict[tuple[int, ...], list[_Chain]] = {}
-    for delete in sorted(deletes, key=lambda each: (len(each.applies_to), each.file.location)):
+    for delete in sorted(
+        deletes, key=lambda delete_file: (len(delete_file.applies_to), delete_file.file.location)
+    ):
         ids = tuple(sorted(delete.equality_ids))
-        known = chains.setdefault(ids, [])
+        same_columns = chains.setdefault(ids, [])
         chain = next(
-            (each for each in known if each.deletes[-1].applies_to <= delete.applies_to), None
+            (
+                candidate
+                for candidate in same_columns
+                if candidate.deletes[-1].applies_to <= delete.applies_to
+            ),
+            None,
         )
         if chain is None:
             chain = _Chain(_lines(ids, delete, schema), [])
-            known.append(chain)
+            same_columns.append(chain)
         chain.deletes.append(delete)
     return [chain for of_ids in chains.values() for chain in of_ids]
 
@@ -191,9 +197,9 @@ def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tupl
         raise CorruptTable(message, rule="R-123")  # R-123
     for column in (line[-1] for line in lines):
         if not is_comparable(column.type):
-            what = "which has fields" if is_nested(column.type) else f"a {type_text(column.type)}"
-            raise Unsupported(f"{deletes.file.location} compares `{column.name}`, {what}")
-    # Files from before or after a column's time lack it, whatever it required.
+            kind = "which has fields" if is_nested(column.type) else f"a {type_text(column.type)}"
+            raise Unsupported(f"{deletes.file.location} compares `{column.name}`, {kind}")
+    # Older and newer files may lack a column, even a required one.
     return tuple((*around, replace(column, required=False)) for *around, column in lines)
 
 
@@ -222,7 +228,7 @@ class _Collected:
         self._ranks.append(np.full(len(keys), rank, np.int32))
 
     def index(self) -> EqualityIndex:
-        """Make the index, by ascending hash; of equal keys the highest rank stays."""
+        """Return the index, by ascending hash; equal keys keep the highest rank."""
         hashes = np.concatenate([part.hashes for part in self._parts])
         ranks = np.concatenate(self._ranks)
         order = np.lexsort((-ranks, hashes))
@@ -231,11 +237,11 @@ class _Collected:
         hashes, ranks = hashes[order], ranks[order]
         repeated = hashes[1:] == hashes[:-1]
         if repeated.any():
-            same = pc.equal(sorted_keys.slice(1), sorted_keys.slice(0, len(order) - 1))
-            repeated &= same.to_numpy(zero_copy_only=False)
-            kept = np.flatnonzero(np.append(True, ~repeated))
-            hashes, ranks = hashes[kept], ranks[kept]
-            sorted_keys = sorted_keys.take(pa.array(kept))
+            equal = pc.equal(sorted_keys.slice(1), sorted_keys.slice(0, len(order) - 1))
+            repeated &= equal.to_numpy(zero_copy_only=False)
+            distinct = np.flatnonzero(np.append(True, ~repeated))
+            hashes, ranks = hashes[distinct], ranks[distinct]
+            sorted_keys = sorted_keys.take(pa.array(distinct))
         return EqualityIndex(self._chain, _Keys(hashes, sorted_keys, ranks))
 
 

@@ -1,4 +1,4 @@
-"""Rows that are to be deleted, found in the data files of one task, wherever it runs."""
+"""The search for rows to delete in the data files of one task."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,6 @@ from icectl.format.schema import Schema
 from icectl.format.types import (
     DecimalType,
     PrimitiveType,
-    Type,
     is_comparable,
     is_nested,
     type_text,
@@ -57,7 +56,7 @@ _COMPARE: Mapping[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
 
 
 def matches(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
-    """Whether a condition is true of each row of a batch, which has the columns that it names.
+    """Return whether a condition is true of each row of a batch with its columns.
 
     NaN is above every number and equal to none. Order: kept.
     """
@@ -87,12 +86,12 @@ def _values(column: Column, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _compared(column: Column, operator: str, value: object, batch: pa.RecordBatch) -> pa.Array:
-    stored, wanted = _values(column, batch), arrow_values(column.type, [value])
+    stored, operand = _values(column, batch), arrow_values(column.type, [value])
     if column.type == PrimitiveType("uuid"):
-        stored, wanted = stored.storage, wanted.storage
+        stored, operand = stored.storage, operand.storage
     if pa.types.is_fixed_size_binary(stored.type):
-        stored, wanted = stored.cast(pa.binary()), wanted.cast(pa.binary())
-    return _COMPARE[operator](stored, wanted[0])
+        stored, operand = stored.cast(pa.binary()), operand.cast(pa.binary())
+    return _COMPARE[operator](stored, operand[0])
 
 
 def _joined(join: Callable[[pa.Array, pa.Array], pa.Array], parts: list[pa.Array]) -> pa.Array:
@@ -107,21 +106,21 @@ _RANGED = {"int", "long", "date", "timestamp", "timestamptz", "string"}
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Values of some columns, as a Parquet file of `count` rows: rows that have them are meant."""
+    """The values of some columns that rows are looked up by, as a Parquet file of `count` rows."""
 
     content: bytes
     count: int
     field_ids: tuple[int, ...]
 
     def deletes(self, locations: Sequence[str]) -> EqualityDeletes:
-        """Return the keys as deletes of some data files by value."""
+        """Return the keys as equality deletes of some data files."""
         file = SourceFile("the keys", "parquet", self.count, 0)
         return EqualityDeletes(file, self.field_ids, frozenset(locations))
 
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
-    """Which rows all tasks look for; `reading` has the columns that the condition is about."""
+    """The rows that all tasks look for; `reading` has the columns of the condition."""
 
     reading: CompactJob
     rows: Predicate | Keys
@@ -129,20 +128,20 @@ class FindJob:
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The rows of one data file that were found, `count` of them live so far.
+    """The rows found in one data file, `count` of them live so far.
 
-    `dead` is a bitmap of all of its rows that are not live any more, `left` how many are.
+    `deleted` is a bitmap of all deleted rows of the file, `live_count` the number of the others.
     """
 
     location: str
-    dead: bytes
+    deleted: bytes
     count: int
-    left: int
+    live_count: int
 
     @property
     def positions(self) -> Positions:
-        """The positions of dead rows. Order: ascending."""
-        return read_dv(self.dead)
+        """The positions of deleted rows. Order: ascending."""
+        return read_dv(self.deleted)
 
 
 _Hits = Callable[[StoredRows], Mask]
@@ -154,30 +153,30 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     Raises: as stored_rows, matches.
     """
     group = file_group(task, job.reading)
-    gone = {file.location: np.zeros(file.record_count, np.bool_) for file in task.inputs}
-    hit = {location: flags.copy() for location, flags in gone.items()}
-    for hits, more in _searches(job, list(gone)):
+    deleted = {file.location: np.zeros(file.record_count, np.bool_) for file in task.inputs}
+    is_hit = {location: flags.copy() for location, flags in deleted.items()}
+    for hits, more in _searches(job, list(deleted)):
         for rows in stored_rows(group, outputs, more):
             location = rows.source.file.location
-            gone[location][rows.positions] = rows.gone
-            hit[location][rows.positions] |= hits(rows)
+            deleted[location][rows.positions] = rows.is_deleted
+            is_hit[location][rows.positions] |= hits(rows)
     found_rows = []
-    for location, before in gone.items():
-        dead = before | hit[location]
-        count = int(dead.sum()) - int(before.sum())
+    for location, before in deleted.items():
+        after = before | is_hit[location]
+        count = int(after.sum()) - int(before.sum())
         if count:
-            vector = write_dv(np.flatnonzero(dead))
-            found_rows.append(FoundRows(location, vector, count, int((~dead).sum())))
+            vector = write_dv(np.flatnonzero(after))
+            found_rows.append(FoundRows(location, vector, count, int((~after).sum())))
     return found_rows
 
 
 def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, set[int]]]:
-    """Each look through the rows that there has to be, and the columns that it needs besides."""
-    wanted = job.rows
-    if not isinstance(wanted, Keys):
-        yield partial(_of_condition, wanted), set()
+    """Yield each pass over the rows: its test, and the further columns that it needs."""
+    target = job.rows
+    if not isinstance(target, Keys):
+        yield partial(_of_condition, target), set()
         return
-    deletes, content = wanted.deletes(locations), wanted.content
+    deletes, content = target.deletes(locations), target.content
     parts = equality_indexes(
         [deletes], lambda _: BytesIO(content), job.reading.columns.ever, LARGEST_INDEX_ROWS
     )
@@ -187,7 +186,7 @@ def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, s
 
 
 def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
-    """Return which rows a condition is true of: unknown is not true."""
+    """Return the rows that a condition is true of: unknown is not true."""
     mask = matches(condition, rows.source.project(rows.batch, rows.positions))
     return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
@@ -198,13 +197,13 @@ def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:
     return flags
 
 
-def keys_of(given: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
-    """Return keys to look for, and a condition that holds for each row that has one of them.
+def keys_of(frame: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
+    """Return keys to look for, and a condition that is true of each row with one of them.
 
-    Raises: Refused, for columns that the table does not have or that don't compare, and for nulls,
-    which equal nothing.
+    Raises: Refused, for unknown columns, those that don't compare, and for nulls, which equal
+    nothing.
     """
-    named = set(given.column_names)
+    named = set(frame.column_names)
     columns = Schema(
         schema.schema_id,
         tuple(replace(item, required=False) for item in schema.fields if item.name in named),
@@ -215,9 +214,9 @@ def keys_of(given: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
                 f"a key can't have `{item.name}`, which is {type_text(item.type)}",
                 hint="its values don't compare; take other columns",
             )
-    incoming = IncomingRows(frame_schema(given.schema, columns), columns)
+    incoming = IncomingRows(frame_schema(frame.schema, columns), columns)
     table = pa.Table.from_batches(
-        incoming.of(given.combine_chunks().to_batches()), arrow_schema(columns)
+        incoming.of(frame.combine_chunks().to_batches()), arrow_schema(columns)
     )
     ranges: list[Predicate] = []
     for item, column in zip(columns.fields, table.columns, strict=True):
@@ -238,13 +237,10 @@ def keys_of(given: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
 
 
 def _range(column: Column, values: pa.ChunkedArray) -> list[Predicate]:
-    """Conditions that a column lies between the least and the greatest of some values."""
-    if not len(values) or not _has_range(column.type):
+    """Return conditions that a column lies between the least and the greatest of some values."""
+    type_ = column.type
+    is_named = isinstance(type_, PrimitiveType) and type_.name in _RANGED
+    if not len(values) or not (is_named or isinstance(type_, DecimalType)):
         return []
     ends = pc.min_max(as_values(values.combine_chunks(), column.type)).as_py()
     return [Not(Compare(column, "<", ends["min"])), Compare(column, "<=", ends["max"])]
-
-
-def _has_range(type_: Type) -> bool:
-    is_named = isinstance(type_, PrimitiveType) and type_.name in _RANGED
-    return is_named or isinstance(type_, DecimalType)

@@ -1,7 +1,7 @@
 """The engine without a JVM: tasks in worker processes of this machine.
 
-Workers open the storage by themselves and name their files, as those of Spark do. A reader that
-crashes on a damaged file ends its worker, not the run's own process, which commits.
+Workers open the storage and name their files, as those of Spark do. A reader that crashes on a
+damaged file ends its worker, not the main process, which commits.
 """
 
 import os
@@ -34,14 +34,14 @@ from icectl.storage.store import Store
 from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
 
 _WORTH_A_WORKER_BYTES = 16 << 20
-"""What is rewritten in the time that a worker takes to start."""
+"""Bytes that are rewritten in the time that a worker takes to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """An engine of this machine, which runs as many tasks at a time as there are processors.
+    """An engine of this machine, with one task at a time for each processor.
 
-    `storage` is what workers open; deletes are merged in threads, with the store.
+    Workers open `storage`; threads merge deletes with `store`.
     """
 
     store: Store
@@ -54,11 +54,11 @@ class LocalEngine:
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Carry out tasks, and yield the result of each. Close the iterator to stop early.
+        """Run tasks, and yield their results. Close the iterator to stop early.
 
         Order: that of the tasks.
-        Raises: as run_rewrite; CorruptTable, where a reader crashes on a file; EngineError;
-        Incomplete, at the time limit. What was written stays, on record.
+        Raises: as run_rewrite; CorruptTable, if a reader crashes on a file; EngineError;
+        Incomplete, at the time limit. Files stay, recorded.
         """
         total = sum(map(read_bytes, tasks))
         self.progress.phase("rewriting data files", total=total, unit="bytes")
@@ -72,7 +72,7 @@ class LocalEngine:
                 yield result
         except BaseException:
             with suppress(IcectlError):
-                places.find()  # workers that were ended have removed nothing
+                places.find()  # killed workers have removed nothing
             raise
 
     def merge(
@@ -81,7 +81,7 @@ class LocalEngine:
         """Merge the deletes of tasks in threads of this process.
 
         Order: that of the tasks.
-        Raises: as run_merge; Incomplete, at the time limit. What was written stays.
+        Raises: as run_merge; Incomplete, at the time limit. Files stay.
         """
         self.progress.phase("merging deletes", total=len(tasks))
         self.counts.tasks += len(tasks)
@@ -103,11 +103,10 @@ class LocalEngine:
         at: WorkerContext,
         job: CompactJob,
     ) -> Iterator[TaskResult]:
-        """Rewrite bundles of tasks, so many at a time; no worker runs any more afterwards."""
+        """Rewrite bundles of tasks, `count` at a time; no worker runs afterwards."""
         stopped = Event()
 
         def check() -> None:
-            """Check the time limit, and whether the run was stopped. Raises: Incomplete."""
             self.deadline.check()
             if stopped.is_set():
                 raise Incomplete("stopped")
@@ -121,8 +120,8 @@ class LocalEngine:
                 for number, bundle in enumerate(bundles)
             ]
             try:
-                for one in running:
-                    yield from one.result()
+                for future in running:
+                    yield from future.result()
             finally:
                 stopped.set()
                 pool.shutdown(cancel_futures=True)
@@ -133,14 +132,13 @@ class LocalEngine:
         tasks: Sequence[RewriteTask],
         kernel: Callable[[Ask], list[TaskResult]],
     ) -> tuple[TaskResult, ...]:
-        """Rewrite a bundle in a worker, which asks nothing but says what it opens."""
+        """Rewrite a bundle in a worker, which names the files that it opens."""
         unread: Counter[str] = Counter()
         for file in (file for task in tasks for file in task.inputs):
             unread[file.location] += file.read_bytes
         opened = ""
 
         def opening(location: str) -> None:
-            """Count the bytes of a file as read, once it is opened."""
             nonlocal opened
             opened = location
             self.progress.advance(unread.pop(location, 0))

@@ -1,4 +1,4 @@
-"""Deletes by position of data files, merged: one delete file or one vector for each of them."""
+"""Merged deletes by position: one delete file or one vector for each data file."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -52,10 +52,10 @@ class MergedDeletes:
 def merged_positions(
     locations: Collection[str], deletes: DeletesOfGroup, outputs: FileOutputs
 ) -> Mapping[str, Positions]:
-    """Return the deleted positions of data files, of those that have some (R-115).
+    """Return the deleted positions of data files, without files that have none (R-115).
 
     Order: positions ascend, each once.
-    Raises: CorruptTable; Unsupported, where deletes name a data file in another spelling.
+    Raises: CorruptTable; Unsupported, if deletes spell a data file differently.
     Cost: memory for each deleted position.
     """
     by_file: dict[str, list[Positions]] = {}
@@ -81,7 +81,7 @@ def write_delete_file(
 ) -> MergedDeletes:
     """Write the positions of one data file as a delete file in a partition, and read it again.
 
-    Raises: SelfCheckFailed, where other positions are read than were written.
+    Raises: SelfCheckFailed, if the positions differ.
     """
     location = outputs.next_location(path)
     schema = arrow_schema(POSITION_DELETES)
@@ -117,7 +117,7 @@ def write_vectors(
     """Write the positions of data files as vectors of one Puffin file, and read them again.
 
     Locations are stored relative to `base`, if there is one (sfc-1 DD5).
-    Raises: SelfCheckFailed, where other positions are read than were written.
+    Raises: SelfCheckFailed, if the positions differ.
     Cost: memory for the file.
     """
     if not merged:
@@ -147,7 +147,7 @@ def _check(location: str, written: Positions, read: Positions) -> None:
 
 
 def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> TaskResult:
-    """Merge the deletes of each data file of a task; what was written is compared with it.
+    """Merge the deletes of each data file of a task; new files are compared with the old.
 
     Raises: as merged_positions, write_delete_file.
     """
@@ -155,20 +155,20 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> Ta
     merged = merged_positions(locations, deletes_by_position(task, job.scheme), outputs)
     inputs = {file.location: file for file in task.inputs}
     if task.form == "vectors":
-        written = write_vectors(merged, f"icectl {__version__}", outputs, job.base)
+        merged_deletes = write_vectors(merged, f"icectl {__version__}", outputs, job.base)
     else:
-        written = [
-            write_delete_file(
-                location, positions, _path(inputs[location], job), job.parquet, outputs
-            )
-            for location, positions in merged.items()
-        ]
-    sizes = {one.location: one.file_size_in_bytes for one in written}
+        merged_deletes = []
+        for location, positions in merged.items():
+            file = inputs[location]
+            path = partition_of(file.partition_key, job.specs[file.spec_id]).path
+            deletes = write_delete_file(location, positions, path, job.parquet, outputs)
+            merged_deletes.append(deletes)
+    sizes = {deletes.location: deletes.file_size_in_bytes for deletes in merged_deletes}
     return TaskResult(
         task.task_id,
-        delete_file_entries(inputs, written, lambda file: _newest(task, file)),
+        delete_file_entries(inputs, merged_deletes, lambda file: _newest(task, file)),
         read_row_count=0,
-        deleted_row_count=sum(one.record_count for one in written),
+        deleted_row_count=sum(deletes.record_count for deletes in merged_deletes),
         written_bytes=sum(sizes.values()),
     )
 
@@ -194,40 +194,36 @@ def merge_in_threads(
     return in_threads(run, tasks, sizes, threads=min(os.cpu_count() or 1, concurrency))
 
 
-def _path(file: InputFile, job: MergeJob) -> str:
-    return partition_of(file.partition_key, job.specs[file.spec_id]).path
-
-
 def delete_file_entries(
     inputs: Mapping[str, InputFile],
     merged: Sequence[MergedDeletes],
     sequence_number: Callable[[InputFile], int],
 ) -> pa.Table:
-    """Entries of new delete files and vectors, of the spec and partition of their data files."""
+    """Return entries of new delete files and vectors, with the partitions of their data files."""
     rows = []
-    for at, one in enumerate(merged):
-        file = inputs[one.data_file]
+    for at, delete in enumerate(merged):
+        file = inputs[delete.data_file]
         row = {
             "content": Content.POSITION_DELETES,
             "status": Status.ADDED,
-            "location": one.location,
-            "file_format": FileFormat.PUFFIN if one.metrics is None else FileFormat.PARQUET,
+            "location": delete.location,
+            "file_format": FileFormat.PUFFIN if delete.metrics is None else FileFormat.PARQUET,
             "spec_id": file.spec_id,
             "partition_key": file.partition_key,
-            "record_count": one.record_count,
-            "file_size_in_bytes": one.file_size_in_bytes,
+            "record_count": delete.record_count,
+            "file_size_in_bytes": delete.file_size_in_bytes,
             "sequence_number": sequence_number(file),
-            "referenced_data_file": one.data_file,
-            "content_offset": one.content_offset,
-            "content_size_in_bytes": one.content_size_in_bytes,
+            "referenced_data_file": delete.data_file,
+            "content_offset": delete.content_offset,
+            "content_size_in_bytes": delete.content_size_in_bytes,
             "manifest": 0,
             "manifest_pos": at,
         }
-        rows.append(row if one.metrics is None else row | carried_metrics(one.metrics))
+        rows.append(row if delete.metrics is None else row | carried_metrics(delete.metrics))
     return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
 
 
 def _newest(task: MergeDeletesTask, file: InputFile) -> int:
-    """The highest sequence number of the deletes of a data file, so that it applies as they did."""
+    """Return the highest sequence number of the deletes of a data file."""
     numbers = [task.delete_files[at].sequence_number for at in file.position_deletes]
     return max(numbers + ([] if file.vector is None else [file.vector.sequence_number]))

@@ -1,4 +1,4 @@
-"""Data files put together without decoding their rows, and what a manifest says of the new one."""
+"""Data files merged without decoding their rows, and the metrics of the new one."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,10 +48,10 @@ from icectl.table.reading import naming
 
 _OPENED_AT_ONCE = 16
 _SAMPLED_CHUNKS, _SAMPLED_BYTES = 6, 16 << 10
-"""How many chunks that the storage has copied are read, and how much of each."""
+"""Chunks copied by the storage that are read, and bytes of each."""
 
 _MOST_DEAD = 8
-"""The part of a file, as 1 of so many, that may stay in a merged file though nothing reads it."""
+"""A merged file may have 1/8 of a file's bytes that nothing reads."""
 
 _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
 
@@ -60,8 +60,8 @@ _LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
 class MergeOptions:
     """The options of merges.
 
-    `most_deleted` is the part of a file's rows from which on deletes keep it from one. With
-    `verifies_rows` all rows are decoded and compared, as those of a rewrite are.
+    A file with the part `most_deleted` of its rows deleted is not merged. With `verifies_rows` all
+    rows are decoded and compared, as in a rewrite.
     """
 
     most_deleted: float = 1.0
@@ -70,10 +70,10 @@ class MergeOptions:
 
 @dataclass(frozen=True, slots=True)
 class MergedGroup:
-    """The new file of a group, and rows of the inputs as row_runs has them.
+    """The new file of a group, and rows of the inputs as runs.
 
-    `left_out` are those of row groups that are not in it, since all their rows are deleted, and
-    `by_value` those that equality deletes delete, which it has unless they are left out.
+    `left_out` are the rows of row groups that are not copied, since all are deleted. `by_value` are
+    the rows that equality deletes delete, which are copied unless left out.
     """
 
     file: WrittenFile
@@ -84,16 +84,15 @@ class MergedGroup:
 def merge_files(
     group: FileGroup, options: WriteOptions, outputs: FileOutputs, merging: MergeOptions
 ) -> MergedGroup:
-    """Put the files of a group together to one in their order, deleted rows too.
+    """Merge the files of a group to one in their order, with deleted rows.
 
-    Each row keeps its place among those that are there, and from version 3 on its id and last
-    update. Row groups are left out whose rows are all deleted. Where the storage copies ranges by
-    itself, only footers and indexes pass through here.
-    The new file is read again: its bytes are those that were written, and its footer is sound.
+    Rows keep their order, and from version 3 on their ids and last updates. Row groups whose rows
+    are all deleted are left out. If the storage copies ranges itself, only footers and indexes pass
+    through here. The new file is read again: its bytes and its footer are checked.
     Raises: NotMergeable; CorruptTable, Unsupported, as open_own; SelfCheckFailed. Errors of the
-    files pass. A file that was begun is undone.
-    Cost: memory for the footers, and what deleted_rows takes; a block of 1 MiB, or for what the
-    storage copies 64 KiB a file.
+    files pass. An unfinished file is removed.
+    Cost: memory for the footers, and that of deleted_rows; a block of 1 MiB, or 64 KiB a file that
+    the storage copies.
     """
     partition = group.partition
     if partition is None or group.sorting is not None:
@@ -106,9 +105,9 @@ def merge_files(
         return merge.copied_here()
     try:
         return merge.copied_by_storage(assembling)
-    except CopyRefused as refused:  # by another name: the storage may keep parts of that one
-        found = replace(merge, location=outputs.next_location(partition.path)).copied_here()
-        return replace(found, file=replace(found.file, not_assembled=str(refused)))
+    except CopyRefused as refused:  # under a new name: the storage may keep parts of the first
+        merged = replace(merge, location=outputs.next_location(partition.path)).copied_here()
+        return replace(merged, file=replace(merged.file, not_assembled=str(refused)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +135,13 @@ class _Merge:
 
     def copied_here(self) -> MergedGroup:
         """Merge files whose bytes pass through here. Raises: as merge_files."""
-        whole = []
+        sources = []
         for file in self.group.files:
             with self.outputs.reading(file.location) as handle:
-                whole.append(self._source(file, handle))
-        opened = self._opened(whole)
-        with self.outputs.create(self.location) as new:
-            merged = MergedFile(new, opened.layout)
+                sources.append(self._source(file, handle))
+        opened = self._opened(sources)
+        with self.outputs.create(self.location) as output:
+            merged = MergedFile(output, opened.layout)
             for file, source in opened.sources:
                 with self.outputs.reading(file.location) as handle:
                     merged.add(source, handle)
@@ -167,13 +166,13 @@ class _Merge:
         with ExitStack() as stack:
             with assembling as assembly:
                 with ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="footers") as pool:
-                    found = list(pool.map(read, self.group.files))
-                opened = self._opened([source for _, source in found])
+                    read_files = list(pool.map(read, self.group.files))
+                opened = self._opened([source for _, source in read_files])
                 if assembly.copies_whole:
                     _check_whole(opened)
                 handles = {
                     file.location: stack.enter_context(handle)
-                    for file, (handle, _) in zip(self.group.files, found, strict=True)
+                    for file, (handle, _) in zip(self.group.files, read_files, strict=True)
                 }
                 merged = MergedFile(assembly, opened.layout)
                 for file, source in opened.sources:
@@ -185,20 +184,20 @@ class _Merge:
                 self._finish(merged, opened)
                 copied = [handles[file.location] for file, _ in opened.sources]
                 sample = _sample(merged.chunk_places(), copied)
-            new = stack.enter_context(self._reopened(assembly))
-            is_same = new.seek(0, 2) == merged.size_bytes
+            output = stack.enter_context(self._reopened(assembly))
+            is_same = output.seek(0, 2) == merged.size_bytes
             for at, content in sample.items():
-                new.seek(at)
-                is_same = is_same and new.read(len(content)) == content
+                output.seek(at)
+                is_same = is_same and output.read(len(content)) == content
             if not is_same:
                 raise SelfCheckFailed(
                     f"the storage made {self.location} of other bytes than it was asked to"
                 )
-            return self._result(new, merged, opened)
+            return self._result(output, merged, opened)
 
     @contextmanager
     def _reopened(self, assembly: Assembly) -> Iterator[IO[bytes]]:
-        """The new file, of which no more is read than is asked for. Raises: StorageError."""
+        """Open the new file, without reading ahead. Raises: StorageError."""
         try:
             file = assembly.open(self.location)
         except CopyRefused as error:  # too late to copy here: the name is taken
@@ -207,10 +206,7 @@ class _Merge:
             yield file
 
     def _source(self, file: SourceFile, handle: IO[bytes]) -> tuple[MergeSource, pa.Schema]:
-        """Return the footer of a file that its entry is of, and its columns.
-
-        Raises: as merge_files.
-        """
+        """Return the footer and columns of the file of an entry. Raises: as merge_files."""
         if file.file_format.lower() != "parquet" or file.split is not None:
             raise NotMergeable("it is not a complete Parquet file")
         schema = self.group.columns.written
@@ -226,16 +222,20 @@ class _Merge:
             source = source.without_columns(_LINEAGE_IDS)
         return source, opened.schema
 
-    def _opened(self, whole: Sequence[tuple[MergeSource, pa.Schema]]) -> _Opened:
-        """Leave out what is deleted as a whole. Raises: NotMergeable."""
+    def _opened(self, complete: Sequence[tuple[MergeSource, pa.Schema]]) -> _Opened:
+        """Return the files without fully deleted row groups. Raises: NotMergeable."""
         sources: list[tuple[SourceFile, MergeSource]] = []
         left_out: list[Flags | None] = []
         columns: dict[int | None, pa.Field] = {}
-        for file, (one, stored) in zip(self.group.files, whole, strict=True):
+        for file, (whole_source, stored) in zip(self.group.files, complete, strict=True):
             columns = {field_id(item): item for item in stored} | columns
             flags = self.by_position.of(file.location), self.by_value.of(file.location)
-            source = _with_live_groups(one, flags, self.merging)
-            left_out.append(_left_out(one, source))
+            source = _with_live_groups(whole_source, flags, self.merging)
+            left_out.append(None)
+            if source.row_count != whole_source.row_count:
+                counts = whole_source.group_rows
+                is_copied = np.isin(np.arange(len(counts)), source.groups)
+                left_out[-1] = np.repeat(~is_copied, counts)
             if len(source.groups):
                 sources.append((file, source))
         layout = check_alike([source for _, source in sources])
@@ -257,14 +257,14 @@ class _Merge:
     def _nulls_of(self, column: FileColumn, opened: _Opened) -> pa.Field:
         """Return a column that some files lack, and that is null in all of their rows.
 
-        Raises: NotMergeable, where readers take it for another value.
+        Raises: NotMergeable, if readers see another value.
         """
         id_ = int(column.key)
-        known = self.group.columns.ever.field(id_)
-        default = None if known is None else known.initial_default
+        column_field = self.group.columns.ever.field(id_)
+        default = None if column_field is None else column_field.initial_default
         for file, source in opened.sources:
-            is_there = any(one.key == column.key for one in source.columns)
-            if not is_there and (default is not None or id_ in file.constants):
+            has_column = any(item.key == column.key for item in source.columns)
+            if not has_column and (default is not None or id_ in file.constants):
                 raise NotMergeable(f"one of its files lacks `{column.shown}`, which has a default")
         return next(item for item in opened.schema if field_id(item) == id_)
 
@@ -297,16 +297,18 @@ class _Merge:
                     yield pa.array(ids), pa.array(np.full(len(ids), file.sequence_number))  # R-100
                 return
             parts = []
-            for one in rows.stored():
-                positions = np.arange(one.first_row, one.first_row + one.batch.num_rows)
-                parts.append(rows.project(one.batch, positions))
-        whole = pa.Table.from_batches(parts)
+            for file_rows in rows.stored():
+                positions = np.arange(
+                    file_rows.first_row, file_rows.first_row + file_rows.batch.num_rows
+                )
+                parts.append(rows.project(file_rows.batch, positions))
+        lineage = pa.Table.from_batches(parts)
         for number in source.groups.tolist():
-            taken = whole.slice(starts[number], source.group_rows[number])
-            yield [column.combine_chunks() for column in taken.columns]
+            of_group = lineage.slice(starts[number], source.group_rows[number])
+            yield [column.combine_chunks() for column in of_group.columns]
 
     def _result(self, file: IO[bytes], merged: MergedFile, opened: _Opened) -> MergedGroup:
-        """Return the result, once the new file has the rows it should. Raises: as merge_files."""
+        """Check the rows of the new file, and return the result. Raises: as merge_files."""
         schema, partition = self.group.columns.written, self.group.partition
         assert partition is not None
         expected = sum(source.row_count for _, source in opened.sources)
@@ -315,20 +317,22 @@ class _Merge:
             raise SelfCheckFailed(f"{self.location} has {row_count:,} rows, not {expected:,}")
         footer = read_metrics(file, schema)
         metrics = shaped_metrics(footer, schema, self.options.modes)
-        new = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)
-        stated = [one.stated.metrics for one in self.group.files if one.stated is not None]
+        written = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)
+        stated = [file.stated.metrics for file in self.group.files if file.stated is not None]
         if len(stated) == len(self.group.files):
-            new = with_joined_bounds(new, stated, schema, self.options)
+            written = with_joined_bounds(written, stated, schema, self.options)
             has_all_rows = all(flags is None for flags in opened.left_out)
-            new = with_stated_metrics(new, stated, schema, self.options, has_all_rows=has_all_rows)
+            written = with_stated_metrics(
+                written, stated, schema, self.options, has_all_rows=has_all_rows
+            )
         if self.merging.verifies_rows:
-            _check_rows(self.group, opened.left_out, new, self.outputs)
-        values = [self.by_value.of(one.location) for one in self.group.files]
-        return MergedGroup(new, runs_of(opened.left_out), runs_of(values))
+            _check_rows(self.group, opened.left_out, written, self.outputs)
+        values = [self.by_value.of(file.location) for file in self.group.files]
+        return MergedGroup(written, runs_of(opened.left_out), runs_of(values))
 
 
 def _check_whole(opened: _Opened) -> None:
-    """Check that files may be copied with all that is in them. Raises: CopyRefused."""
+    """Check that files may be copied as a whole. Raises: CopyRefused."""
     for flags in opened.left_out:
         if flags is not None and not flags.all():
             raise CopyRefused("the storage copies whole files only, and rows of one are left out")
@@ -340,20 +344,22 @@ def _check_whole(opened: _Opened) -> None:
 def _check_rows(
     group: FileGroup, left_out: Sequence[Flags | None], written: WrittenFile, outputs: FileOutputs
 ) -> None:
-    """Decode all rows of the old files but those left out, and of the new one, and compare them.
+    """Decode and compare the copied rows of the old files and the rows of the new one.
 
     Raises: SelfCheckFailed.
     """
-    gone = {file.location: flags for file, flags in zip(group.files, left_out, strict=True)}
+    left_out_rows = {
+        file.location: flags for file, flags in zip(group.files, left_out, strict=True)
+    }
     count = written.metrics.record_count
-    new = replace(group.files[0], location=written.location, record_count=count, stated=None)
+    as_source = replace(group.files[0], location=written.location, record_count=count, stated=None)
     bare = replace(group, deletes=DeletesOfGroup())
     totals = []
-    for files in (group.files, (replace(new, size_bytes=None, first_row_id=None),)):
+    for files in (group.files, (replace(as_source, size_bytes=None, first_row_id=None),)):
         of_files = RowTotals()
         for row in stored_rows(replace(bare, files=files), outputs):
             rows = row.source.project(row.batch, row.positions)
-            flags = gone.get(row.source.file.location)
+            flags = left_out_rows.get(row.source.file.location)
             if flags is not None:
                 rows = rows.filter(pa.array(~flags[row.positions]))
             of_files.add(rows)
@@ -362,7 +368,7 @@ def _check_rows(
 
 
 def _sample(places: Integers, files: Sequence[IO[bytes]]) -> dict[int, bytes]:
-    """Return how some chunks begin, by their places in the new file. Raises: NotMergeable."""
+    """Return the first bytes of some chunks, by place in the new file. Raises: NotMergeable."""
     chosen = np.unique(np.linspace(0, len(places) - 1, _SAMPLED_CHUNKS).astype(np.int64))
     sample = {}
     for source, at, new_at, size in places[chosen].tolist():
@@ -375,24 +381,17 @@ def _sample(places: Integers, files: Sequence[IO[bytes]]) -> dict[int, bytes]:
 def _with_live_groups(
     source: MergeSource, flags: Sequence[Flags | None], merging: MergeOptions
 ) -> MergeSource:
-    """Return a file without the row groups whose rows are all deleted; `flags` tell which are.
+    """Return a file without row groups whose rows are all deleted, by `flags`.
 
-    Raises: NotMergeable, where too many rows are deleted among those that are left.
+    Raises: NotMergeable, if too many of the other rows are deleted.
     """
     deleted = [flag for flag in flags if flag is not None]
     if not deleted:
         return source
-    gone = np.append(0, np.cumsum(np.logical_or.reduce(deleted)))
+    deleted_before = np.append(0, np.cumsum(np.logical_or.reduce(deleted)))
     ends = np.cumsum(source.group_rows)
-    counts = gone[ends] - gone[ends - source.group_rows]
-    left = source.without(np.flatnonzero(counts == source.group_rows))
-    if counts[left.groups].sum() >= merging.most_deleted * max(left.row_count, 1):
+    counts = deleted_before[ends] - deleted_before[ends - source.group_rows]
+    live = source.without(np.flatnonzero(counts == source.group_rows))
+    if counts[live.groups].sum() >= merging.most_deleted * max(live.row_count, 1):
         raise NotMergeable("many rows of it are deleted")
-    return left
-
-
-def _left_out(whole: MergeSource, source: MergeSource) -> Flags | None:
-    """Return which rows of a file are in no row group that is copied; None without such rows."""
-    if source.row_count == whole.row_count:
-        return None
-    return np.repeat(~np.isin(np.arange(len(whole.group_rows)), source.groups), whole.group_rows)
+    return live

@@ -1,7 +1,7 @@
-"""Searching a listing for files that a table does not reach: what engines offer, and the local one.
+"""The search of a listing for files that a table does not reach: the interface, and the local one.
 
-A listing is taken before the table's metadata is loaded, so that whatever is committed meanwhile is
-reached; it waits on disk until the metadata has been read.
+A listing is taken before the table's metadata is loaded, so later commits are reached. It waits on
+disk until the metadata has been read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,35 +23,35 @@ class Listing(Protocol):
 
     @property
     def file_count(self) -> int:
-        """The number of files, hidden ones too."""
+        """The number of files, with hidden ones."""
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all of them."""
+        """The bytes of all files."""
 
     @property
     def metadata_files(self) -> Sequence[str]:
-        """The locations of all metadata JSON files among them, of whatever table."""
+        """The locations of metadata JSON files of any table."""
 
     @property
     def links(self) -> Sequence[str]:
-        """Symbolic links to files among them: the table may reach what they lead to."""
+        """Symbolic links to files: the table may reach their targets."""
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
-        """Yield the files that are not known, each with its verdict, as `unreached` finds them.
+        """Yield the files that are not known, with verdicts, as `unreached` does.
 
         Shape: UNREACHED_SCHEMA. Order: none.
         """
 
 
 class OrphanSearch(Protocol):
-    """The means to list files and to compare them, in this process or on a cluster."""
+    """Lists and compares files, in this process or on a cluster."""
 
     def list(self, locations: Sequence[str]) -> AbstractContextManager[Listing]:
         """List all files below some locations, none of which is below another.
 
-        The listing begins and ends before this returns its value. Locations of files begin with one
-        of those given, spelled as it is.
+        The listing has ended when this returns. Locations of files begin with one of `locations`,
+        spelled in the same way.
         Raises: StorageError; Incomplete, at the time limit.
         """
 
@@ -65,7 +65,7 @@ class LocalListing:
     links: list[str] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keep files that were found."""
+        """Add listed files."""
         self.spool.append(batch)
         self.metadata_files += metadata_files(batch)
         self.links += symbolic_links(batch)

@@ -1,4 +1,4 @@
-"""Rows split by the partition that a spec puts them into."""
+"""Rows split by the partitions of a spec."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _ANY = PrimitiveType("int")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition by its canonical key; `path` is the one of its folder, empty without a field."""
+    """A partition by its canonical key; `path` is that of its folder, empty without fields."""
 
     key: bytes
     path: str
@@ -33,15 +33,15 @@ class Partitioner:
     sources: Sequence[Type]
     results: Sequence[Type | None]
     columns: Sequence[tuple[int, ...] | None]
-    """Where the source of each field stands in a batch; None for a void field."""
+    """The path to the source of each field in a batch; None for a void field."""
     known: dict[bytes, Partition] = field(default_factory=dict)
 
     def split(
         self, batch: pa.RecordBatch, row_keys: pa.Array
     ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """Yield the rows of each partition, by what `keys` says of a batch.
+        """Yield the rows of each partition; `row_keys` are the keys of the batch.
 
-        Order: kept within a partition; of partitions that of their first rows.
+        Order: kept within a partition; partitions are in the order of their first rows.
         """
         encoded = row_keys.dictionary_encode()
         keys = encoded.dictionary.to_pylist()
@@ -51,7 +51,7 @@ class Partitioner:
         codes = encoded.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes))
-        # Each taken by itself: slices of one batch would keep all of it as long as any waits.
+        # Copies: slices would keep the whole batch in memory while any of them waits.
         for key, rows in zip(keys, np.split(order, ends[:-1]), strict=True):
             yield self.partition(key), batch.take(pa.array(rows))
 
@@ -68,7 +68,7 @@ class Partitioner:
     def keys(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the canonical key of each row's partition.
 
-        Raises: Unsupported, where a value has no result of its transform.
+        Raises: Unsupported, if a value has no result of its transform.
         """
         if not self.spec.fields:
             return pa.repeat(pa.scalar(b"", pa.binary()), batch.num_rows)
@@ -88,10 +88,10 @@ class Partitioner:
 
 
 def partitioner(spec: PartitionSpec, schema: Schema, batches: pa.Schema) -> Partitioner:
-    """Prepare to split batches of an Arrow schema, whose columns are those of `schema`.
+    """Return the splitter of batches of an Arrow schema, whose columns are those of `schema`.
 
-    Raises: Unsupported, where the spec has an unknown transform or one of several columns (R-007),
-    or a column that is not there.
+    Raises: Unsupported, if the spec has an unknown transform, one of several columns (R-007), or a
+    missing column.
     """
     sources = [_source(item, schema, batches) for item in spec.fields]
     types = [type_ for type_, _ in sources]

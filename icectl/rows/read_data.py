@@ -1,7 +1,7 @@
-"""Rows of data files as the table means them: columns by field id, in the table's types (R-180).
+"""Rows of data files as rows of the table: columns by field id, in the table's types (R-180).
 
-A file is read in the batches of files/data_file.py, as stored; each is then projected, so that
-deletes can look at columns that the table no longer has.
+A file is read in the batches of files/data_file.py, as stored, and then projected. So deletes can
+compare columns that the table no longer has.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ from icectl.table.reading import naming
 
 
 def is_any_list(kind: pa.DataType) -> bool:
-    """Return whether a type is one of Arrow's lists; maps are none."""
+    """Return whether a type is one of Arrow's lists, and no map."""
     return bool(
         arrow_types.is_list(kind)
         or arrow_types.is_large_list(kind)
@@ -70,27 +70,24 @@ def is_any_list(kind: pa.DataType) -> bool:
 
 
 def mask_of(column: pa.Array) -> pa.Array | None:
-    """Return where a column is null; None where it is nowhere."""
+    """Return where a column is null; None for a column without nulls."""
     return column.is_null() if column.null_count else None
 
 
 def offsets_of(column: pa.Array) -> pa.Array:
-    """Return the offsets of lists or maps into what `used_of` gives of them.
-
-    Shape: no slice of an array, of which none may come with a mask.
-    """
+    """Return the offsets of lists or maps into their `used_of`, as a whole array, not a slice."""
     offsets = column.offsets.to_numpy()
     return pa.array(offsets - offsets[0])
 
 
 def used_of(column: pa.Array, inner: pa.Array) -> pa.Array:
-    """Return what lists or maps hold, without the rest of an array that they are a slice of."""
+    """Return the values in lists or maps, without those outside of their slice."""
     first, last = (column.offsets[place].as_py() for place in (0, -1))
     return inner.slice(first, last - first)
 
 
 def hides_nulls(column: pa.Array) -> bool:
-    """Return whether a part that may not be null has nulls: where a struct around it is null."""
+    """Return whether a required part has nulls, below a null struct."""
     kind = column.type
     if arrow_types.is_struct(kind):
         inner = [column.field(place) for place in range(kind.num_fields)]
@@ -101,14 +98,16 @@ def hides_nulls(column: pa.Array) -> bool:
     else:
         return False
     pairs = zip(child_fields(kind), inner, strict=True)
-    return any((not field.nullable and one.null_count) or hides_nulls(one) for field, one in pairs)
+    return any(
+        (not field.nullable and part.null_count) or hides_nulls(part) for field, part in pairs
+    )
 
 
 def without_nulls(values: pa.Array) -> pa.Array:
-    """Return the values, with whatever bytes there are in the place of nulls.
+    """Return the values, with arbitrary bytes instead of nulls.
 
-    A required field has nulls where the struct around it is null, which nobody sees; but Parquet is
-    written from no array that has any. Parts of the values are taken to be without them already.
+    A required field is null below a null struct, which nobody sees. But Parquet files can't be
+    written from such arrays. Parts of the values must be without nulls already.
     """
     kind = values.type
     if isinstance(values, pa.ExtensionArray):
@@ -117,7 +116,7 @@ def without_nulls(values: pa.Array) -> pa.Array:
         fields = [values.field(place) for place in range(kind.num_fields)]
         return pa.StructArray.from_arrays(fields, fields=list(kind))
     if arrow_types.is_map(kind):
-        keys, items = (used_of(values, each) for each in (values.keys, values.items))
+        keys, items = (used_of(values, part) for part in (values.keys, values.items))
         return pa.MapArray.from_arrays(offsets_of(values), keys, items, kind)
     if arrow_types.is_list(kind):
         used = used_of(values, values.values)
@@ -126,7 +125,7 @@ def without_nulls(values: pa.Array) -> pa.Array:
 
 
 def nulls_of(kind: pa.DataType, count: int) -> pa.Array:
-    """Return nulls of a type, such that Parquet can be written of them: see without_nulls."""
+    """Return nulls of a type that Parquet can store: see without_nulls."""
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, nulls_of(kind.storage_type, count))
     if not arrow_types.is_struct(kind):
@@ -148,16 +147,16 @@ LINEAGE = (
     NestedField(ROW_ID, "_row_id", _LONG, required=False),
     NestedField(LAST_UPDATED, "_last_updated_sequence_number", _LONG, required=False),
 )
-"""The columns that carry the identity of rows into the files that they move to (R-105)."""
+"""The columns that keep the identity of rows in new files (R-105)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A data file to read rows of, by its manifest entry.
 
-    `constants` are the values of identity partition fields by the id of their source column. Only
-    the row groups are read that begin in the bytes of `split`, where there is one (Parquet).
-    `size_bytes` are those of the entry, and `stated` is what it states of columns.
+    `constants` are the values of identity partition fields by the id of their source column. With a
+    `split` (Parquet), only row groups that begin in its bytes are read. `size_bytes` and `stated`,
+    the statistics of columns, are those of the entry.
     """
 
     location: str
@@ -172,16 +171,16 @@ class SourceFile:
 
 
 def written_schema(schema: Schema, format_version: int) -> Schema:
-    """The columns that a rewritten file has: those of the table, and from version 3 on the lineage.
+    """Return the columns of a rewritten file: the table's, and from version 3 on the lineage.
 
     Shape: without columns of the type unknown, which no file stores.
     Raises: Unsupported, for columns that can't be carried over.
     """
     fields = _stored_fields(schema.fields)
     lineage = LINEAGE if format_version >= 3 else ()
-    wanted = Schema(schema.schema_id, (*fields, *lineage), schema.identifier_field_ids)
-    arrow_schema(wanted)
-    return wanted
+    written = Schema(schema.schema_id, (*fields, *lineage), schema.identifier_field_ids)
+    arrow_schema(written)
+    return written
 
 
 def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
@@ -189,7 +188,7 @@ def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
     for item in fields:
         if item.type == _UNKNOWN:
             continue
-        if not all(map(_is_storable, (item.type, *_below(item.type)))):
+        if any(type_ in (_UNKNOWN, StructType(())) for type_ in _below(item.type)):
             raise Unsupported(
                 f"the column `{item.name}` has a struct or field that files can't store"
             )
@@ -198,13 +197,10 @@ def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
 
 
 def _below(type_: Type) -> Iterator[Type]:
+    """Yield a type and all types inside of it."""
+    yield type_
     for child in children(type_):
-        yield child.type
         yield from _below(child.type)
-
-
-def _is_storable(type_: Type) -> bool:
-    return type_ not in (_UNKNOWN, StructType(()))
 
 
 def open_source(
@@ -216,12 +212,12 @@ def open_source(
 ) -> "RowSource":
     """Open a data file to read its rows with the columns of a schema; only its footer is read.
 
-    Variants of `shredding` have the types that these say; others are not shredded.
-    Raises: Unsupported, where a column can't be carried over faithfully, before any row is read;
+    Variants have the types of `shredding`; others are not shredded.
+    Raises: Unsupported, for a column that can't be carried over faithfully, before any row is read;
     CorruptTable R-063, R-095, R-180. Errors of the file pass.
     """
     opened = open_own(file, source, schema, name_mapping)
-    if len(opened.schema) and not any(True for one in opened.schema for _ in ids_of(one)):
+    if len(opened.schema) and not any(True for item in opened.schema for _ in ids_of(item)):
         raise Unsupported(
             f"{source.location} has no field ids, and the table no name for any of its columns",
             hint="set `schema.name-mapping.default` with the engine that owns the table",
@@ -230,14 +226,14 @@ def open_source(
         if not isinstance(opened, ParquetDataFile):
             raise Unsupported(f"{source.location} can't be read in parts")
         opened = replace(opened, split=source.split)
-    made = projected(source, opened.schema, schema, shredding)
-    return RowSource(made.file, made.schema, made.columns, opened)
+    projection = projected(source, opened.schema, schema, shredding)
+    return RowSource(projection.file, projection.schema, projection.columns, opened)
 
 
 def open_own(
     file: IO[bytes], source: SourceFile, schema: Schema, name_mapping: NameMapping = ()
 ) -> DataFile:
-    """Open a data or delete file that may be the one of its entry; only its footer is read.
+    """Open a data or delete file if it may be that of its entry; only its footer is read.
 
     Raises: CorruptTable R-063, R-099; Unsupported. Errors of the file pass.
     """
@@ -251,8 +247,10 @@ def open_own(
         )
         raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
     is_other_size = source.size_bytes not in (None, size_bytes)
-    tells = not isinstance(opened, AvroDataFile) and (source.stated is not None or is_other_size)
-    if not tells:
+    is_checked = not isinstance(opened, AvroDataFile) and (
+        source.stated is not None or is_other_size
+    )
+    if not is_checked:
         return opened
     bare = StatedFile(source.size_bytes or 0, FileMetrics(source.record_count))
     stated = source.stated or bare
@@ -270,14 +268,16 @@ def open_own(
 def _other_partition(
     source: SourceFile, columns: Mapping[int, NestedField], metrics: FileMetrics
 ) -> list[str]:
-    """Return a sign that not every row is of the partition of a file, if there is one."""
+    """Return a sign that rows are of another partition than the file, if there is one."""
     for id_, value in source.constants.items():
         bounds = [of.get(id_) for of in (metrics.lower_bounds, metrics.upper_bounds)]
-        known = [bound for bound in bounds if bound is not None]
-        if id_ not in columns or len(known) < 2:
+        known_bounds = [bound for bound in bounds if bound is not None]
+        if id_ not in columns or len(known_bounds) < 2:
             continue
         column = columns[id_]
-        least, greatest = (sort_key(single_value.decode(column.type, one)) for one in known)
+        least, greatest = (
+            sort_key(single_value.decode(column.type, bound)) for bound in known_bounds
+        )
         if value is None or not least <= sort_key(value) <= greatest:
             return [f"it has values of another partition in `{column.name}`"]
     return []
@@ -289,9 +289,9 @@ def projected(
     schema: Schema,
     shredding: Shredding = MappingProxyType({}),
 ) -> "Projection":
-    """Find out how rows with the columns `stored` become rows of a schema, as open_source has it.
+    """Return the projection of rows with the columns `stored` to a schema, as open_source does.
 
-    Raises: Unsupported, where a column can't be carried over; CorruptTable R-095, R-180.
+    Raises: Unsupported, for a column that can't be carried over; CorruptTable R-095, R-180.
     """
     columns = _Projection(source, stored, shredding).columns(schema)
     return Projection(source, arrow_schema(schema, shredding), columns)
@@ -299,30 +299,30 @@ def projected(
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The source of a wanted column: a stored one, or else a value that every row has."""
+    """The source of a column: a stored one, or else a value that every row has."""
 
     field: NestedField
     place: int | None
     make: Callable[[pa.Array | int], pa.Array]
-    """Of the stored column, or of the number of rows."""
+    """Makes it of the stored column, or of the number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A way from stored rows to rows with the columns of a schema."""
+    """The conversion of stored rows to rows with the columns of a schema."""
 
     file: SourceFile
     schema: pa.Schema
     columns: Sequence[_Column]
 
     def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
-        """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
+        """Return stored rows in the schema; `positions` are theirs in the file.
 
         Shape: the schema's columns, one row per stored row, in their order.
-        Raises: Unsupported, where a value has no place in its column's type; CorruptTable R-095.
+        Raises: Unsupported, if a value does not fit its column's type; CorruptTable R-095.
         """
-        places = {field_id(one): at for at, one in enumerate(stored.schema)}
-        made = []
+        places = {field_id(item): at for at, item in enumerate(stored.schema)}
+        columns = []
         for column in self.columns:
             try:
                 place = None if column.place is None else places[column.field.id]
@@ -336,8 +336,11 @@ class Projection:
                 values = self._last_updated(values)
             elif column.field.required and values.null_count:
                 raise _null_where_required(self.file.location, column.field.name)
-            made.append(values)
-        return _batch(made, self.schema, len(positions))
+            columns.append(values)
+        if columns:
+            return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        rows = pa.Array.from_buffers(pa.struct([]), len(positions), [None])
+        return pa.RecordBatch.from_struct_array(rows)
 
     def _row_ids(self, stored: pa.Array, positions: Positions) -> pa.Array:
         if self.file.first_row_id is None or not stored.null_count:
@@ -352,43 +355,45 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class RowSource(Projection):
-    """An open data file whose rows can be had with the columns of a schema."""
+    """An open data file, and the projection of its rows."""
 
     opened: DataFile
 
     def stored(self, more: Collection[int] = ()) -> Iterator[FileRows]:
-        """Yield the rows as stored, with the columns that `project` needs and those with more ids.
+        """Yield the rows as stored, with the columns for `project` and those with more ids.
 
         Order: of the file.
         Raises: CorruptTable R-099; Unsupported.
         """
-        wanted = {column.field.id for column in self.columns} | set(more)
+        needed = {column.field.id for column in self.columns} | set(more)
         most = max(1, LARGEST_BATCH_BYTES // max(self._added_bytes, 1))
         may_be_late = isinstance(self.opened, OrcDataFile) and bool(self.file.constants)
-        for rows in self.opened.batches(wanted):
-            batch = self._whole(rows.batch, more) if may_be_late else rows.batch
+        for rows in self.opened.batches(needed):
+            batch = self._with_lost_seconds(rows.batch, more) if may_be_late else rows.batch
             for start in range(0, batch.num_rows, most):
                 yield FileRows(rows.first_row + start, batch.slice(start, most))
 
-    def _whole(self, stored: pa.RecordBatch, compared: Collection[int]) -> pa.RecordBatch:
-        """Return rows of an ORC file with the instants of which it has lost a second.
+    def _with_lost_seconds(
+        self, stored: pa.RecordBatch, compared: Collection[int]
+    ) -> pa.RecordBatch:
+        """Return rows of an ORC file, with lost seconds before 1970 restored.
 
-        Raises: Unsupported, where equality deletes are compared with one: whether readers apply
-        them depends on bounds, which are those of the late instants.
+        Raises: Unsupported, if equality deletes compare such an instant: readers apply them by
+        bounds, which are those of the late instants.
         """
         if not stored.num_columns:
             return stored
         columns = []
-        for column, one in zip(stored.columns, stored.schema, strict=True):
-            whole = with_lost_seconds(column, one, self.file.constants)
-            asked = self.file.constants.keys() & ids_of(one) & set(compared)
-            if asked and not whole.equals(column):
+        for column, field_ in zip(stored.columns, stored.schema, strict=True):
+            repaired = with_lost_seconds(column, field_, self.file.constants)
+            compared_ids = self.file.constants.keys() & ids_of(field_) & set(compared)
+            if compared_ids and not repaired.equals(column):
                 raise Unsupported(
-                    f"equality deletes compare `{one.name}` of {self.file.location}, where ORC has "
-                    "lost a second before 1970: readers disagree on what is deleted",
+                    f"equality deletes compare `{field_.name}` of {self.file.location}, where ORC "
+                    "has lost a second before 1970: readers disagree on what is deleted",
                     hint="let the engine that owns the table rewrite this partition",
                 )
-            columns.append(whole)
+            columns.append(repaired)
         return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
 
     @property
@@ -398,10 +403,10 @@ class RowSource(Projection):
         return sum(column.make(1).nbytes for column in absent)
 
     def values(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
-        """The values, for `stored` rows, of one column without fields, at any depth of structs.
+        """Return the values of one column without fields, at any depth of structs.
 
-        `line` are the structs around it and, last, the column. `stored` has to hold them, where the
-        file does; a column that the file lacks has its default where the struct around it is there.
+        `line` are the structs around it and, last, the column. `stored` must have them if the file
+        does. A column that the file lacks has its default if the struct around it is not null.
         Order: kept.
         Raises: as project.
         """
@@ -425,68 +430,63 @@ class RowSource(Projection):
             return pa.repeat(constant, stored.num_rows)
         paths = [path for item in line if (path := path_to(stored.schema, item.id)) is not None]
         value = _default_inside(line[len(paths) :])
-        one = pa.repeat(pa.scalar(value, arrow_type(column.type)), 1)
+        single = pa.repeat(pa.scalar(value, arrow_type(column.type)), 1)
         if not paths:
-            return one.take(pa.repeat(0, stored.num_rows))
+            return single.take(pa.repeat(0, stored.num_rows))
         around = inside(stored.column(paths[-1][0]), paths[-1][1:])
-        return one.take(pc.if_else(around.is_valid(), 0, pa.scalar(None, pa.int64())))
-
-
-def _batch(columns: Sequence[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
-    if columns:
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-    rows = pa.Array.from_buffers(pa.struct([]), row_count, [None])
-    return pa.RecordBatch.from_struct_array(rows)
+        return single.take(pc.if_else(around.is_valid(), 0, pa.scalar(None, pa.int64())))
 
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """The making of the columns of a file, out of what it stores."""
+    """Makes the columns of a schema out of those of a file."""
 
     source: SourceFile
     stored: pa.Schema
     shredding: Shredding
 
     def columns(self, schema: Schema) -> tuple[_Column, ...]:
-        """Make the columns of a schema out of those of the file."""
         places = places_by_id(list(self.stored))
         return tuple(self._column(item, places) for item in schema.fields)
 
-    def _column(self, wanted: NestedField, places: Places) -> _Column:
-        if wanted.id in places:  # R-180
-            place, kind = places[wanted.id]
-            return _Column(wanted, place, self._converted(kind, wanted))
-        kind = self._kind(wanted)
-        constant = _constant(self.source, wanted, kind)
-        if not _has_required(wanted.type):
-            return _Column(wanted, None, lambda row_count: pa.repeat(constant, row_count))
-        convert = self._converted(kind, wanted)
-        return _Column(wanted, None, lambda row_count: convert(pa.repeat(constant, row_count)))
+    def _column(self, item: NestedField, places: Places) -> _Column:
+        if item.id in places:  # R-180
+            place, kind = places[item.id]
+            return _Column(item, place, self._converted(kind, item))
+        kind = self._kind(item)
+        constant = _constant(self.source, item, kind)
+        if not _has_required(item.type):
+            return _Column(item, None, lambda row_count: pa.repeat(constant, row_count))
+        convert = self._converted(kind, item)
+        return _Column(item, None, lambda row_count: convert(pa.repeat(constant, row_count)))
 
-    def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
-        type_, kind = wanted.type, self._kind(wanted)
+    def _converted(self, stored: pa.DataType, item: NestedField) -> Convert:
+        type_, kind = item.type, self._kind(item)
         if type_ == _VARIANT and arrow_types.is_struct(stored):
             unfit = unfit_type(stored)
             if unfit is not None:
                 why = f"it has a column of type {unfit}, which variants lack"
-                raise _not_carried(self.source, wanted, why)
+                raise _not_carried(self.source, item, why)
             is_kept = is_same_type(as_parquet(stored), kind)
             return shredded_variants if is_kept else whole_variants
         is_same = is_same_type(stored, kind)
         if is_same and not _has_required(type_):
             return lambda column: column
-        convert = self._nested(stored, wanted)
+        convert = self._nested(stored, item)
         if convert is None and not is_nested(type_):
             convert = conversion(stored, type_)
         if convert is None:
-            raise _not_carried(self.source, wanted, f"it is stored as {stored}")
-        return _where_nulls_hide(convert) if is_same else convert
+            raise _not_carried(self.source, item, f"it is stored as {stored}")
+        if not is_same:
+            return convert
+        # Values of the same type are converted only if they have nulls at required fields.
+        return lambda column: convert(column) if hides_nulls(column) else column
 
-    def _kind(self, wanted: NestedField) -> pa.DataType:
-        return self.shredding.get(wanted.id) or arrow_type(wanted.type, self.shredding)
+    def _kind(self, item: NestedField) -> pa.DataType:
+        return self.shredding.get(item.id) or arrow_type(item.type, self.shredding)
 
-    def _nested(self, stored: pa.DataType, wanted: NestedField) -> Convert | None:
-        type_, kind = wanted.type, self._kind(wanted)
+    def _nested(self, stored: pa.DataType, item: NestedField) -> Convert | None:
+        type_, kind = item.type, self._kind(item)
         if isinstance(type_, StructType) and arrow_types.is_struct(stored):
             return self._struct(stored, type_, kind)
         if isinstance(type_, ListType) and is_any_list(stored):
@@ -501,16 +501,16 @@ class _Projection:
 
         def convert(struct: pa.Array) -> pa.Array:
             mask = mask_of(struct)
-            made = []
+            fields = []
             for column in columns:
-                # A field is null where its struct is, so that structs inside are null there too.
+                # A field is null below a null struct, and so are structs inside of it.
                 place = column.place
                 values = column.make(len(struct) if place is None else inside(struct, (place,)))
                 if column.field.required and values.null_count:
                     self._check_nulls(values, mask, column.field.name)
                     values = without_nulls(values)
-                made.append(values)
-            return pa.StructArray.from_arrays(made, fields=list(kind), mask=mask)
+                fields.append(values)
+            return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
 
         return convert
 
@@ -522,7 +522,9 @@ class _Projection:
             if not arrow_types.is_list(column.type):
                 column = column.cast(pa.list_(column.type.value_field))
             offsets, mask = offsets_of(column), mask_of(column)
-            values = self._held(make(used_of(column, column.values)), element, offsets, mask)
+            values = self._inner_values(
+                make(used_of(column, column.values)), element, offsets, mask
+            )
             return pa.ListArray.from_arrays(offsets, values, kind, mask=mask)
 
         return convert
@@ -535,25 +537,27 @@ class _Projection:
         def convert(column: pa.Array) -> pa.Array:
             offsets, mask = offsets_of(column), mask_of(column)
             keys = make_key(used_of(column, column.keys))
-            values = self._held(make_value(used_of(column, column.items)), value, offsets, mask)
+            values = self._inner_values(
+                make_value(used_of(column, column.items)), value, offsets, mask
+            )
             return pa.MapArray.from_arrays(offsets, keys, values, kind, mask=mask)
 
         return convert
 
-    def _held(
-        self, values: pa.Array, held: NestedField, offsets: pa.Array, mask: pa.Array | None
+    def _inner_values(
+        self, values: pa.Array, item: NestedField, offsets: pa.Array, mask: pa.Array | None
     ) -> pa.Array:
-        """Return what lists or maps hold, without nulls where it is required."""
-        if not held.required or not values.null_count:
+        """Return the values in lists or maps, without nulls if they are required."""
+        if not item.required or not values.null_count:
             return values
         used = pa.ListArray.from_arrays(offsets, values, mask=mask).flatten()
-        self._check_nulls(used, None, held.name)
+        self._check_nulls(used, None, item.name)
         return without_nulls(values)
 
-    def _inner(self, wanted: NestedField, stored: pa.Field) -> Convert:
-        if field_id(stored) != wanted.id:
-            raise _not_carried(self.source, wanted, f"its field id is {field_id(stored)}")
-        return self._converted(stored.type, wanted)
+    def _inner(self, item: NestedField, stored: pa.Field) -> Convert:
+        if field_id(stored) != item.id:
+            raise _not_carried(self.source, item, f"its field id is {field_id(stored)}")
+        return self._converted(stored.type, item)
 
     def _check_nulls(self, values: pa.Array, allowed: pa.Array | None, name: str) -> None:
         missing = values.is_null()
@@ -563,43 +567,39 @@ class _Projection:
             raise _null_where_required(self.source.location, name)
 
 
-def _constant(source: SourceFile, wanted: NestedField, kind: pa.DataType) -> pa.Scalar:
-    """Return the value that every row of a file that lacks a column has in it (R-180).
+def _constant(source: SourceFile, item: NestedField, kind: pa.DataType) -> pa.Scalar:
+    """Return the value of a column that a file lacks (R-180).
 
-    Raises: CorruptTable R-180, where a required column has no default.
+    Raises: CorruptTable R-180, if a required column has no default.
     """
-    if wanted.id in source.constants:  # a partition value that is null goes before a default too
-        value = _plain(wanted.type, source.constants[wanted.id])
+    if item.id in source.constants:  # a partition value precedes a default, even null
+        value = _plain(item.type, source.constants[item.id])
     else:
-        value = _default(wanted)
-    if value is None and wanted.required:
-        message = f"{source.location} lacks the required column `{wanted.name}`, without a default"
+        value = _default(item)
+    if value is None and item.required:
+        message = f"{source.location} lacks the required column `{item.name}`, without a default"
         raise CorruptTable(message, rule="R-180")  # R-180
-    return _scalar(value, kind)
-
-
-def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if not arrow_types.is_nested(kind):
         return pa.scalar(value, kind)
     # Arrow makes no scalars, not even null ones, of types with a UUID inside.
     return retype_array(pa.array([value], without_extensions(kind)), kind)[0]
 
 
-def _default(wanted: NestedField) -> Any:
-    """Return the initial default as pyarrow takes it (R-182, R-183)."""
-    return _plain(wanted.type, _default_value(wanted))
+def _default(item: NestedField) -> Any:
+    """Return the initial default as a value of pyarrow (R-182, R-183)."""
+    return _plain(item.type, _default_value(item))
 
 
-def _default_value(wanted: NestedField) -> Value:
+def _default_value(item: NestedField) -> Value:
     try:
-        return single_value.from_json(wanted.type, wanted.initial_default)
+        return single_value.from_json(item.type, item.initial_default)
     except ValueError as error:
-        message = f"the initial default of the column `{wanted.name}` is none: {error}"
+        message = f"the initial default of the column `{item.name}` is none: {error}"
         raise CorruptTable(message, rule="R-182") from error  # R-182
 
 
 def _default_inside(line: Sequence[NestedField]) -> Any:
-    """Return the default of a field in structs that are not there either: theirs goes first."""
+    """Return the default of a field in missing structs, whose own defaults come first."""
     first, *inner = line
     value = _default_value(first)
     for item in inner:
@@ -630,21 +630,16 @@ def _plain(type_: Type, value: Value) -> Any:
 
 
 def _has_required(type_: Type) -> bool:
-    """Return whether anything inside of a type is required, as parts of variants are."""
+    """Return whether a type has required parts, as variants do."""
     return type_ == _VARIANT or any(
         child.required or _has_required(child.type) for child in children(type_)
     )
 
 
-def _where_nulls_hide(convert: Convert) -> Convert:
-    """Convert columns that have the wanted type, and nulls at required fields all the same."""
-    return lambda column: convert(column) if hides_nulls(column) else column
-
-
-def _not_carried(source: SourceFile, wanted: NestedField, why: str) -> Unsupported:
+def _not_carried(source: SourceFile, item: NestedField, why: str) -> Unsupported:
     return Unsupported(
-        f"the column `{wanted.name}` of {source.location} can't be carried over as "
-        f"{type_text(wanted.type)}: {why.partition(chr(10))[0].removesuffix('.')}"
+        f"the column `{item.name}` of {source.location} can't be carried over as "
+        f"{type_text(item.type)}: {why.partition(chr(10))[0].removesuffix('.')}"
     )
 
 

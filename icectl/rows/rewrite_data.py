@@ -1,4 +1,4 @@
-"""One file group rewritten: rows read, deletes applied, rows sorted and written, and counted."""
+"""The rewrite of one file group: reads, deletes, sorts, writes and counts rows."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,17 +54,14 @@ from icectl.storage.location import name
 _VARIANT = PrimitiveType("variant")
 _MEMORY_BYTES = 64 << 20
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
-"""Rows, bytes of rows, and parts of a row group up to which batches become one.
-
-Each takes its time, however small it is.
-"""
+"""Rows, bytes of rows, and parts of a row group up to which batches are joined: each takes time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionDeletes:
     """A position delete file; `applies_to` are the locations of data files (R-111, R-113).
 
-    Where its entry names a single data file (`named`), it is of no other.
+    Its entry may name the only data file (`named`).
     """
 
     file: SourceFile
@@ -87,9 +84,9 @@ class DeletionVector:
     data_file: str
 
     def check_own(self, blobs: Mapping[tuple[int, int], PuffinBlob]) -> None:
-        """Do nothing where the footer of the Puffin file has the vector of the data file there.
+        """Check that the footer of the Puffin file has the vector of the data file.
 
-        Names are compared without their folders: tables are moved, and spell these in other ways.
+        Names are compared without folders: tables are moved, and spell these differently.
         Raises: OtherFile R-118.
         """
         blob = blobs.get((self.content_offset, self.content_size_in_bytes))
@@ -102,17 +99,14 @@ class DeletionVector:
             raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
 
     def positions(self, file: IO[bytes]) -> Positions:
-        """Return the positions, read from the Puffin file."""
+        """Read the positions from the Puffin file."""
         size = self.content_size_in_bytes
         return vector_positions(file, self.content_offset, size, self.record_count)
 
 
 @dataclass(frozen=True, slots=True)
 class DeletesOfGroup:
-    """The deletes that apply to files of a group, as the caller matched them.
-
-    `scheme` is that of paths without one, as DeletedPositions takes it.
-    """
+    """The deletes that apply to files of a group; `scheme` is that of paths without one."""
 
     position_deletes: tuple[PositionDeletes, ...] = ()
     vectors: tuple[DeletionVector, ...] = ()
@@ -122,9 +116,9 @@ class DeletesOfGroup:
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """The columns of rows: those to write, and every one that a schema of the table ever had.
+    """The columns of rows to write, and all that the table `ever` had.
 
-    Variants are written with the types of `shredding`, others not shredded.
+    Variants are written with the types of `shredding`; others are not shredded.
     """
 
     written: Schema
@@ -140,10 +134,9 @@ class TableColumns:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """The files that one task rewrites: of one partition, or of any where `partition` is None.
+    """The files that one task rewrites into one partition, or by `spec` if `partition` is None.
 
-    Then each row goes to the partition that `spec` gives it. Rows keep their order without
-    `sorting`.
+    Rows keep their order without `sorting`.
     """
 
     files: tuple[SourceFile, ...]
@@ -157,7 +150,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenGroup:
-    """The new files of a group, and what is true of the rows on both sides."""
+    """The new files of a group, and the totals of their rows."""
 
     files: tuple[WrittenFile, ...]
     totals: RowTotals
@@ -167,10 +160,10 @@ class RewrittenGroup:
 def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -> RewrittenGroup:
     """Write the live rows of a group into new files, and read these again.
 
-    Raises: Unsupported, CorruptTable; SelfCheckFailed, where the new files have other rows than
-    were read. Errors of the files pass. Files that were begun stay, for the caller to remove.
-    Cost: memory for a row group and a batch, a byte per row of files that have deletes, and the
-    keys of LARGEST_INDEX_ROWS equality deletes.
+    Raises: Unsupported, CorruptTable; SelfCheckFailed, if the new files have other rows. Errors of
+    the files pass. The caller removes unfinished files.
+    Cost: memory for a row group and a batch, a byte per row of files with deletes, and the keys of
+    LARGEST_INDEX_ROWS equality deletes.
     """
     group = _shredded_alike(group, outputs)
     read = RowsRead()
@@ -183,7 +176,7 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
 
 
 def _shredded_alike(group: FileGroup, outputs: FileOutputs) -> FileGroup:
-    """Return the group so that variants stay shredded which are so alike in all of its files."""
+    """Return the group with the shredding that all of its files share."""
     columns = group.columns
     if not any(item.type == _VARIANT for item in columns.written.all_fields.values()):
         return group
@@ -197,7 +190,7 @@ def _shredded_alike(group: FileGroup, outputs: FileOutputs) -> FileGroup:
 def write_rows(
     group: FileGroup, batches: Iterator[pa.RecordBatch], options: WriteOptions, outputs: FileOutputs
 ) -> tuple[tuple[WrittenFile, ...], RowTotals]:
-    """Write rows that were read of a group, all or some, into new files, and read these again.
+    """Write rows of a group into new files, and read these again.
 
     Raises: as rewrite_data.
     """
@@ -221,21 +214,21 @@ def write_rows(
 def joined(
     batches: Iterable[pa.RecordBatch], most_bytes: int = _FEW_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in the same order, small batches together up to some bytes of rows."""
-    held: list[pa.RecordBatch] = []
+    """Yield the same rows in the same order, with small batches joined."""
+    waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
-        if held and size_bytes + batch.nbytes > most_bytes:
-            yield _together(held)
-            held, rows, size_bytes = [], 0, 0
-        held.append(batch)
+        if waiting and size_bytes + batch.nbytes > most_bytes:
+            yield _together(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+        waiting.append(batch)
         rows += batch.num_rows
         size_bytes += batch.nbytes
         if rows >= _FEW_ROWS or size_bytes >= most_bytes:
-            yield _together(held)
-            held, rows, size_bytes = [], 0, 0
-    if held:
-        yield _together(held)
+            yield _together(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+    if waiting:
+        yield _together(waiting)
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -243,7 +236,7 @@ def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def counting_rows(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches, their rows added to totals on the way."""
+    """Yield the same batches, and add their rows to totals."""
     for batch in batches:
         totals.add(batch)
         yield batch
@@ -252,7 +245,7 @@ def counting_rows(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Itera
 def _placed(
     group: FileGroup, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Yield rows in the order in which they are written, with their partitions."""
+    """Yield rows in the order of writing, with their partitions."""
     columns, sorting = group.columns.written, group.sorting
     arrow = group.columns.arrow
     keys = None if sorting is None else sort_keys(sorting.order, columns, arrow)
@@ -272,7 +265,7 @@ def _placed(
 
 @dataclass(slots=True)
 class RowsRead:
-    """Rows read so far, deleted ones too."""
+    """The number of rows read so far, with deleted ones."""
 
     row_count: int = 0
 
@@ -283,21 +276,21 @@ def live_batches(
     """Yield the rows of a group that are not deleted, with the columns to write."""
     for row in stored_rows(group, outputs):
         read.row_count += len(row.positions)
-        if not row.gone.any():
+        if not row.is_deleted.any():
             yield row.source.project(row.batch, row.positions)
-        elif not row.gone.all():
-            kept = ~row.gone
-            yield row.source.project(row.batch.filter(pa.array(kept)), row.positions[kept])
+        elif not row.is_deleted.all():
+            is_live = ~row.is_deleted
+            yield row.source.project(row.batch.filter(pa.array(is_live)), row.positions[is_live])
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows of one file as stored, by their positions; `gone` tells which of them are deleted."""
+    """Rows of one file as stored, by their positions; `is_deleted` flags the deleted ones."""
 
     source: RowSource
     batch: pa.RecordBatch
     positions: npt.NDArray[np.int64]
-    gone: Flags
+    is_deleted: Flags
 
 
 def stored_rows(
@@ -313,7 +306,7 @@ def stored_rows(
         group.deletes.equality_deletes, outputs.reading, group.columns.ever, LARGEST_INDEX_ROWS
     )
     for part in by_rank:
-        # All but the last part of very many deletes are looked up in a pass of their own.
+        # Each part of very many deletes, except the last, needs its own pass over the rows.
         _mark(group, outputs, indexes, deleted)
         indexes = part
     for file in group.files:
@@ -322,16 +315,16 @@ def stored_rows(
             of_columns = columns.written, columns.name_mapping, columns.shredding
             source = open_source(handle, file, *of_columns)
             applied = [index for index in indexes if index.applies_to(file.location)]
-            yield from _judged(source, deleted, applied, more)
+            yield from _rows_with_deletes(source, deleted, applied, more)
 
 
 def deleted_rows(
     group: FileGroup, outputs: FileOutputs
 ) -> tuple[DeletedPositions, DeletedPositions]:
-    """Find the rows of a group that are deleted by position, and those that are by value.
+    """Find the rows of a group that are deleted by position, and those deleted by value.
 
     Raises: as rewrite_data.
-    Cost: a byte per row of files that have deletes, and the keys of LARGEST_INDEX_ROWS.
+    Cost: a byte per row of files with deletes, and the keys of LARGEST_INDEX_ROWS.
     """
     by_value = DeletedPositions({file.location: file.record_count for file in group.files})
     for indexes in equality_indexes(
@@ -341,7 +334,7 @@ def deleted_rows(
     return _deleted_positions(group, outputs), by_value
 
 
-def _judged(
+def _rows_with_deletes(
     source: RowSource,
     deleted: DeletedPositions,
     indexes: Sequence[EqualityIndex],
@@ -350,16 +343,16 @@ def _judged(
     flags = deleted.of(source.file.location)
     for rows in source.stored(_compared(indexes) | set(more)):
         positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
-        gone = np.zeros(len(positions), np.bool_) if flags is None else flags[positions]
+        is_deleted = np.zeros(len(positions), np.bool_) if flags is None else flags[positions]
         for index in indexes:
-            gone[index.deleted(source, rows.batch)] = True
-        yield StoredRows(source, rows.batch, positions, gone)
+            is_deleted[index.deleted(source, rows.batch)] = True
+        yield StoredRows(source, rows.batch, positions, is_deleted)
 
 
 def positions_of(
     vectors: Iterable[DeletionVector], outputs: FileOutputs
 ) -> Iterator[tuple[DeletionVector, Positions]]:
-    """Read deletion vectors; a Puffin file is opened once, however many it has.
+    """Read deletion vectors, and open each Puffin file once.
 
     Raises: as DeletionVector.positions.
     """
@@ -390,7 +383,7 @@ def _mark(
     indexes: Sequence[EqualityIndex],
     deleted: DeletedPositions,
 ) -> None:
-    """Look keys up in the rows of all files of a group, and delete what is found by position."""
+    """Look keys up in the rows of all files of a group, and delete their positions."""
     for file in group.files:
         applied = [index for index in indexes if index.applies_to(file.location)]
         if not applied:
@@ -414,33 +407,33 @@ def _read_again(
     outputs: FileOutputs,
     totals: RowTotals,
 ) -> WrittenFile:
-    """Count the rows of a new file as a reader sees them; the file with all of its bounds."""
+    """Read and count the rows of a new file, and return it with all of its bounds."""
     schema = columns.written
-    wanted = columns_without_bounds(written, schema, options.modes)
-    facts = {id_: ColumnFacts() for id_ in wanted}
+    unbounded = columns_without_bounds(written, schema, options.modes)
+    facts = {id_: ColumnFacts() for id_ in unbounded}
     with outputs.open(written.location) as file:
         opened = open_data_file(file, "parquet")
         if not is_same_schema(opened.schema, columns.arrow):
             raise SelfCheckFailed(f"{written.location} has other columns than the table")
-        paths = {id_: path_to(opened.schema, id_) or () for id_ in wanted}
+        paths = {id_: path_to(opened.schema, id_) or () for id_ in unbounded}
         rows: FileRows
         for rows in opened.batches([item.id for item in schema.fields]):
             totals.add(rows.batch)
             for id_, measured in facts.items():
                 place, *inner = paths[id_]
                 column = inside(rows.batch.column(place), tuple(inner))
-                measured.add(column, wanted[id_].type)
+                measured.add(column, unbounded[id_].type)
     return with_bounds(written, facts, schema, options) if facts else written
 
 
 def gather_partitions(
     batches: Iterable[pa.RecordBatch], splitting: Partitioner
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Yield the rows with their partitions: those of the first ones as they come, then one by one.
+    """Yield the rows with their partitions: first ones at once, then the others one by one.
 
     Order: kept in each partition.
     Raises: as Partitioner.keys.
-    Cost: rows that do not come at once, beyond twice _MEMORY_BYTES, wait on disk.
+    Cost: rows of other partitions beyond twice _MEMORY_BYTES wait on disk.
     """
     at_once: set[bytes] = set()
     with RowSorter(RowKeys(splitting, None), _MEMORY_BYTES) as later:

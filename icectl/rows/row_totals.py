@@ -16,7 +16,7 @@ _MODULUS = 2**64
 
 @dataclass(slots=True)
 class RowTotals:
-    """Totals of rows in any order: they do not tell files, batches or partitions apart.
+    """Totals of rows in any order, whatever their files, batches or partitions.
 
     `null_counts` are of columns outside of lists and maps, by field id; `row_hash` is the sum of
     the hashes of the rows.
@@ -27,7 +27,7 @@ class RowTotals:
     null_counts: dict[int, int] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows of a batch."""
+        """Add the rows of a batch."""
         self.row_count += batch.num_rows
         hashes = row_hashes(batch.columns, batch.num_rows)
         self.row_hash = (self.row_hash + sum_of(hashes)) % _MODULUS
@@ -35,7 +35,7 @@ class RowTotals:
             self._add_nulls(batch.column(place), item)
 
     def add_totals(self, other: "RowTotals") -> None:
-        """Count the rows that other totals are of."""
+        """Add other totals."""
         self.row_count += other.row_count
         self.row_hash = (self.row_hash + other.row_hash) % _MODULUS
         for number, count in other.null_counts.items():
@@ -53,18 +53,18 @@ class RowTotals:
 
 
 def check_rows(before: RowTotals, after: RowTotals, footers: Iterable[FileMetrics]) -> None:
-    """Compare the rows that were read with those that the new files, read again, have.
+    """Compare the rows that were read with those of the new files, read again.
 
-    Raises: SelfCheckFailed, where a row was lost, added or changed.
+    Raises: SelfCheckFailed, if a row was lost, added or changed.
     """
-    row_counts = list(footers)
-    counted = sum(one.record_count for one in row_counts)
-    if not before.row_count == after.row_count == counted:
+    metrics = list(footers)
+    stated = sum(footer.record_count for footer in metrics)
+    if not before.row_count == after.row_count == stated:
         raise _differs(
-            f"of {before.row_count:,} they have {after.row_count:,}, their footers say {counted:,}"
+            f"of {before.row_count:,} they have {after.row_count:,}, their footers say {stated:,}"
         )
     for id_, count in before.null_counts.items():
-        written = sum(one.null_value_counts.get(id_, 0) for one in row_counts)
+        written = sum(footer.null_value_counts.get(id_, 0) for footer in metrics)
         if written != count:
             raise _differs(f"the column with the id {id_} had {count:,} nulls, now {written:,}")
     if before.row_hash != after.row_hash:
@@ -72,9 +72,9 @@ def check_rows(before: RowTotals, after: RowTotals, footers: Iterable[FileMetric
 
 
 def check_totals(read: RowTotals, written: RowTotals) -> None:
-    """Compare the rows that some workers read with those that reached others, who wrote them.
+    """Compare the rows that some workers read with those that others wrote.
 
-    Raises: SelfCheckFailed, where a row was lost, added or changed.
+    Raises: SelfCheckFailed, if a row was lost, added or changed.
     """
     if read.row_count != written.row_count:
         raise _differs(f"{read.row_count:,} were read and {written.row_count:,} written")

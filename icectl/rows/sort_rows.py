@@ -1,11 +1,11 @@
-"""Rows sorted by keys: bytes that sort as the rows should, by an order of the table or a z-curve.
+"""Rows sorted by binary keys, in a sort order of the table or along a z-curve.
 
-Rows that do not fit in memory are sorted by way of sorted runs on disk. On the command line, keys
-are columns or transforms, as Iceberg's procedures or `inspect` (`bucket[16](id)`) have them:
+Rows that do not fit in memory become sorted runs on disk. On the command line, keys are columns or
+transforms, as in Iceberg's procedures or `inspect` (`bucket[16](id)`):
 
     category, bucket(16, id) desc nulls last, day(at)
 
-Nulls go first where a key ascends, last where it descends.
+Nulls are first if a key ascends, last if it descends.
 """
 
 import re
@@ -46,7 +46,7 @@ from icectl.format.types import (
     is_comparable,
     type_text,
 )
-from icectl.rows.columns import inside, path_to
+from icectl.rows.columns import has_order, inside, path_to
 from icectl.rows.partition_rows import Partitioner
 
 _PART_OF_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
@@ -64,7 +64,7 @@ _KEY_PATTERN = re.compile(
 )
 _PART = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 _COMMA = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
-"""A comma that is in no quoted name."""
+"""A comma outside of quoted names."""
 
 _SPELLINGS = {
     "years": "year", "months": "month", "days": "day", "date": "day", "hours": "hour",
@@ -79,13 +79,13 @@ _FEWEST_ON_CURVE = 2
 
 @dataclass(frozen=True, slots=True)
 class ZOrder:
-    """Rows along a z-curve through the values of these columns."""
+    """An order along a z-curve through the values of these columns."""
 
     column_ids: tuple[int, ...]
 
 
 RowOrder = SortOrder | ZOrder
-"""How rows are sorted; the id of an order that is none of the table's is 0."""
+"""An order of rows; its id is 0 if it is not the table's own."""
 
 
 def order_words(order: RowOrder, schema: Schema) -> str:
@@ -97,7 +97,7 @@ def order_words(order: RowOrder, schema: Schema) -> str:
 
 
 def table_order(metadata: TableMetadata) -> SortOrder:
-    """Return the default sort order of a table. Raises: UsageError, where it has none."""
+    """Return the default sort order of a table. Raises: UsageError, if it has none."""
     order = metadata.sort_order(metadata.default_sort_order_id)
     if order is None or not order.fields:
         raise UsageError(
@@ -108,9 +108,9 @@ def table_order(metadata: TableMetadata) -> SortOrder:
 
 
 def parse_sort_order(text: str, metadata: TableMetadata) -> SortOrder:
-    """Return the order that a text says; one of the table's own, with its id, where it is the same.
+    """Return the order of a text, as the table's own with its id if it has the same.
 
-    Raises: UsageError, naming the position from 1 of what is wrong.
+    Raises: UsageError, naming the position of the error from 1.
     """
     fields = tuple(_fields(text, metadata.current_schema))
     for order in metadata.sort_orders:
@@ -175,7 +175,7 @@ def _field(match: re.Match[str], schema: Schema) -> SortField:
 
 
 def _transform(match: re.Match[str]) -> Transform:
-    """Return the transform of a key. Raises: UsageError, where there is none like that."""
+    """Return the transform of a key. Raises: UsageError, for an unknown one."""
     name = (match["transform"] or "identity").lower()
     widths = [text for text in match.group("shown", "before", "after") if text is not None]
     spelled = _SPELLINGS.get(name, name) + "".join(f"[{width}]" for width in widths)
@@ -205,12 +205,12 @@ Words = npt.NDArray[np.uint64]
 _SIGN = np.uint64(1 << 63)
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _Z_BYTES = 8
-"""What each column gives to a z-value; of text and bytes their beginning."""
+"""Bytes of each column in a z-value: of text and bytes the beginning."""
 _PART_BYTES, _PARTS = 512 << 10, 64
-"""What is read of a run at a time, unless a row is wider; a run has so many parts at least."""
+"""Bytes of a run that are read at a time, unless a row is wider; the fewest parts of a run."""
 _KEYED_BYTES = 16 << 20
 _MOST_RUNS = 64
-"""So many runs become one: of each at least one part is in memory while they are merged."""
+"""Runs that are merged to one: at least one part of each is in memory meanwhile."""
 _KEY = "key"
 
 
@@ -221,12 +221,12 @@ class _Key:
     transform: Transform
     is_descending: bool
     null_byte: int
-    """What goes before a null; before a value goes the other of 0 and 1."""
+    """The byte before a null; the byte before a value is the other of 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortKeys:
-    """A maker of the keys of batches of one schema."""
+    """Makes the keys of batches of one schema."""
 
     keys: Sequence[_Key]
     is_z_order: bool
@@ -236,7 +236,7 @@ class SortKeys:
 
         Shape: one binary value per row, none of them null.
         Order: kept.
-        Raises: Unsupported, where a value has no result of its transform.
+        Raises: Unsupported, if a value has no result of its transform.
         """
         if self.is_z_order:
             columns = [_source(batch, key) for key in self.keys]
@@ -247,10 +247,10 @@ class SortKeys:
 
 
 def sort_keys(order: RowOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
-    """Prepare to make the keys of batches of an Arrow schema, whose columns are those of `schema`.
+    """Return the maker of keys for batches of an Arrow schema, whose columns are those of `schema`.
 
-    Raises: Unsupported, where a key is of an unknown transform, of several columns (R-007), or of a
-    column that is not there or does not sort.
+    Raises: Unsupported, for a key with an unknown transform or several columns (R-007), or of a
+    column that is missing or has no order.
     """
     if isinstance(order, ZOrder):
         identity = Transform("identity", "identity")
@@ -269,16 +269,12 @@ def _key(item: SortField, schema: Schema, batches: pa.Schema) -> _Key:
             f"rows can't be sorted by {item.transform.text} of column {item.source_ids}"
         )
     result = result_type(item.transform, column.type)
-    sorts = result is not None and accepts(item.transform, column.type) and _sorts(result)
-    if path is None or not sorts:
+    is_sortable = result is not None and accepts(item.transform, column.type) and has_order(result)
+    if path is None or not is_sortable:
         shown = f"{item.transform.text} of `{column.name}`, of type {type_text(column.type)}"
         raise Unsupported(f"rows can't be sorted by {shown}")  # R-007
     null_byte = 0 if item.null_order == "nulls-first" else 1
     return _Key(path, column.type, item.transform, item.direction == "desc", null_byte)
-
-
-def _sorts(type_: Type) -> bool:
-    return is_comparable(type_) and type_ != PrimitiveType("unknown")
 
 
 def _source(batch: pa.RecordBatch, key: _Key) -> pa.Array:
@@ -286,7 +282,7 @@ def _source(batch: pa.RecordBatch, key: _Key) -> pa.Array:
 
 
 def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
-    """Make what one key adds to each row: a byte that tells nulls, and the bytes of values (R-084).
+    """Return the parts of one key of each row: a byte for null or not, and the value (R-084).
 
     Raises: Unsupported, for a value that the transform does not take.
     """
@@ -304,7 +300,7 @@ def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
 
 
 def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
-    """Return the values as bytes that compare as they do; of nulls any."""
+    """Return the values as bytes in the same order; nulls have any bytes."""
     turned = 255 if is_descending else 0
     if type_ in (PrimitiveType("string"), PrimitiveType("binary")):
         return _terminated(column, turned)
@@ -323,7 +319,7 @@ def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
 
 
 def _terminated(column: pa.Array, turned: int) -> pa.Array:
-    """Byte strings with an end that sorts before all that goes on, so that fields may follow."""
+    """Return byte strings with an end that sorts before any longer string."""
     content = plain(column).cast(pa.large_binary()).fill_null(b"")
     escaped = pc.replace_substring(content, pattern=b"\x00", replacement=b"\x00\xff")
     end = bytes([turned, turned])
@@ -338,7 +334,7 @@ def _terminated(column: pa.Array, turned: int) -> pa.Array:
 
 
 def _word(type_: Type, column: pa.Array) -> Words:
-    """Return each value as a number that compares as it does; nulls are 0, long values cut."""
+    """Return each value as a number in the same order; nulls are 0, long values cut."""
     if is_integer(type_) and isinstance(type_, PrimitiveType):
         words = integers(type_.name, column).view(np.uint64) ^ _SIGN
     elif type_ == PrimitiveType("boolean"):
@@ -356,7 +352,7 @@ _REAL = (PrimitiveType("float"), PrimitiveType("double"))
 
 
 def _real_words(column: pa.Array) -> Words:
-    """Floating-point numbers: -0.0 before 0.0, NaN behind everything or before it, by sign."""
+    """Return floating-point numbers as words: -0.0 before 0.0, NaN first or last, by its sign."""
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
     nan = np.copysign(np.nan, values).view(np.uint64)
     bits: Words = np.where(np.isnan(values), nan, values.view(np.uint64))  # R-084
@@ -391,7 +387,7 @@ def _rows(octets: Octets) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RowKeys:
-    """A maker of the keys of batches; without a partitioner or a sorting that part is empty."""
+    """Makes the keys of batches, of partition and sort key, each if there is one."""
 
     partitioner: Partitioner | None
     sorting: SortKeys | None
@@ -401,7 +397,7 @@ class RowKeys:
 
         Shape: one binary value per row, none of them null.
         Order: kept.
-        Raises: Unsupported, where a value has no result of a transform.
+        Raises: Unsupported, if a value has no result of a transform.
         """
         parts: list[pa.Array | pa.Scalar] = []
         if self.partitioner is not None:
@@ -431,19 +427,19 @@ class KeyMaker(Protocol):
 
 
 class RowSorter:
-    """A sorter, which gives rows back in the order of their keys; leave it to free the disk.
+    """A sorter of rows by their keys; its exit frees the disk.
 
-    Rows with equal keys keep their order. What is larger than `memory_bytes` waits on disk.
+    Rows with equal keys keep their order. Rows beyond `memory_bytes` wait on disk.
     Cost: twice `memory_bytes`, keys included.
     """
 
     def __init__(self, keys: KeyMaker, memory_bytes: int) -> None:
         self._keys = keys
         self._memory_bytes = memory_bytes
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
         self._runs: list[list[_Run]] = []
-        """By how often their rows were merged; those that were more often came first."""
+        """By the number of their merges; rows of more merges came first."""
         self._directory: Path | None = None
         self._file_count = 0
         self._stack = ExitStack()
@@ -455,42 +451,42 @@ class RowSorter:
         self._stack.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows. Raises: what making their keys raises; OSError of the disk."""
-        # Making keys takes several times what is made: few rows at a time, where they are wide.
+        """Add rows. Raises: as making their keys; OSError of the disk."""
+        # Making keys takes several times their memory: few wide rows at a time.
         step = max(1, batch.num_rows * _KEYED_BYTES // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, step):
             rows = batch.slice(start, step)
             keyed = rows.append_column(_KEY, self._keys.of(rows))
-            self._held.append(keyed)
-            self._held_bytes += keyed.nbytes
+            self._waiting.append(keyed)
+            self._waiting_bytes += keyed.nbytes
             del rows, keyed
-            if self._held_bytes >= self._memory_bytes:
+            if self._waiting_bytes >= self._memory_bytes:
                 self._spill()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, once no more are added."""
+        """Yield all rows, after the last was added."""
         if not self._runs:
-            if self._held:
-                yield from map(_without_keys, _in_order(self._held))
+            if self._waiting:
+                yield from map(_without_keys, _in_order(self._waiting))
             return
-        if self._held:
+        if self._waiting:
             self._spill()
-        runs = [run for some in reversed(self._runs) for run in some]
+        runs = [run for level in reversed(self._runs) for run in level]
         yield from map(_without_keys, _merged(runs, self._memory_bytes))
 
     def _spill(self) -> None:
-        row_count = sum(batch.num_rows for batch in self._held)
-        part_bytes = min(_PART_BYTES, self._held_bytes // _PARTS)
-        part_rows = max(1, row_count * part_bytes // max(self._held_bytes, 1))
-        self._held_bytes = 0
-        self._keep(0, _in_order(self._held, part_rows), part_rows)
+        row_count = sum(batch.num_rows for batch in self._waiting)
+        part_bytes = min(_PART_BYTES, self._waiting_bytes // _PARTS)
+        part_rows = max(1, row_count * part_bytes // max(self._waiting_bytes, 1))
+        self._waiting_bytes = 0
+        self._keep(0, _in_order(self._waiting, part_rows), part_rows)
         pa.default_memory_pool().release_unused()
 
     def _keep(self, level: int, rows: Iterator[pa.RecordBatch], part_rows: int) -> None:
-        """Put sorted rows on disk; those of many runs of a level become one of the next."""
+        """Write sorted rows to disk; many runs of a level become one of the next."""
         if level == len(self._runs):
             self._runs.append([])
-        self._runs[level].append(_written(rows, self._next_file(), part_rows))
+        self._runs[level].append(_write_run(rows, self._next_file(), part_rows))
         if len(self._runs[level]) == _MOST_RUNS:
             runs = self._runs[level]
             self._keep(level + 1, _merged(runs, self._memory_bytes), part_rows)
@@ -509,7 +505,7 @@ class RowSorter:
 def sorted_batches(
     batches: Iterable[pa.RecordBatch], keys: KeyMaker, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in the order of their keys, as RowSorter gives them."""
+    """Yield the same rows in the order of their keys, as RowSorter does."""
     with RowSorter(keys, memory_bytes) as sorter:
         for batch in batches:
             sorter.add(batch)
@@ -524,11 +520,8 @@ def _keys(rows: pa.RecordBatch) -> pa.Array:
 def _in_order(
     batches: list[pa.RecordBatch], most_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows with keys in the order of these.
-
-    The list is emptied, lest they are in memory thrice.
-    """
-    # Taking rows out of many chunks is far slower than out of one.
+    """Yield rows with keys in their order; empties the list to save memory."""
+    # Taking rows from many chunks is far slower than from one.
     rows = pa.concat_batches(batches)
     batches.clear()
     order = pc.sort_indices(_keys(rows))
@@ -543,55 +536,55 @@ def _without_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class _Run:
-    """A sorted run on disk, and what of it was read and not yet taken."""
+    """A sorted run on disk, and its rows in memory."""
 
     path: Path
     reader: pa.RecordBatchFileReader
     at: int = 0
-    held: pa.RecordBatch | None = None
+    rows: pa.RecordBatch | None = None
 
     @property
     def is_read(self) -> bool:
-        """Whether no row is left on the disk."""
+        """Whether all rows on disk were read."""
         return self.at == int(self.reader.num_record_batches)
 
     def fill(self, size_bytes: int) -> None:
-        """Read on where no row is held: one part, or more up to a size."""
-        if self.held is not None and self.held.num_rows:
+        """Read one part, or more up to a size, if no row is in memory."""
+        if self.rows is not None and self.rows.num_rows:
             return
         parts: list[pa.RecordBatch] = []
         while not self.is_read and sum(part.nbytes for part in parts) < max(size_bytes, 1):
             parts.append(self.reader.get_batch(self.at))
             self.at += 1
-        self.held = pa.concat_batches(parts) if parts else None
+        self.rows = pa.concat_batches(parts) if parts else None
 
     def last_key(self) -> bytes:
-        """Return the highest of the keys that are held."""
-        assert self.held is not None
-        return bytes(_keys(self.held)[-1].as_py())
+        """Return the highest key in memory."""
+        assert self.rows is not None
+        return bytes(_keys(self.rows)[-1].as_py())
 
-    def taken(self, limit: bytes | None, *, with_limit: bool) -> list[pa.RecordBatch]:
-        """Return the rows that are held up to a limit; all without one."""
-        if self.held is None:
+    def take(self, limit: bytes | None, *, with_limit: bool) -> list[pa.RecordBatch]:
+        """Remove and return the rows in memory up to a limit; all without one."""
+        if self.rows is None:
             return []
-        count = self.held.num_rows
+        count = self.rows.num_rows
         if limit is not None:
-            find, keys = (bisect_right if with_limit else bisect_left), _keys(self.held)
+            find, keys = (bisect_right if with_limit else bisect_left), _keys(self.rows)
             count = find(range(count), limit, key=lambda at: keys[at].as_py())
-        batches = self.held.slice(0, count)
-        self.held = self.held.slice(count)
+        batches = self.rows.slice(0, count)
+        self.rows = self.rows.slice(count)
         return [batches] if count else []
 
 
-def _written(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run:
+def _write_run(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.OSFile(str(path), "wb") as file, ExitStack() as stack:
         to = None
-        for some in rows:
+        for batch in rows:
             if to is None:
-                to = stack.enter_context(pa.ipc.new_file(file, some.schema, options=options))
-            for start in range(0, some.num_rows, part_rows):
-                to.write_batch(some.slice(start, part_rows))
+                to = stack.enter_context(pa.ipc.new_file(file, batch.schema, options=options))
+            for start in range(0, batch.num_rows, part_rows):
+                to.write_batch(batch.slice(start, part_rows))
     return _Run(path, pa.ipc.open_file(pa.OSFile(str(path), "rb")))
 
 
@@ -600,14 +593,14 @@ def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]
     while runs:
         for run in runs:
             run.fill(memory_bytes // (2 * len(runs)))
-        # Beyond the last row of a run that is held, rows of it may come that are not.
+        # Behind the last row of a run in memory, its next rows on disk may follow.
         last = [(run.last_key(), place) for place, run in enumerate(runs) if not run.is_read]
         limit, first = min(last, default=(None, 0))
         parts = [
             batch
             for place, run in enumerate(runs)
-            for batch in run.taken(limit, with_limit=place <= first)
+            for batch in run.take(limit, with_limit=place <= first)
         ]
         if parts:
             yield from _in_order(parts)
-        runs = [run for run in runs if not run.is_read or (run.held and run.held.num_rows)]
+        runs = [run for run in runs if not run.is_read or (run.rows and run.rows.num_rows)]

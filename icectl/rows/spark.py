@@ -167,9 +167,9 @@ class Spark:
         while not wait([future], POLL_SECONDS).done:
             self.deadline.check()
             with spark_failures():
-                now = self.jobs.finished_tasks()
-            self.progress.advance(max(now - finished, 0))
-            finished = max(now, finished)
+                current = self.jobs.finished_tasks()
+            self.progress.advance(max(current - finished, 0))
+            finished = max(current, finished)
         with spark_failures():
             return future.result()
 
@@ -288,12 +288,12 @@ def _reason(message: str) -> str:
     """Return the line that says what happened: the last error of a Python worker, or Java's own."""
     lines = message.splitlines()
     if _NO_WORKER in message:  # Python has ended before it took a task; what it said is in between
-        told_by_python = message.rsplit(_NO_WORKER, maxsplit=1)[-1].split(_ITS_PATH, maxsplit=1)[0]
-        return told_by_python.strip().rpartition("\n")[2].strip() or "no Python worker starts"
+        output = message.rsplit(_NO_WORKER, maxsplit=1)[-1].split(_ITS_PATH, maxsplit=1)[0]
+        return output.strip().rpartition("\n")[2].strip() or "no Python worker starts"
     traces = [number for number, line in enumerate(lines) if line.endswith(_TRACE)]
     if traces:
         lines = [line for line in lines[traces[-1] + 1 :] if not line.startswith(" ")]
     elif message.startswith("An error occurred while calling"):
         del lines[0]
-    said = next((line.strip(": .") for line in lines if line.strip()), "")
-    return _LOST_TASK.sub("", said)
+    reason = next((line.strip(": .") for line in lines if line.strip()), "")
+    return _LOST_TASK.sub("", reason)

@@ -130,14 +130,14 @@ def classic_session(
 
     Raises: EngineError, where PySpark or Java is missing or the session does not start.
     """
-    theirs = options.session is not None or runs_already()
-    _check_pyspark(_PYSPARK_OF_OTHERS if theirs else _PYSPARK)
+    is_foreign = options.session is not None or runs_already()
+    _check_pyspark(_PYSPARK_OF_OTHERS if is_foreign else _PYSPARK)
     with tempfile.TemporaryDirectory() as folder:
         # Jobs run in a thread: this one stays free for signals, whose handlers PySpark would
         # replace if the main thread started the session.
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
         try:
-            if theirs:
+            if is_foreign:
                 context = _running_context(options, deadline, pool)
                 jobs = ClassicJobs(context, folder, options.session, is_own=False)
                 try:
@@ -146,13 +146,13 @@ def classic_session(
                     with suppress(EngineError), spark_failures():
                         jobs.leave()
             else:
-                own = _KEEPER.taken(options) or _start(options, progress, deadline, pool)
+                session = _KEEPER.take(options) or _start(options, progress, deadline, pool)
                 # What is sent along must not be looked for in the folder of a run that is over.
-                jobs = ClassicJobs(own.context, folder, is_own=not _KEEPER.is_on)
+                jobs = ClassicJobs(session.context, folder, is_own=not _KEEPER.is_on)
                 try:
                     yield Spark(jobs, progress, deadline, pool)
                 finally:
-                    _KEEPER.give_back(own, is_done=_is_done(jobs))
+                    _KEEPER.give_back(session, is_done=_is_done(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -251,7 +251,7 @@ class ClassicJobs:
     def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
         """Run a kernel on each task. Order: that of the tasks."""
         pieces = self.context.parallelize(tasks, len(tasks))
-        return _collected(pieces.mapPartitions(partial(_each, kernel)))
+        return _collect(pieces.mapPartitions(partial(_run_tasks, kernel)))
 
     def shuffled(
         self,
@@ -263,8 +263,8 @@ class ClassicJobs:
     ) -> list[bytes]:
         """Deal tasks out to numbers, and run `take` on each. Order: that of the numbers."""
         pieces = self.context.parallelize(tasks, len(tasks))
-        dealt = pieces.mapPartitions(partial(_dealt, deal)).partitionBy(count, _unchanged)
-        return _collected(dealt.mapPartitionsWithIndex(partial(_taken, take, types)))
+        dealt = pieces.mapPartitions(partial(_deal_tasks, deal)).partitionBy(count, _unchanged)
+        return _collect(dealt.mapPartitionsWithIndex(partial(_take_values, take, types)))
 
     def leave(self) -> None:
         """Cancel what is left of this run's jobs, and wait for the end of their tasks."""
@@ -305,7 +305,7 @@ def _is_done(jobs: ClassicJobs) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _OwnSession:
     """A context of our own, the settings that it was started with, and what Java has to say."""
 
     context: Any
@@ -323,28 +323,28 @@ class _Keeper:
     """The session that outlives its run, where this process is to keep one."""
 
     is_on: bool = False
-    _kept: _Own | None = None
+    _session: _OwnSession | None = None
 
-    def taken(self, options: SparkOptions) -> _Own | None:
+    def take(self, options: SparkOptions) -> _OwnSession | None:
         """Hand over the session that is kept; one with other settings is stopped."""
-        kept, self._kept = self._kept, None
-        if kept is None or kept.settings == _settings(options):
-            return kept
-        kept.stop()
+        session, self._session = self._session, None
+        if session is None or session.settings == _settings(options):
+            return session
+        session.stop()
         return None
 
-    def give_back(self, own: _Own, *, is_done: bool) -> None:
+    def give_back(self, session: _OwnSession, *, is_done: bool) -> None:
         """Keep a session for the next run, unless something of this one may go on in it."""
         if self.is_on and is_done:
-            self._kept = own
+            self._session = session
         else:
-            own.stop()
+            session.stop()
 
     def end(self) -> None:
         """Stop what is kept."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.stop()
+        session, self._session = self._session, None
+        if session is not None:
+            session.stop()
 
 
 _KEEPER = _Keeper()  # as there is one Spark in a process, there is one that keeps it
@@ -368,16 +368,16 @@ def kept_session() -> Iterator[None]:
 
 def _start(
     options: SparkOptions, progress: Progress, deadline: Deadline, pool: ThreadPoolExecutor
-) -> _Own:
+) -> _OwnSession:
     """Start a context of our own. Raises: EngineError; Incomplete."""
     installed_java()
     progress.phase("starting Spark")
     check_master(options.own_master)
     log = tempfile.TemporaryFile()  # noqa: SIM115 - Java writes to it as long as it runs
-    starting = pool.submit(_started, options, log)
+    starting = pool.submit(_start_context, options, log)
     try:
         context = _context(starting, deadline, log, options.own_master)
-        return _Own(context, _settings(options), log)
+        return _OwnSession(context, _settings(options), log)
     except BaseException:
         with suppress(EngineError), spark_failures():
             if starting.done() and starting.exception() is None:
@@ -394,8 +394,8 @@ def _end_log(log: IO[bytes]) -> None:
 
 def _running() -> Any:
     """Return the context of this process; None where there is none: getOrCreate would make one."""
-    known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    return None if known is None else known._active_spark_context  # noqa: SLF001 - see above
+    context_class = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return None if context_class is None else context_class._active_spark_context  # noqa: SLF001 - see above
 
 
 def _submitted() -> Any:
@@ -417,13 +417,13 @@ def check_master(master: str) -> None:
 
     Raises: EngineError.
     """
-    scheme, _, rest = master.partition("://")
-    if not rest and not re.fullmatch(r"local(\[.*\]|-cluster\[.*\])?|yarn", master):
+    scheme, _, addresses = master.partition("://")
+    if not addresses and not re.fullmatch(r"local(\[.*\]|-cluster\[.*\])?|yarn", master):
         raise EngineError(f"`{master}` is not the address of a Spark master", hint=_MASTER_HINT)
     if scheme not in ("spark", "k8s"):
         return
     problems = {}
-    for one in rest.rpartition("://")[2].split(","):
+    for one in addresses.rpartition("://")[2].split(","):
         try:
             place = urlsplit(f"//{one}")
             port = place.port or (_MASTER_PORT if scheme == "spark" else _KUBERNETES_PORT)
@@ -453,16 +453,16 @@ def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes], master: 
                 hint="the master's log says why; its Spark must have PySpark's version",
             ) from error
         lines = _lines(log)
-        said = [line for line in lines if "xception" in line] or [
+        errors = [line for line in lines if "xception" in line] or [
             line for line in lines if "rror" in line
         ]
-        if not said:
+        if not errors:
             raise
-        reason = _EXCEPTION.sub("", said[0].strip())
+        reason = _EXCEPTION.sub("", errors[0].strip())
         raise EngineError(f"Spark does not start: {reason}", hint=_MASTER_HINT) from error
 
 
-def _started(options: SparkOptions, log: IO[bytes]) -> Any:
+def _start_context(options: SparkOptions, log: IO[bytes]) -> Any:
     """Return a context whose Java process writes to the log, not to the terminal."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -490,9 +490,9 @@ def _leave_working_directory_out() -> None:
     import pyspark
 
     package = Path(pyspark.__file__).resolve().parent
-    for home in (package / "spark-distribution", package, package.parent.parent):
-        if (home / "bin" / "spark-submit").is_file():
-            os.environ.setdefault("SPARK_HOME", str(home))
+    for folder in (package / "spark-distribution", package, package.parent.parent):
+        if (folder / "bin" / "spark-submit").is_file():
+            os.environ.setdefault("SPARK_HOME", str(folder))
     os.environ["PATH"] = os.pathsep.join(program_folders())
     os.environ[_SAFE_PATH] = "1"
     if "PYTHONPATH" in os.environ:
@@ -523,8 +523,8 @@ def missing_prerequisite() -> str | None:
 
     What is there may still be too old, or no good: check_installed tries.
     """
-    known = sys.modules.get("pyspark", find_spec)
-    if known is None or (known is find_spec and find_spec("pyspark") is None):
+    module = sys.modules.get("pyspark", find_spec)
+    if module is None or (module is find_spec and find_spec("pyspark") is None):
         return _NO_PYSPARK
     try:
         _java()
@@ -555,10 +555,14 @@ def _check_pyspark(least: tuple[int, int]) -> None:
 
 def _java() -> str:
     """Look where Spark's own scripts look. Raises: EngineError, where there is no Java."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin"))) if home else find_program("java")
+    java_home = os.environ.get("JAVA_HOME")
+    java = (
+        shutil.which("java", path=str(Path(java_home, "bin")))
+        if java_home
+        else find_program("java")
+    )
     if java is None:
-        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        where = f"in JAVA_HOME, {java_home}" if java_home else "on the PATH"
         raise EngineError(
             f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
             hint=_INSTALL_JAVA,
@@ -569,8 +573,8 @@ def _java() -> str:
 def installed_java() -> tuple[str, str]:
     """Return the version of Java and its path. Raises: EngineError, where it is too old."""
     java = _java()
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    version = re.search(r'version "(?:1\.)?(\d+)', output.stderr)
     if version is None or int(version[1]) < _JAVA:
         problem = f"Java {version[1]} at {java} is too old" if version else f"{java} is not Java"
         raise EngineError(
@@ -586,7 +590,7 @@ def _lines(log: IO[bytes]) -> Sequence[str]:
     return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()
 
 
-def _collected(frame: Any) -> list[bytes]:
+def _collect(frame: Any) -> list[bytes]:
     """Bring here bytes that tasks make.
 
     They cross in frames: else PySpark would pickle them there and unpickle here what comes.
@@ -596,13 +600,13 @@ def _collected(frame: Any) -> list[bytes]:
     return payloads
 
 
-def _each(kernel: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[bytes]:
+def _run_tasks(kernel: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[bytes]:
     """Run a kernel on some tasks, on a worker."""
     for task in tasks:
         yield result_of(partial(kernel, task))
 
 
-def _dealt(
+def _deal_tasks(
     deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
 ) -> Iterator[tuple[int, bytes]]:
     """Deal out what is in some tasks, on a worker."""
@@ -610,7 +614,7 @@ def _dealt(
         yield from dealt_of(partial(deal, task))
 
 
-def _taken(
+def _take_values(
     take: Callable[[int, Iterator[Any]], Any],
     types: Sequence[type],
     number: int,

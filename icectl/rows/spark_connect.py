@@ -98,8 +98,8 @@ class ConnectJobs:
     def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
         """Run a kernel on each task. Order: that of the tasks."""
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
-        work = partial(_each, kernel, tuple(tasks))
-        return _collected(numbers.mapInArrow(work, "number long, payload binary"))
+        work = partial(_run_tasks, kernel, tuple(tasks))
+        return _collect(numbers.mapInArrow(work, "number long, payload binary"))
 
     def shuffled(
         self,
@@ -120,11 +120,13 @@ class ConnectJobs:
                 "Spark Connect deals rows out by their range from Spark 4.1 on", hint=_TO_SPARK
             )
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
-        work = partial(_dealt, deal, tuple(tasks))
+        work = partial(_deal_tasks, deal, tuple(tasks))
         dealt = numbers.mapInArrow(work, "number long, payload binary")
         parts = dealt.repartitionById(count, dealt["number"].cast("int"))
-        taken = parts.mapInArrow(partial(_taken, take, types), "number long, payload binary")
-        return _collected(taken)
+        results = parts.mapInArrow(
+            partial(_take_values, take, types), "number long, payload binary"
+        )
+        return _collect(results)
 
     def leave(self) -> None:
         """Interrupt what is left of this run's jobs, and wait a moment for its end."""
@@ -148,7 +150,7 @@ def connect_session(
         _check_server(options.remote)
     progress.phase("starting Spark")
     close = partial(_close, is_alone=options.remote is not None)
-    with _client(partial(_opened, options), progress, deadline, close) as spark:
+    with _client(partial(_open, options), progress, deadline, close) as spark:
         yield spark
 
 
@@ -220,38 +222,38 @@ _SENDING = Lock()
 def _send(session: Any) -> None:
     """Make icectl an artifact of a session; once more is no harm."""
     with tempfile.TemporaryDirectory() as folder:
-        session.addArtifacts(str(_zipped(Path(folder))), pyfile=True)
+        session.addArtifacts(str(_zip(Path(folder))), pyfile=True)
 
 
-def _opened(options: SparkOptions) -> Any:
+def _open(options: SparkOptions) -> Any:
     from pyspark.sql.connect.session import SparkSession
 
     if options.remote is not None:
-        own = SparkSession.builder.remote(options.remote).create()
+        session = SparkSession.builder.remote(options.remote).create()
     elif hasattr(options.session, "cloneSession"):
-        own = options.session.cloneSession()
+        session = options.session.cloneSession()
     else:
         raise Unsupported(
             "Spark Connect has no session beside that of the caller before Spark 4.1",
             hint="`--remote` opens one, a classic session does not need it",
         )
     for key, value in options.settings:
-        own.conf.set(key, value)
+        session.conf.set(key, value)
     for key, value in SQL_SETTINGS.items():
-        own.conf.set(key, value)
-    _send(own)
-    return own
+        session.conf.set(key, value)
+    _send(session)
+    return session
 
 
-def _close(own: Any, *, is_alone: bool) -> None:
+def _close(session: Any, *, is_alone: bool) -> None:
     """End a session on the server; a clone leaves the caller's as the one of this process."""
     if is_alone:
-        own.stop()
+        session.stop()
     else:
-        own.client.release_session()
+        session.client.release_session()
 
 
-def _zipped(folder: Path) -> Path:
+def _zip(folder: Path) -> Path:
     """icectl as it runs here, as far as Python reads it from an archive."""
     package = Path(icectl.__file__).parent
     archive = folder / "icectl.zip"
@@ -283,14 +285,14 @@ def _check_server(remote: str) -> None:
         )
 
 
-def _collected(frame: Any) -> list[bytes]:
+def _collect(frame: Any) -> list[bytes]:
     """Return the payloads of a frame of numbers and payloads, in the order of the numbers."""
     table = frame.toArrow().sort_by("number")
     payloads: list[bytes] = table["payload"].to_pylist()
     return payloads
 
 
-def _each(
+def _run_tasks(
     kernel: Callable[[Any], Any], tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Run a kernel on the tasks whose numbers come in, on a worker."""
@@ -298,7 +300,7 @@ def _each(
         yield _row(number, result_of(partial(kernel, tasks[number])))
 
 
-def _dealt(
+def _deal_tasks(
     deal: Callable[[Any], Iterable[tuple[int, Any]]],
     tasks: Sequence[Any],
     batches: Iterable[pa.RecordBatch],
@@ -309,7 +311,7 @@ def _dealt(
             yield _row(place, payload)
 
 
-def _taken(
+def _take_values(
     take: Callable[[int, Iterator[Any]], Any],
     types: Sequence[type],
     batches: Iterable[pa.RecordBatch],

@@ -164,8 +164,8 @@ def _texts(uuids: pa.ExtensionArray) -> pa.Array:
     texts[:, _UUID_DIGITS] = np.frombuffer(digits, "S1").reshape(-1, 32)
     ends = np.arange(len(uuids) + 1, dtype=np.int32) * np.int32(36)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
-    made = pa.Array.from_buffers(pa.string(), len(uuids), buffers)
-    return pc.if_else(uuids.is_valid(), made, pa.scalar(None, pa.string()))
+    texts_array = pa.Array.from_buffers(pa.string(), len(uuids), buffers)
+    return pc.if_else(uuids.is_valid(), texts_array, pa.scalar(None, pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class SparkReader:
         with open_spark(options, self.progress, self.deadline) as spark:
             bundles = bundle_small_tasks(tasks, spark.core_count)
             rows = spark.each(partial(_find, storage, job), bundles, (FoundRows,))
-        return [one for some in rows for one in some]
+        return [found for task_rows in rows for found in task_rows]
 
     def load(self, tasks: Sequence[RewriteTask], job: "LoadJob") -> Any:
         """Return a frame of the rows of all tasks, which workers read once it is asked for them.
@@ -245,7 +245,7 @@ def _has_times(session: Any) -> bool:
 
 
 def _holds_time(kind: pa.DataType) -> bool:
-    return pa.types.is_time(kind) or any(_holds_time(one.type) for one in child_fields(kind))
+    return pa.types.is_time(kind) or any(_holds_time(child.type) for child in child_fields(kind))
 
 
 def _find(storage: StorageOptions, job: FindJob, tasks: Sequence[RewriteTask]) -> list[FoundRows]:
@@ -267,11 +267,11 @@ def _load(
             for number in numbers["id"].to_pylist():
                 group = file_group(tasks[number], job.reading)
                 for batch in live_batches(group, outputs, RowsRead()):
-                    kept = batch
+                    rows = batch
                     if job.condition is not None:
                         mask = pc.fill_null(matches(job.condition, batch), fill_value=False)
-                        kept = batch.filter(mask)
-                    yield job.rows.of(kept)
+                        rows = batch.filter(mask)
+                    yield job.rows.of(rows)
     except IcectlError as error:
         raise error from None  # what it comes from may show secrets in Spark's log
 
@@ -328,12 +328,12 @@ class SparkFrame:
             session = self.frame.sparkSession
             with open_beside(session, self.progress, self.deadline) as spark:
                 frame = self._distributed(job) if by_partition else self.frame
-                found, is_clean = spark.on_rows(frame, partial(_write, at, job))
+                tables, is_clean = spark.on_rows(frame, partial(_write, at, job))
         except BaseException:
             with suppress(IcectlError):
                 places.find()
             raise
-        entries = pa.concat_tables(found) if found else None
+        entries = pa.concat_tables(tables) if tables else None
         if not is_clean:
             places.find()
         if entries is None:
@@ -383,7 +383,7 @@ def _write(at: WorkerContext, job: WriteJob, batches: Iterator[pa.RecordBatch]) 
 
     context = TaskContext.get()
     assert context is not None
-    width = len(job.rows.given)
+    width = len(job.rows.frame)
     rows = (batch.select(list(range(width))) for batch in batches)
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
         return run_write(rows, job, outputs(context.partitionId()))

@@ -62,15 +62,17 @@ class Answers:
         Raises: EngineError.
         """
         with spark_failures():
-            some = self.frame.filter(self.frame["kind"] == kind)
-            for row in some.toLocalIterator(prefetchPartitions=True):
+            answers = self.frame.filter(self.frame["kind"] == kind)
+            for row in answers.toLocalIterator(prefetchPartitions=True):
                 yield row["task_id"], bytes(row["payload"])
 
     def run(self, kind: str, kernel: Callable[[bytes], Iterable[Answer]]) -> "Answers":
         """Run a kernel on each payload of one kind, and keep what it answers; raises as answer."""
         with spark_failures():
-            some = self.frame.filter(self.frame["kind"] == kind)
-        return _kept(self.spark, some, partial(_answer_payloads, kernel), self.task_count)
+            answers = self.frame.filter(self.frame["kind"] == kind)
+        return _keep_answers(
+            self.spark, answers, partial(_answer_payloads, kernel), self.task_count
+        )
 
 
 def answer(
@@ -82,7 +84,7 @@ def answer(
     """
     with spark_failures():
         numbers = _classic(spark).sql().range(0, len(tasks), 1, len(tasks))
-    return _kept(spark, numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
+    return _keep_answers(spark, numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
 
 
 def _classic(spark: Spark) -> ClassicJobs:
@@ -90,7 +92,7 @@ def _classic(spark: Spark) -> ClassicJobs:
     return spark.jobs
 
 
-def _kept(
+def _keep_answers(
     spark: Spark, frame: Any, work: Callable[[Iterator[pa.RecordBatch]], Any], task_count: int
 ) -> Answers:
     """Return the answers, computed now."""
@@ -105,10 +107,10 @@ def _kept(
         answered = frame.mapInArrow(work, "task_id string, kind string, payload binary")
         return answered.localCheckpoint(eager=True, **level)
 
-    kept = Answers(spark, spark.wait_for(keep), task_count)
-    for _, payload in kept.of(_FAILED):
+    answers = Answers(spark, spark.wait_for(keep), task_count)
+    for _, payload in answers.of(_FAILED):
         decode_result(payload)  # raises it
-    return kept
+    return answers
 
 
 def _answer_tasks(
@@ -153,8 +155,8 @@ class _SparkListing:
     """A listing of which the beginning is here and the rest on Spark's workers."""
 
     spark: Spark
-    here: LocalListing
-    there: Answers | None
+    local: LocalListing
+    remote: Answers | None
     file_count: int
     total_bytes: int
     metadata_files: Sequence[str]
@@ -162,12 +164,12 @@ class _SparkListing:
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
         """Yield the files that are not known, each with its verdict."""
-        yield from self.here.unreached(known, rule)
-        if self.there is None:
+        yield from self.local.unreached(known, rule)
+        if self.remote is None:
             return
-        self.spark.progress.phase("comparing on Spark", total=self.there.task_count)
-        there = _sent(self.spark, known)
-        rows = self.there.run(_FILES, partial(_unreached, there, rule))
+        self.spark.progress.phase("comparing on Spark", total=self.remote.task_count)
+        known_file = _send_known(self.spark, known)
+        rows = self.remote.run(_FILES, partial(_unreached, known_file, rule))
         for _, payload in rows.of(_FILES):
             yield unreached(payload_batch(payload), known, rule)
 
@@ -198,17 +200,17 @@ class SparkOrphanSearch:
             options = replace(self.spark, settings=(*self.spark.settings, _ONE_ATTEMPT))
             spark = stack.enter_context(classic_session(options, self.progress, self.deadline))
             _check_attempts(spark)
-            here = LocalListing(stack.enter_context(Spool()))
-            tasks = self._tasks(spark, here, locations)
+            local = LocalListing(stack.enter_context(Spool()))
+            tasks = self._tasks(spark, local, locations)
             self.progress.phase("listing files on Spark", total=len(tasks))
             _LOGGER.debug("listing the rest in %d tasks on Spark", len(tasks))
-            there = None
+            remote = None
             if tasks:
-                there = answer(spark, partial(_list, self.storage.crossing()), tasks)
-            yield _listing(spark, here, there)
+                remote = answer(spark, partial(_list, self.storage.crossing()), tasks)
+            yield _listing(spark, local, remote)
 
     def _tasks(
-        self, spark: Spark, here: LocalListing, locations: Sequence[str]
+        self, spark: Spark, local: LocalListing, locations: Sequence[str]
     ) -> Sequence[Sequence[ListingPart]]:
         """Begin the listing here, and deal out evenly what is left to list."""
         count = _TASKS_PER_CORE * spark.core_count
@@ -218,7 +220,7 @@ class SparkOrphanSearch:
         for location in locations:
             begun = self.store.split(location, count)
             for batch in begun.batches:
-                here.add(batch)
+                local.add(batch)
             tasks += [begun.parts[start::count] for start in range(min(count, len(begun.parts)))]
             self.deadline.check()
         return tasks
@@ -234,9 +236,9 @@ def _check_attempts(spark: Spark) -> None:
         )
 
 
-def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing:
+def _listing(spark: Spark, local: LocalListing, remote: Answers | None) -> Listing:
     """Put both ends together; each task counts once."""
-    summaries_by_task = {} if there is None else dict(there.of(_SUMMARY))
+    summaries_by_task = {} if remote is None else dict(remote.of(_SUMMARY))
     summaries = [parse_json(payload) for payload in summaries_by_task.values()]
 
     def every(key: str) -> list[str]:
@@ -245,12 +247,12 @@ def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing
 
     return _SparkListing(
         spark,
-        here,
-        there,
-        here.file_count + sum(summary["file_count"] for summary in summaries),
-        here.total_bytes + sum(summary["total_bytes"] for summary in summaries),
-        [*here.metadata_files, *every("metadata_files")],
-        [*here.links, *every("links")],
+        local,
+        remote,
+        local.file_count + sum(summary["file_count"] for summary in summaries),
+        local.total_bytes + sum(summary["total_bytes"] for summary in summaries),
+        [*local.metadata_files, *every("metadata_files")],
+        [*local.links, *every("links")],
     )
 
 
@@ -295,7 +297,7 @@ class _Sent:
             yield file.name
 
 
-def _sent(spark: Spark, known: KnownLocations) -> _Sent:
+def _send_known(spark: Spark, known: KnownLocations) -> _Sent:
     """Have what is known in a file on every worker.
 
     Workers that come later ask for it too, so it stays until the end. A session of others would

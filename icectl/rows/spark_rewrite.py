@@ -105,7 +105,7 @@ class _Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _RangeOutput:
     """The entries of a range's new files, and what they have."""
 
     entries: pa.Table
@@ -143,7 +143,7 @@ def rewrite_in_ranges(
     Order: that of the tasks; of new files that of the keys of their rows.
     Raises: as run_rewrite; EngineError; Incomplete.
     """
-    pieces = [_Piece(place, one) for place, task in enumerate(tasks) for one in pieces_of(task)]
+    pieces = [_Piece(place, piece) for place, task in enumerate(tasks) for piece in pieces_of(task)]
     spark.progress.phase("sampling rows on Spark", total=len(pieces))
     sampled = spark.each(partial(_sample, at, job, tasks), pieces)
     ranges = _Ranges(
@@ -162,7 +162,7 @@ def rewrite_in_ranges(
         pieces,
         partial(_write, at, job, ranges),
         ranges.count + 1,
-        (_Written, _Totals, RowTotals),
+        (_RangeOutput, _Totals, RowTotals),
     )
     *written, read = results
     return [_result(number, ranges, written, read[number]) for number in range(len(tasks))]
@@ -171,7 +171,7 @@ def rewrite_in_ranges(
 def pieces_of(task: RewriteTask) -> Iterator[RewriteTask]:
     """Yield files of a task, of some size together, and parts of larger ones."""
     files, size_bytes = [], 0
-    for file in (part for whole in task.inputs for part in _parts(whole)):
+    for file in (part for file_ in task.inputs for part in _parts(file_)):
         files.append(file)
         size_bytes += file.read_bytes
         if size_bytes >= _PIECE_BYTES:
@@ -193,10 +193,10 @@ def _sample(
     at: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
 ) -> tuple[int, list[bytes]]:
     """Sample the keys of rows of a piece, on a worker."""
-    whole = tasks[piece.at]
-    row_count = sum(file.record_count for file in whole.inputs)
-    wanted = min(_SAMPLES_A_RANGE * _range_count(whole), _MOST_SAMPLES)
-    step = max(row_count // wanted, 1)
+    task = tasks[piece.at]
+    row_count = sum(file.record_count for file in task.inputs)
+    sample_count = min(_SAMPLES_A_RANGE * _range_count(task), _MOST_SAMPLES)
+    step = max(row_count // sample_count, 1)
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
         return piece.at, sampled_keys(file_group(piece.task, job), outputs(piece.task), step)
 
@@ -220,7 +220,7 @@ def _deal(
 
 def _write(
     at: WorkerContext, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
-) -> _Written | dict[int, _Totals]:
+) -> _RangeOutput | dict[int, _Totals]:
     """Write the new files of a range, on a worker; of the last number, sum up what was read."""
     if number == ranges.count:
         return _sums(dealt)
@@ -229,7 +229,7 @@ def _write(
     options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
         files, rows = write_rows(group, map(payload_batch, dealt), options, outputs(task))
-    return _Written(entries_of(files, task, job), rows)
+    return _RangeOutput(entries_of(files, task, job), rows)
 
 
 def _sums(totals: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
@@ -241,17 +241,17 @@ def _sums(totals: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
     return sums
 
 
-def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Totals) -> TaskResult:
+def _result(at: int, ranges: _Ranges, written: Sequence[_RangeOutput], read: _Totals) -> TaskResult:
     """Sum up the ranges of a task.
 
     Raises: EngineError, where rows were lost on the way.
     """
-    mine = written[slice(*ranges.starts[at : at + 2])]
+    outputs = written[slice(*ranges.starts[at : at + 2])]
     rows = RowTotals()
-    for one in mine:
-        rows.add_totals(one.rows)
+    for output in outputs:
+        rows.add_totals(output.rows)
     check_totals(read.live, rows)
-    entries = pa.concat_tables(one.entries for one in mine)
+    entries = pa.concat_tables(output.entries for output in outputs)
     return TaskResult(
         ranges.tasks[at].task_id,
         entries,
@@ -364,12 +364,12 @@ class _KeyRanges:
         cuts = [place(low, bisect_left) for low in self.lows[1:]]
         for at, (start, stop) in enumerate(pairwise([0, *cuts, len(ordered)])):
             first, last = self.firsts[at], self.firsts[at + 1] - 1
-            same = start, start
+            equal = start, start
             if first < last:
-                same = place(self.lows[at], bisect_left), place(self.lows[at], bisect_right)
-            yield first, rows.slice(start, same[0] - start)
-            yield from self._shares(at, rows.slice(same[0], same[1] - same[0]))
-            yield last, rows.slice(same[1], stop - same[1])
+                equal = place(self.lows[at], bisect_left), place(self.lows[at], bisect_right)
+            yield first, rows.slice(start, equal[0] - start)
+            yield from self._shares(at, rows.slice(equal[0], equal[1] - equal[0]))
+            yield last, rows.slice(equal[1], stop - equal[1])
 
     def _shares(self, at: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows of one key in as many parts as ranges begin there; few go to each in turn."""
@@ -416,19 +416,19 @@ class SparkEngine:
         Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
         on record.
         """
-        together = [task for task in tasks if is_for_ranges(task, job)]
-        alone = [task for task in tasks if not is_for_ranges(task, job)]
+        in_ranges = [task for task in tasks if is_for_ranges(task, job)]
+        single = [task for task in tasks if not is_for_ranges(task, job)]
 
         def work(spark: Spark, at: WorkerContext) -> _Done:
-            found, is_clean = _on_workers(
-                spark, partial(_rewrite, at, job), alone, rewriting(alone)
+            results, is_clean = _on_workers(
+                spark, partial(_rewrite, at, job), single, rewriting(single)
             )
-            if together:
-                found += rewrite_in_ranges(spark, together, job, at)
-            return found, is_clean and not together
+            if in_ranges:
+                results += rewrite_in_ranges(spark, in_ranges, job, at)
+            return results, is_clean and not in_ranges
 
         if tasks:
-            yield from self._carried_out(work, places)
+            yield from self._carry_out(work, places)
 
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
@@ -443,15 +443,15 @@ class SparkEngine:
             return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes on Spark")
 
         if tasks:
-            yield from self._carried_out(work, places)
+            yield from self._carry_out(work, places)
 
-    def _carried_out(
+    def _carry_out(
         self, work: Callable[[Spark, WorkerContext], _Done], places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
-        spark = self._started()
+        spark = self._start()
         try:
-            found, is_clean = work(spark, WorkerContext.of(self.storage, places.names))
+            results, is_clean = work(spark, WorkerContext.of(self.storage, places.names))
         except BaseException:
             self._stop()  # workers that still write must not do so behind the back of the search
             with suppress(IcectlError):
@@ -460,11 +460,11 @@ class SparkEngine:
         self.counts.tasks, self.counts.repeats = spark.task_counts()
         if spark.speculates or not is_clean:
             places.find()
-        for result in found:
+        for result in results:
             places.record(result.entries["location"].unique().to_pylist())
             yield result
 
-    def _started(self) -> Spark:
+    def _start(self) -> Spark:
         if self._spark is None:
             self._spark = self._stack.enter_context(
                 open_spark(self.options, self.progress, self.deadline)
@@ -485,7 +485,7 @@ def _on_workers(
         return [], True
     spark.progress.phase(phase, total=len(bundles))
     answers = spark.each(kernel, bundles, (TaskResult,))
-    results = [result for some, _ in answers for result in some]
+    results = [result for task_results, _ in answers for result in task_results]
     return results, all(is_first for _, is_first in answers)
 
 

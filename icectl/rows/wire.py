@@ -50,11 +50,11 @@ def decode(content: bytes, types: Sequence[type] = ()) -> Any:
 
     Raises: EngineError, where they are not what `encode` returns.
     """
-    known = {one.__qualname__: one for one in types}
+    classes = {class_.__qualname__: class_ for class_ in types}
     try:
-        head, _, rest = content.partition(b"\n")
+        head, _, content_parts = content.partition(b"\n")
         plain, sizes = parse_json(head)
-        return _value(plain, _parts(memoryview(rest), sizes), known)
+        return _value(plain, _parts(memoryview(content_parts), sizes), classes)
     except _NO_SENSE as error:
         raise EngineError(f"the answer of a worker makes no sense: {error}") from error
 
@@ -77,17 +77,17 @@ def _plain(value: Any, parts: list[bytes]) -> Any:
         case pa.Table():
             return ["table", _part(_stream(value), parts)]
         case list():
-            return ["list", *(_plain(one, parts) for one in value)]
+            return ["list", *(_plain(item, parts) for item in value)]
         case tuple():
-            return ["tuple", *(_plain(one, parts) for one in value)]
+            return ["tuple", *(_plain(item, parts) for item in value)]
         case Mapping():
-            return ["dict", *(_plain(one, parts) for pair in value.items() for one in pair)]
+            return ["dict", *(_plain(item, parts) for pair in value.items() for item in pair)]
         case Exception():
             return ["error", *_plain_error(value)]
     if not is_dataclass(value):
         raise TypeError(f"a {type(value).__qualname__} is not sent by a worker")
-    own = (_plain(getattr(value, item.name), parts) for item in fields(value))
-    return ["object", type(value).__qualname__, *own]
+    values = (_plain(getattr(value, item.name), parts) for item in fields(value))
+    return ["object", type(value).__qualname__, *values]
 
 
 def _part(content: bytes, parts: list[bytes]) -> int:
@@ -109,8 +109,8 @@ def _plain_error(error: Exception) -> list[Any]:
     match error:
         case IcectlError():
             name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
-            own = {key: value for key, value in vars(error).items() if key in _ERROR_FIELDS}
-            return [name, [error.message], own, notes]
+            members = {key: value for key, value in vars(error).items() if key in _ERROR_FIELDS}
+            return [name, [error.message], members, notes]
         case OSError(errno=int()):
             place = error.filename if isinstance(error.filename, str) else None
             return ["OSError", [error.errno, error.strerror, place], {}, notes]
@@ -130,7 +130,7 @@ def _parts(content: memoryview, sizes: Sequence[int]) -> list[memoryview]:
     return parts
 
 
-def _value(plain: Any, parts: Sequence[memoryview], known: Mapping[str, type]) -> Any:
+def _value(plain: Any, parts: Sequence[memoryview], classes: Mapping[str, type]) -> Any:
     """Return the value of its form in types of JSON."""
     if not isinstance(plain, list):
         if isinstance(plain, dict):
@@ -144,29 +144,29 @@ def _value(plain: Any, parts: Sequence[memoryview], known: Mapping[str, type]) -
     if kind == "error":
         return _error(*items)
     if kind == "object":
-        class_ = known[items.pop(0)]
+        class_ = classes[items.pop(0)]
         if len(items) != len(fields(class_)):
             raise ValueError(f"a {class_.__qualname__} has other fields")
-        return class_(*(_value(one, parts, known) for one in items))
-    values = [_value(one, parts, known) for one in items]
+        return class_(*(_value(item, parts, classes) for item in items))
+    values = [_value(item, parts, classes) for item in items]
     if kind == "dict":
         return dict(zip(values[::2], values[1::2], strict=True))
     return {"list": list, "tuple": tuple}[kind](values)
 
 
 def _error(
-    name: str, arguments: Sequence[Any], own: Mapping[str, Any], notes: Sequence[str]
+    name: str, arguments: Sequence[Any], members: Mapping[str, Any], notes: Sequence[str]
 ) -> Exception:
-    if not own.keys() <= _ERROR_FIELDS:
+    if not members.keys() <= _ERROR_FIELDS:
         raise ValueError("an error has fields that are unknown")
     if not all(
         argument is None or isinstance(argument, (str, int))
-        for argument in [*arguments, *own.values()]
+        for argument in [*arguments, *members.values()]
     ):
         raise TypeError("an error has fields of another type")
     kind = _ERRORS[name]
     error = kind.__new__(kind, *arguments)
-    vars(error).update(own)
+    vars(error).update(members)
     for note in notes:
         error.add_note(note)
     return error

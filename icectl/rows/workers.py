@@ -93,7 +93,7 @@ class WorkerPool:
         try:
             worker = self._idle.get_nowait()
         except Empty:
-            worker = _Worker.started(self.types, self.check)
+            worker = _Worker.start(self.types, self.check)
         try:
             yield worker
         except BaseException:
@@ -112,14 +112,14 @@ class _Worker:
     check: Callable[[], None]
 
     @staticmethod
-    def started(types: Sequence[type], check: Callable[[], None]) -> "_Worker":
+    def start(types: Sequence[type], check: Callable[[], None]) -> "_Worker":
         """Start one. It has its own session: Ctrl-C is for this process alone.
 
         It imports nothing from the working directory.
         """
-        here, there = socket.socketpair()
-        with there:
-            command = f"from {__name__} import _serve; _serve({there.fileno()})"
+        own_end, worker_end = socket.socketpair()
+        with worker_end:
+            command = f"from {__name__} import _serve; _serve({worker_end.fileno()})"
             try:
                 process = subprocess.Popen(  # noqa: S603 - this very program
                     [sys.executable, "-P", "-c", command],
@@ -127,13 +127,13 @@ class _Worker:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,  # native readers print what they find
-                    pass_fds=[there.fileno()],
+                    pass_fds=[worker_end.fileno()],
                     start_new_session=True,
                 )
             except OSError as error:
-                here.close()
+                own_end.close()
                 raise EngineError(f"no process can be started: {error}") from error
-        return _Worker(process, Connection(here.detach()), types, check)
+        return _Worker(process, Connection(own_end.detach()), types, check)
 
     def send(self, value: Any) -> None:
         """Send a call, or the answer to a question."""
@@ -143,7 +143,7 @@ class _Worker:
     def answer(self, file: IO[bytes] | None, ask: Ask | None) -> tuple[Any, ...]:
         """Answer the questions of a kernel until it ends, and return what it yielded."""
         while True:
-            kind, value = self._received()
+            kind, value = self._receive()
             if kind == _READ and file is not None:
                 file.seek(value[0])
                 content = file.read(value[1])
@@ -160,7 +160,7 @@ class _Worker:
             else:
                 raise EngineError("the answer of a worker makes no sense")
 
-    def _received(self) -> Any:
+    def _receive(self) -> Any:
         while True:
             self.check()
             with self._alive():

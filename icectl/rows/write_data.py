@@ -187,8 +187,8 @@ class DataWriter:
 
     def _room(self, new: "_NewFile") -> int:
         """Return rows that the file has place for, by what rows have taken so far."""
-        left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
-        return max(1, int(left) - new.pending_rows)
+        rows_left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
+        return max(1, int(rows_left) - new.pending_rows)
 
     def _flush(self, new: "_NewFile") -> None:
         new.flush()
@@ -255,9 +255,9 @@ class _NewFile:
             self._nan_counts[id_] += nan_count
             if nan_count:
                 self._with_nan.add(id_)
-        for id_, found in self._shapes.items():
+        for id_, shapes in self._shapes.items():
             place, *inner = _path(self._arrow, id_)
-            found.add(inside(batch.column(place), tuple(inner)))
+            shapes.add(inside(batch.column(place), tuple(inner)))
 
     def _no_shapes(self) -> dict[int, Shapes]:
         """Begin to look at the columns of geometry and geography."""
@@ -271,15 +271,15 @@ class _NewFile:
             self.row_count += self.pending_rows
         self._pending = []
         self._with_nan = set()
-        for id_, found in self._shapes.items():
-            self._all_shapes[id_].merge(found)
+        for id_, shapes in self._shapes.items():
+            self._all_shapes[id_].merge(shapes)
         self._shapes = self._no_shapes()
         self.pending_rows = self.pending_bytes = 0
 
     def end(self) -> WrittenFile:
         """Close the file, and read its metrics back."""
         self.flush()
-        whole = footer_metrics(self._writer.close(), self._arrow, self._schema)
+        unread_metrics = footer_metrics(self._writer.close(), self._arrow, self._schema)
         size_bytes = self.size_bytes
         self._stack.close()
         with self._outputs.open(self.location) as file:
@@ -288,7 +288,7 @@ class _NewFile:
             footer,
             nan_value_counts=self._nan_counts,
             # NaN is greater than all else, or nothing: what is least is so for every reader.
-            lower_bounds=_also(footer.lower_bounds, whole.lower_bounds, self._nan_counts),
+            lower_bounds=_also(footer.lower_bounds, unread_metrics.lower_bounds, self._nan_counts),
         )
         counted = _with_boxes(counted, self._all_shapes)
         metrics = shaped_metrics(counted, self._schema, self._options.modes)
@@ -319,9 +319,9 @@ def _shape_types(schema: Schema, arrow: pa.Schema) -> Mapping[int, Type]:
 
 def _with_boxes(metrics: FileMetrics, shapes: Mapping[int, Shapes]) -> FileMetrics:
     """Return metrics with the boxes around shapes as bounds (R-093)."""
-    boxes = {id_: found.box for id_, found in shapes.items()}
+    boxes = {id_: shape.box for id_, shape in shapes.items()}
     bounds = {id_: box.bounds() for id_, box in boxes.items() if box is not None}
-    lower, upper = ({id_: one[at] for id_, one in bounds.items()} for at in (0, 1))
+    lower, upper = ({id_: ends[at] for id_, ends in bounds.items()} for at in (0, 1))
     return replace(
         metrics,
         lower_bounds={**metrics.lower_bounds, **lower},
@@ -413,11 +413,15 @@ def with_bounds(
 ) -> WrittenFile:
     """Return a new file with the bounds of columns that were measured in its rows."""
     types = {id_: item.type for id_, item in schema.all_fields.items()}
-    known = {id_: one for id_, one in facts.items() if one.lower is not None}
+    with_values = {id_: measured for id_, measured in facts.items() if measured.lower is not None}
     measured = FileMetrics(
         written.metrics.record_count,
-        lower_bounds={id_: encode(types[id_], one.lower) for id_, one in known.items()},
-        upper_bounds={id_: encode(types[id_], one.upper) for id_, one in known.items()},
+        lower_bounds={
+            id_: encode(types[id_], measured.lower) for id_, measured in with_values.items()
+        },
+        upper_bounds={
+            id_: encode(types[id_], measured.upper) for id_, measured in with_values.items()
+        },
     )
     lower, upper = _cut(measured, schema, options.modes)
     metrics = replace(
@@ -449,11 +453,11 @@ def with_joined_bounds(
             continue
         sides: tuple[tuple[Side, dict[int, bytes]], ...] = (("lower", lower), ("upper", upper))
         for side, joined in sides:
-            of_side = [getattr(one, f"{side}_bounds").get(id_) for one in having]
-            known = [bound for bound in of_side if bound is not None]
-            if having and len(known) == len(having):
+            of_side = [getattr(source, f"{side}_bounds").get(id_) for source in having]
+            known_bounds = [bound for bound in of_side if bound is not None]
+            if having and len(known_bounds) == len(having):
                 with suppress(ValueError):  # level metadata reports it
-                    found = joined_bounds(known, side)
+                    found = joined_bounds(known_bounds, side)
                     if found is not None:
                         joined[id_] = found
     metrics = replace(
@@ -485,13 +489,13 @@ def with_stated_metrics(
         having = [source for source in sources if not _has_only_nulls(source, id_)]
         if item is None or item.type not in (*_REAL, *_OF_ANY_LENGTH):
             continue
-        counts = [one.nan_value_counts.get(id_) for one in having]
-        known = [count for count in counts if count is not None]
-        if has_all_rows and item.type in _REAL and len(known) == len(counts):
-            nan_counts[id_] = sum(known)
-        found = None if id_ in metrics.lower_bounds else _joined_range(having, id_, item.type)
-        if found is not None:
-            bounds[id_] = found
+        counts = [source.nan_value_counts.get(id_) for source in having]
+        known_counts = [count for count in counts if count is not None]
+        if has_all_rows and item.type in _REAL and len(known_counts) == len(counts):
+            nan_counts[id_] = sum(known_counts)
+        joined = None if id_ in metrics.lower_bounds else _joined_range(having, id_, item.type)
+        if joined is not None:
+            bounds[id_] = joined
     stated = replace(
         metrics,
         nan_value_counts=nan_counts,
@@ -522,8 +526,8 @@ def _joined_range(
         upper = [decode(type_, source.upper_bounds[id_]) for source in sources]
     except (KeyError, ValueError):
         return None  # level metadata reports those that are none
-    found = widest(lower, upper)
-    return None if found is None else (encode(type_, found[0]), encode(type_, found[1]))
+    ends = widest(lower, upper)
+    return None if ends is None else (encode(type_, ends[0]), encode(type_, ends[1]))
 
 
 def _joined_box(

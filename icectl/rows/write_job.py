@@ -73,24 +73,24 @@ _UUID_TEXT = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 @dataclass(frozen=True, slots=True)
 class IncomingRows:
-    """How batches of a frame become rows of a table: `given` is its schema, with field ids."""
+    """How batches of a frame become rows of a table: `frame` is its schema, with field ids."""
 
-    given: pa.Schema
-    wanted: Schema
+    frame: pa.Schema
+    table: Schema
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches with the columns of `wanted`.
+        """Yield the batches with the columns of `table`.
 
         Order: kept.
         Raises: Refused, where a required column has a null, or a value has no place in its column.
         """
-        wanted = replace(self.wanted, fields=tuple(map(_as_written, self.wanted.fields)))
-        projection = projected(SourceFile("the data frame", "arrow", 0, 0), self.given, wanted)
+        schema = replace(self.table, fields=tuple(map(_as_written, self.table.fields)))
+        projection = projected(SourceFile("the data frame", "arrow", 0, 0), self.frame, schema)
         for batch in batches:
-            columns = [_fitted(*pair) for pair in zip(batch.columns, self.given, strict=True)]
-            rows = typed_batch(columns, self.given, batch.num_rows)
-            for column, field in zip(rows.columns, self.given, strict=True):
-                _check_values(column, field, wanted)
+            columns = [_fitted(*pair) for pair in zip(batch.columns, self.frame, strict=True)]
+            rows = typed_batch(columns, self.frame, batch.num_rows)
+            for column, field in zip(rows.columns, self.frame, strict=True):
+                _check_values(column, field, schema)
             try:
                 batch_read = projection.project(rows, np.zeros(batch.num_rows, np.int64))
             except CorruptTable as error:
@@ -132,36 +132,36 @@ def _no_variant(column: pa.Array, field: pa.Field) -> str:
     return ""
 
 
-def frame_schema(given: pa.Schema, wanted: Schema) -> pa.Schema:
+def frame_schema(frame: pa.Schema, table: Schema) -> pa.Schema:
     """The schema of a frame, each column with the field id of the table's column of that name.
 
     Raises: Refused, for columns that the table does not have, that lose something as its columns,
     and for required ones that are missing.
     """
-    return pa.schema(_matched(list(given), wanted.fields, ""))
+    return pa.schema(_matched(list(frame), table.fields, ""))
 
 
 def _matched(
-    given: Sequence[pa.Field], wanted: Sequence[NestedField], inside: str
+    frame: Sequence[pa.Field], columns: Sequence[NestedField], inside: str
 ) -> list[pa.Field]:
-    names = {item.name: item for item in wanted}
-    seen: set[str] = set()
+    names = {item.name: item for item in columns}
+    names_seen: set[str] = set()
     fields = []
-    for one in given:
-        shown = f"{inside}{one.name}"
-        if one.name in seen:
+    for frame_field in frame:
+        shown = f"{inside}{frame_field.name}"
+        if frame_field.name in names_seen:
             raise Refused(f"the data frame has two columns `{shown}`")
-        seen.add(one.name)
-        item = names.get(one.name)
+        names_seen.add(frame_field.name)
+        item = names.get(frame_field.name)
         if item is None:
             hint = (
-                similar_name_hint(one.name, list(names))
+                similar_name_hint(frame_field.name, list(names))
                 or "drop it, or add it to the table's schema"
             )
             raise Refused(f"the table has no column `{shown}`, which the data frame has", hint=hint)
-        fields.append(_field(one, item, shown))
-    for item in wanted:
-        if item.name not in seen and item.required and item.write_default is None:
+        fields.append(_field(frame_field, item, shown))
+    for item in columns:
+        if item.name not in names_seen and item.required and item.write_default is None:
             raise Refused(
                 f"the data frame lacks `{inside}{item.name}`, which the table requires",
                 hint="add the column; only optional ones, and those with a default, may be missing",
@@ -169,29 +169,29 @@ def _matched(
     return fields
 
 
-def _field(given: pa.Field, wanted: NestedField, shown: str) -> pa.Field:
+def _field(frame_field: pa.Field, column: NestedField, shown: str) -> pa.Field:
     """Return a field with an id, and those inside of it."""
-    kind = _kind(given.type, wanted.type, shown)
-    return pa.field(given.name, kind, metadata={FIELD_ID: str(wanted.id)})
+    kind = _kind(frame_field.type, column.type, shown)
+    return pa.field(frame_field.name, kind, metadata={FIELD_ID: str(column.id)})
 
 
-def _kind(given: pa.DataType, wanted: Type, shown: str) -> pa.DataType:
-    match wanted:
-        case StructType(fields) if arrow_types.is_struct(given):
-            return pa.struct(_matched(child_fields(given), fields, f"{shown}."))
-        case ListType() if arrow_types.is_list(given):
-            return pa.list_(_inner(child_fields(given)[0], children(wanted)[0], shown))
-        case MapType() if arrow_types.is_map(given):
-            parts = zip(child_fields(given), children(wanted), strict=True)
-            key, value = (_inner(one, item, shown) for one, item in parts)
+def _kind(stored: pa.DataType, type_: Type, shown: str) -> pa.DataType:
+    match type_:
+        case StructType(fields) if arrow_types.is_struct(stored):
+            return pa.struct(_matched(child_fields(stored), fields, f"{shown}."))
+        case ListType() if arrow_types.is_list(stored):
+            return pa.list_(_inner(child_fields(stored)[0], children(type_)[0], shown))
+        case MapType() if arrow_types.is_map(stored):
+            parts = zip(child_fields(stored), children(type_), strict=True)
+            key, value = (_inner(frame_field, item, shown) for frame_field, item in parts)
             return pa.map_(key.with_nullable(nullable=False), value)
-    taken = given if _is_lossless(given, wanted) else _checked(given, wanted)
-    if taken is not None:
-        return taken
-    is_binary = isinstance(wanted, FixedType) or is_shape(wanted)
-    name = "binary" if is_binary else type_text(wanted)
+    kind = stored if _is_lossless(stored, type_) else _checked(stored, type_)
+    if kind is not None:
+        return kind
+    is_binary = isinstance(type_, FixedType) or is_shape(type_)
+    name = "binary" if is_binary else type_text(type_)
     raise Refused(
-        f"`{shown}` is {given} in the data frame and {type_text(wanted)} in the table",
+        f"`{shown}` is {stored} in the data frame and {type_text(type_)} in the table",
         hint=f"cast it to {_SPARK.get(name, name)}",
     )
 
@@ -207,43 +207,43 @@ _SPARK = {
 """Types by Spark's names for them, where these are others."""
 
 
-def _inner(given: pa.Field, wanted: NestedField, shown: str) -> pa.Field:
-    return _field(given, wanted, f"{shown}.{wanted.name}")
+def _inner(frame_field: pa.Field, column: NestedField, shown: str) -> pa.Field:
+    return _field(frame_field, column, f"{shown}.{column.name}")
 
 
-def _is_lossless(given: pa.DataType, wanted: Type) -> bool:
-    if arrow_types.is_null(given):
+def _is_lossless(stored: pa.DataType, type_: Type) -> bool:
+    if arrow_types.is_null(stored):
         return True
-    match wanted:
+    match type_:
         case DecimalType(precision, scale):
-            is_decimal = bool(arrow_types.is_decimal(given))
-            return is_decimal and given.scale == scale and given.precision <= precision
+            is_decimal = bool(arrow_types.is_decimal(stored))
+            return is_decimal and stored.scale == scale and stored.precision <= precision
         case PrimitiveType(name):
-            return any(test(given) for test in _WHOLE.get(name, ()))
+            return any(test(stored) for test in _WHOLE.get(name, ()))
         case GeometryType() | GeographyType():
-            return any(test(given) for test in _WHOLE["binary"])
+            return any(test(stored) for test in _WHOLE["binary"])
         case _:
             return False
 
 
-def _checked(given: pa.DataType, wanted: Type) -> pa.DataType | None:
+def _checked(stored: pa.DataType, type_: Type) -> pa.DataType | None:
     """Return what values of a frame become that may fit a column or not, each for itself.
 
     None where none would.
     """
-    is_binary = arrow_types.is_binary(given) or arrow_types.is_large_binary(given)
-    is_text = arrow_types.is_string(given) or arrow_types.is_large_string(given)
-    match wanted:
+    is_binary = arrow_types.is_binary(stored) or arrow_types.is_large_binary(stored)
+    is_text = arrow_types.is_string(stored) or arrow_types.is_large_string(stored)
+    match type_:
         case PrimitiveType("uuid") if is_text or is_binary:
             return pa.binary(_UUID_BYTES)
         case FixedType(length) if is_binary:
             return pa.binary(length)
-        case PrimitiveType("time") if arrow_types.is_time64(given):
+        case PrimitiveType("time") if arrow_types.is_time64(stored):
             return pa.time64("us")
         case PrimitiveType("timestamp_ns" | "timestamptz_ns" as name):
             has_zone = name == "timestamptz_ns"
-            if arrow_types.is_timestamp(given) and (given.tz is not None) == has_zone:
-                return pa.timestamp("ns", given.tz)
+            if arrow_types.is_timestamp(stored) and (stored.tz is not None) == has_zone:
+                return pa.timestamp("ns", stored.tz)
     return None
 
 
@@ -310,16 +310,16 @@ def run_write(batches: Iterator[pa.RecordBatch], job: WriteJob, outputs: FileOut
     Raises: as write_rows; Refused, for rows that the table does not take.
     """
     typed = job.spec
-    alone = None
+    partition = None
     if typed.spec.is_unpartitioned:
-        alone = Partition(encode_key(typed.types, [None] * len(typed.types)), "")
+        partition = Partition(encode_key(typed.types, [None] * len(typed.types)), "")
     group = FileGroup(
         (),
         0,
         DeletesOfGroup(),
-        TableColumns(job.rows.wanted, job.rows.wanted),
+        TableColumns(job.rows.table, job.rows.table),
         typed.spec,
-        alone,
+        partition,
         job.sorting,
     )
     files, _ = write_rows(group, job.rows.of(batches), job.options, outputs)
@@ -328,6 +328,6 @@ def run_write(batches: Iterator[pa.RecordBatch], job: WriteJob, outputs: FileOut
 
 def partition_keys(job: WriteJob, batch: pa.RecordBatch) -> pa.Array:
     """Return the partition of each row of a frame, as its canonical key. Raises: as run_write."""
-    wanted = job.rows.wanted
+    schema = job.rows.table
     (rows,) = job.rows.of([batch])
-    return partitioner(job.spec.spec, wanted, arrow_schema(wanted)).keys(rows)
+    return partitioner(job.spec.spec, schema, arrow_schema(schema)).keys(rows)

@@ -160,10 +160,10 @@ def loss_of_going_back(metadata: TableMetadata, head: Snapshot, target: Snapshot
     by_id = metadata.snapshots_by_id
     stays = {ancestor.snapshot_id for ancestor in ancestors(by_id, target.snapshot_id)}
     line = ancestors(by_id, head.snapshot_id)
-    leaving = list(takewhile(lambda one: one.snapshot_id not in stays, line))
-    changing = [one for one in leaving if one.operation != "replace"]
-    rows = _total([_added(one, by_id) for one in changing])
-    rows_back = _total([_deleted_rows(one) for one in changing])
+    leaving = list(takewhile(lambda snapshot: snapshot.snapshot_id not in stays, line))
+    changing = [snapshot for snapshot in leaving if snapshot.operation != "replace"]
+    rows = _total([_added(snapshot, by_id) for snapshot in changing])
+    rows_back = _total([_deleted_rows(snapshot) for snapshot in changing])
     return Loss(rows, rows_back, len(leaving))
 
 
@@ -174,7 +174,7 @@ def _added(snapshot: Snapshot, by_id: Mapping[int, Snapshot]) -> int | None:
         return _counter(summary, "added-records")
     parent = by_id.get(snapshot.parent_snapshot_id or -1)
     before = {"total-records": "0"} if parent is None else parent.summary or {}
-    totals = [_counter(one, "total-records") for one in (summary, before)]
+    totals = [_counter(counters, "total-records") for counters in (summary, before)]
     if snapshot.operation != "append" or None in totals or "total-records" not in summary:
         return None
     return (totals[0] or 0) - (totals[1] or 0)
@@ -268,7 +268,7 @@ class WholeSnapshots:
     level: WholeLevel
     broken: frozenset[str] = frozenset()
     _read: dict[ManifestFile, Entries | None] = field(default_factory=dict)
-    _there: set[str] = field(default_factory=set)
+    _present: set[str] = field(default_factory=set)
     _lost: set[str] = field(default_factory=set)
 
     def newest(self, branch: str) -> Snapshot | None:
@@ -313,10 +313,10 @@ class WholeSnapshots:
             return None
         try:
             lost, parts = [], []
-            for manifest, one in self._read_manifests(snapshot):
-                if one.rows is not None:
-                    parts.append(inherit(with_manifest_number(one.rows, 0), [manifest]))
-                elif _is_gone(one.problem):
+            for manifest, read in self._read_manifests(snapshot):
+                if read.rows is not None:
+                    parts.append(inherit(with_manifest_number(read.rows, 0), [manifest]))
+                elif _is_gone(read.problem):
                     lost.append(_counted(manifest))
                 else:
                     return None
@@ -328,7 +328,7 @@ class WholeSnapshots:
             return None
         loss = together([*lost, *missing])
         rows_found = total(data_files(live_entries), "record_count")
-        is_all = rows_found <= sum(one.rows or 0 for one in missing)
+        is_all = rows_found <= sum(missing_file.rows or 0 for missing_file in missing)
         return None if is_all else loss
 
     def damaged_files(self, snapshot: Snapshot) -> Sequence[str]:
@@ -338,11 +338,11 @@ class WholeSnapshots:
         """
         locations: set[str] = set()
         with suppress(FileNotFoundError, CorruptTable, Unsupported):
-            for manifest, one in self._read_manifests(snapshot):
-                if one.rows is not None:
-                    locations |= _live_locations(one.rows, manifest)
+            for manifest, read in self._read_manifests(snapshot):
+                if read.rows is not None:
+                    locations |= _live_locations(read.rows, manifest)
         damaged = sorted(self.broken & locations)
-        return [one for one in damaged if self.context.store.stat(one) is not None]
+        return [location for location in damaged if self.context.store.stat(location) is not None]
 
     def not_named(self, snapshot: Snapshot, locations: frozenset[str]) -> frozenset[str]:
         """Return those of some locations that a snapshot does not need.
@@ -354,7 +354,7 @@ class WholeSnapshots:
             named = self._named(snapshot)
         except (FileNotFoundError, CorruptTable, Unsupported):
             return frozenset()
-        return frozenset(one for one in locations - named if "/" in one)
+        return frozenset(location for location in locations - named if "/" in location)
 
     def _named(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the list, the manifests and the live files of a snapshot.
@@ -362,11 +362,11 @@ class WholeSnapshots:
         Raises: FileNotFoundError, CorruptTable, Unsupported, where one cannot be read.
         """
         named = {snapshot.manifest_list or snapshot.root_manifest or ""}
-        for manifest, one in self._read_manifests(snapshot):
-            if one.problem is not None:
-                raise one.problem
+        for manifest, read in self._read_manifests(snapshot):
+            if read.problem is not None:
+                raise read.problem
             named.add(manifest.manifest_path)
-            _, rows = one.content
+            _, rows = read.content
             named |= _live_locations(rows, manifest)
         return frozenset(named)
 
@@ -432,11 +432,11 @@ class WholeSnapshots:
         named = distinct(content_files(alive, sized_keys(alive)))
         if not self._lost.isdisjoint(named.table["key"].to_pylist()):
             return False
-        unknown = without(named, pa.array(self._there, pa.string()))
+        unknown = without(named, pa.array(self._present, pa.string()))
         compared = compare_with_store(self.context, unknown, self.metadata.location)
         lost = [discrepancy.location for discrepancy in compared.discrepancies]
         self._lost.update(including(unknown, lost).table["key"].to_pylist())
-        self._there.update(excluding(unknown, lost).table["key"].to_pylist())
+        self._present.update(excluding(unknown, lost).table["key"].to_pylist())
         return not lost
 
 

@@ -56,7 +56,7 @@ class Forks:
     _server: list[tuple[subprocess.Popen[bytes], socket.socket]] = field(default_factory=list)
 
     def started(self, types: Sequence[type], check: Callable[[], None]) -> "workers._Worker":
-        """Stands where `_Worker.started` does."""
+        """Stands where `_Worker.start` does."""
         asking = self._asking()
         here, there = socket.socketpair()
         told, telling = os.pipe()
@@ -129,7 +129,7 @@ def _wait_for_worker(request: dict[str, Any], line: int, telling: int) -> None:
 
 
 def _work(request: dict[str, Any], line: int) -> None:
-    """Be a worker as `_Worker.started` sets it up."""
+    """Be a worker as `_Worker.start` sets it up."""
     code = 1
     try:
         os.setsid()

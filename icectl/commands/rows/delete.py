@@ -138,7 +138,7 @@ class _Deletion:
         check_once(files.data, sorted([*chosen.whole, *chosen.some]))
         maker = TaskMaker(files.data, files.deletes, files.index, [*chosen.whole, *chosen.some])
         found_rows = self._find_rows(metadata, maker, chosen.some)
-        emptied = {row.location for row in found_rows if not row.left}
+        emptied = {row.location for row in found_rows if not row.live_count}
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
         of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
         self.deleted_rows = of_whole + sum(row.count for row in found_rows)
@@ -147,7 +147,7 @@ class _Deletion:
             return Proposal(())
         at = {place: row for row, place in _located(files, chosen.some) if place in emptied}
         removed_rows = sorted([*chosen.whole, *at.values()])
-        partly_deleted = [row for row in found_rows if row.left]
+        partly_deleted = [row for row in found_rows if row.live_count]
         rows = {place: row for row, place in _located(files, chosen.some)}
         blank = MergeDeletesTask("m-0", 1, (), (), "vectors")
         merging = maker.merge([rows[rewritten.location] for rewritten in partly_deleted], blank)

@@ -60,7 +60,7 @@ def raises(_file, number):
 def forked_workers(request, forks, monkeypatch):
     """Workers as icectl starts them, and those that stand for them in tests."""
     if request.param == "forked":
-        monkeypatch.setattr(_Worker, "started", forks.started)
+        monkeypatch.setattr(_Worker, "start", forks.started)
 
 
 @pytest.fixture
