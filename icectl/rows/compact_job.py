@@ -22,7 +22,6 @@ from icectl.format.partition import PartitionSpec, partition_path, result_types
 from icectl.format.single_value import Value
 from icectl.format.sort import SortOrder
 from icectl.format.types import Type
-from icectl.rows.deleted_positions import no_rows
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergedGroup, MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
@@ -35,6 +34,7 @@ from icectl.rows.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
+from icectl.rows.row_runs import no_rows
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile
 from icectl.storage.store import Store

@@ -31,9 +31,10 @@ from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema, field_id, leaves
 from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
-from icectl.rows.deleted_positions import DeletedPositions, Flags, runs_of
+from icectl.rows.deleted_positions import DeletedPositions, Flags
 from icectl.rows.read_data import LINEAGE, SourceFile, nulls_of, open_own, open_source
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, deleted_rows, stored_rows
+from icectl.rows.row_runs import runs_of
 from icectl.rows.row_totals import RowTotals, check_totals
 from icectl.rows.write_data import (
     FileOutputs,

@@ -33,14 +33,14 @@ from tests.mutation.mutants import Mutant, mutants
 TREE = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).parent / "explained.txt"
 MODULES: Mapping[str, Sequence[str]] = {
-    "table/reachable.py": ["unit/table/test_reachable.py"],
+    "table/reachable.py": ["unit/table/test_reachable.py", "unit/table/test_references.py"],
     "commit/rewritten_groups.py": [
         "unit/commit/test_rewritten_groups.py",
         "unit/commit/test_conflicts_of_moving_rows.py",
     ],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
-    "commit/rewrite_files.py": ["unit/commit/test_carried_positions.py"],
-    "rows/deleted_positions.py": ["unit/rows/test_row_runs.py"],
+    "commit/carried_positions.py": ["unit/commit/test_carried_positions.py"],
+    "rows/row_runs.py": ["unit/rows/test_row_runs.py"],
     "checks/identity.py": ["unit/checks/test_identity.py"],
     "checks/file_identity.py": ["unit/checks/test_file_identity.py"],
     "commands/upgrade_to_v4/delete_spelling.py": [
@@ -58,7 +58,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "format/transforms.py": ["unit/format/test_transforms.py"],
     "commands/repair/plan.py": ["unit/commands/repair/test_plan.py"],
     "commands/expire_snapshots/reach.py": ["unit/commands/expire_snapshots/test_reach.py"],
-    "commit/deletion.py": ["unit/commit/test_deletion.py"],
+    "commit/deletion.py": ["unit/commit/test_deletion.py", "unit/commit/test_deletion_journal.py"],
     "commands/remove_orphans/deletion.py": ["unit/commands/remove_orphans/test_deletion.py"],
     "commands/repair/lost.py": [
         "unit/commands/repair/test_lost.py",

@@ -64,11 +64,12 @@ from icectl.rows.compact_job import (
     partition_of,
     typed_specs,
 )
-from icectl.rows.deleted_positions import named_data_files, rows_of
+from icectl.rows.deleted_positions import named_data_files
 from icectl.rows.local import LocalEngine
 from icectl.rows.merge_files import MergeOptions
 from icectl.rows.read_data import SourceFile, open_own, written_schema
 from icectl.rows.rewrite_data import TableColumns
+from icectl.rows.row_runs import rows_of
 from icectl.rows.sort_rows import RowOrder, Sorting, order_words, sort_keys
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options

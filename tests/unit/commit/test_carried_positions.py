@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from icectl.commit.rewrite_files import (
+from icectl.commit.carried_positions import (
     NotCarried,
     deleted_since,
     joined,

@@ -22,7 +22,6 @@ from icectl.format.schema import Schema
 from icectl.format.single_value import encode
 from icectl.format.types import PrimitiveType
 from icectl.rows import merge_files as merging
-from icectl.rows.deleted_positions import rows_of
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
@@ -33,6 +32,7 @@ from icectl.rows.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
+from icectl.rows.row_runs import rows_of
 from icectl.rows.write_data import WrittenFile, write_options
 from tests.builders.data_files import MemoryFiles, identified, schema, table
 

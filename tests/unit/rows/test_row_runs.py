@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from icectl.rows.deleted_positions import no_rows, rows_of, runs_of
+from icectl.rows.row_runs import no_rows, rows_of, runs_of
 
 FLAGS = {
     "none": ([False, False], []),
