@@ -168,7 +168,7 @@ def session(master: str, work: Callable[[Spark], None]) -> None:
 
 
 if __name__ == "__main__":
-    tell("nowhere", lambda: session("nowhere", print))
+    tell("nowhere", lambda: session("local[x]", print))
     session("local[2,2]", partial(ways, folder=sys.argv[1]))  # two attempts
     handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     tell("stopped", lambda: [SparkContext._active_spark_context is None, handler])

@@ -69,7 +69,7 @@ def test_other_errors_are_told_in_one_line(told: dict[str, Any]) -> None:
 def test_a_session_that_does_not_start_says_why(told: dict[str, Any]) -> None:
     assert told["nowhere"]["error"] == "EngineError"
     assert "Spark does not start: " in told["nowhere"]["message"]
-    assert "Master must" in told["nowhere"]["message"]
+    assert "local[x]" in told["nowhere"]["message"]
 
 
 def test_waiting_ends_at_the_time_limit_and_on_an_interrupt(told: dict[str, Any]) -> None:
