@@ -351,7 +351,8 @@ memory_folder() {
     gigabytes=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null)
     shared=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1)
     [ "${gigabytes:-0}" -ge 12 ] && [ "${shared:-0}" -ge 6 ] || return 0
-    folder=$(mktemp -d /dev/shm/icectl-tests.XXXXXX) || return 0
+    folder=$(mktemp -d /dev/shm/tests.XXXXXX) || return 0
+    chmod a+rx "$folder" # databases run as users of their own
     cp "$(type -P true)" "$folder/true"
     if "$folder/true" 2>/dev/null; then echo "$folder"; else rm -rf "$folder"; fi
 }

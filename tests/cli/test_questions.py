@@ -77,4 +77,4 @@ def test_a_script_names_the_layout(table: Path, words: tuple[str, ...]) -> None:
 def test_a_pattern_shows_its_tables_and_asks_once(table: Path) -> None:
     code, shown = on_terminal(["rewrite-manifests", f"{table.parent}/*"], "n")
     assert code == 5
-    assert f"  {table}\r\nrewrite-manifests on 1 table? [y/N]" in shown
+    assert f"{table} rewrite-manifests on 1 table? [y/N]" in " ".join(shown.split())
