@@ -32,7 +32,6 @@ _MOST_POSITIONS = 2**26
 """Positions of one vector, whatever its entry says: half a GiB."""
 
 Positions = npt.NDArray[np.uint64]
-_Numbers = npt.NDArray[np.int64]
 
 
 def read_dv(blob: bytes, expected: int | None = None) -> Positions:
