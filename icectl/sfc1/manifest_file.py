@@ -169,10 +169,7 @@ class TreeFile:
 
 
 def read_tree(
-    content: bytes,
-    *,
-    columns: Collection[str] | None = None,
-    stats: Collection[int] | None = None,
+    content: bytes, *, columns: Collection[str] | None = None, stats: Collection[int] | None = None
 ) -> TreeFile:
     """Return a version 4 manifest; some of its `columns`, and the `stats` of some ids, where given.
 

@@ -8,20 +8,8 @@ from math import ceil
 from typing import Literal
 
 from icectl.entries.columns import Integers
-from icectl.entries.partition_key import (
-    Clusters,
-    clusters,
-    clusters_of_specs,
-    per_manifest,
-    pieces,
-)
-from icectl.entries.rows import (
-    Entries,
-    count_by_manifest,
-    count_by_value,
-    in_manifests,
-    live,
-)
+from icectl.entries.partition_key import Clusters, clusters, clusters_of_specs, per_manifest, pieces
+from icectl.entries.rows import Entries, count_by_manifest, count_by_value, in_manifests, live
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types

@@ -365,8 +365,7 @@ class ListReader:
         content = read_file(store, location)
         spec = self.metadata.default_spec
         header, _ = decode_file(
-            location,
-            lambda: read_manifest(content, columns=frozenset(), manifest=0, spec=spec),
+            location, lambda: read_manifest(content, columns=frozenset(), manifest=0, spec=spec)
         )
         return ManifestFile(
             manifest_path=location,

@@ -136,12 +136,7 @@ def read_live(
         gathered.add(content_files(alive, keys))
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
-    return Live(
-        gathered.files,
-        vector_targets,
-        frozenset(schema_ids),
-        frozenset(spec_ids),
-    )
+    return Live(gathered.files, vector_targets, frozenset(schema_ids), frozenset(spec_ids))
 
 
 class _Gathered:
@@ -204,10 +199,7 @@ def metadata_files(
         described |= dict.fromkeys(item.dead_locations)
     named: list[tuple[FileKind, Mapping[str, int | None]]] = [
         (FileKind.MANIFESTS, described),
-        (
-            FileKind.MANIFEST_LISTS,
-            dict.fromkeys(filter(None, map(_list_of, snapshots))),
-        ),
+        (FileKind.MANIFEST_LISTS, dict.fromkeys(filter(None, map(_list_of, snapshots)))),
     ]
     parts = [_named(kind, sizes_by_location, sizes) for kind, sizes_by_location in named]
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)

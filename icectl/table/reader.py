@@ -6,12 +6,7 @@ from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.locations import listed_with_scheme
-from icectl.entries.rows import (
-    EMPTY,
-    Entries,
-    concat,
-    with_manifests_moved,
-)
+from icectl.entries.rows import EMPTY, Entries, concat, with_manifests_moved
 from icectl.errors import CorruptTable, StorageError, Unsupported, UsageError
 from icectl.files.metadata_file import read_version_hint
 from icectl.format.file_names import VERSION_HINT

@@ -25,14 +25,7 @@ from icectl.catalog.metadata_files import (
 )
 from icectl.checks.rule import Finding
 from icectl.checks.rules import ALL_RULES
-from icectl.entries.files import (
-    content_files,
-    distinct,
-    excluding,
-    including,
-    sized_keys,
-    without,
-)
+from icectl.entries.files import content_files, distinct, excluding, including, sized_keys, without
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import (
     PLANNING_COLUMNS,

@@ -44,10 +44,7 @@ def require_safe_base(metadata: TableMetadata) -> None:
 
 
 def check_live(
-    metadata: TableMetadata,
-    snapshot: Snapshot,
-    manifests: Sequence[ManifestFile],
-    entries: Entries,
+    metadata: TableMetadata, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
 ) -> None:
     """Do nothing where the live entries of a snapshot agree with each other.
 

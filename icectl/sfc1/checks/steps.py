@@ -158,10 +158,7 @@ def _unsaid_changes(step: TreeStep) -> Iterator[Breach]:
         ("is live all at once, and nothing says so", new),
         ("was removed, and is live", step.changed.removed[np.isin(removed, alive)]),
         ("was removed, but did not live before", step.changed.removed[~np.isin(removed, lived)]),
-        (
-            "was added, but lived before",
-            step.changed.added[np.isin(added, identities[before])],
-        ),
+        ("was added, but lived before", step.changed.added[np.isin(added, identities[before])]),
     ):
         yield from step.live.breaches(what, wrong)
 

@@ -142,17 +142,11 @@ class TreeWriter:
         return () if self.last is None else self.last.leaves
 
     def replace_files(
-        self,
-        metadata: TableMetadata,
-        snapshot_id: int,
-        files: LiveFiles,
-        changes: Changes,
+        self, metadata: TableMetadata, snapshot_id: int, files: LiveFiles, changes: Changes
     ) -> Proposal:
         """Write a root that says what comes and goes; positions are found in it again."""
         return self.propose(
-            metadata,
-            snapshot_id,
-            lambda facts, _: replacement(facts, changes, files.manifests),
+            metadata, snapshot_id, lambda facts, _: replacement(facts, changes, files.manifests)
         )
 
     def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
@@ -185,10 +179,7 @@ class TreeWriter:
         Raises: as `write`.
         """
         made = self.write(
-            metadata,
-            snapshot_id,
-            change,
-            leaf_target_size_bytes=leaf_target_size_bytes,
+            metadata, snapshot_id, change, leaf_target_size_bytes=leaf_target_size_bytes
         )
         files = self.last.files if made and self.last is not None else ()
         return Proposal((*updates, *made), frozenset(files))
