@@ -217,7 +217,6 @@ class PartitionedRows:
     rows: pa.Table
 
     def conformed_stats(self, stats: pa.Array) -> pa.Array:
-        """Return what a root says of the leaf, of the same columns."""
         return conform(stats, self.columns, len(stats))
 
 

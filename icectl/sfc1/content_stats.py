@@ -84,7 +84,6 @@ def _columns(schema: Schema) -> Iterator[StatsColumn]:
     """Primitive columns, those inside structs too."""
 
     def walk(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[StatsColumn]:
-        """Yield the primitive columns among fields; one is required if all around it are."""
         for item in fields:
             is_required = required and item.required
             if isinstance(item.type, StructType):
@@ -373,7 +372,6 @@ def _viewed(numbers: npt.NDArray[np.int64], stored: pa.Array, wanted: pa.DataTyp
 
 
 def _decoded_bounds(type_: Type, stored: pa.Array) -> pa.Array:
-    """Return each distinct bound decoded once."""
     encoded = stored.dictionary_encode()
     values = []
     for content in encoded.dictionary.to_pylist():

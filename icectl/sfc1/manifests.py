@@ -69,7 +69,6 @@ class TreeFacts:
 
     @cached_property
     def columns(self) -> tuple[StatsColumn, ...]:
-        """The columns that statistics are kept of."""
         return stats_columns(self.metadata)
 
     @cached_property

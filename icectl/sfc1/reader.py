@@ -131,7 +131,6 @@ class RootReader:
         return kept, len(kept) < len(listed)
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
-        """Read the same, damaged and missing roots included."""
         try:
             return ManifestListRead(snapshot, self.manifests(store, snapshot, sound=False))
         except (CorruptTable, Unsupported, StorageError) as error:
@@ -224,7 +223,6 @@ class RootReader:
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator[Finding]:
-        """Find vectors and files that do not fit each other, and partitions that nobody knows."""
         places = {
             comparison_key(manifest.manifest_path): at for at, manifest in enumerate(manifests)
         }
@@ -371,7 +369,6 @@ def _row(manifest: ManifestFile) -> ListedRow:
 
 
 def _row_count(manifest: ManifestFile) -> int:
-    """Count the rows of a leaf, DELETED ones included."""
     counts = (
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
     )  # fmt: skip
@@ -469,7 +466,6 @@ class _Marks:
     by_status: dict[int, Positions] = field(default_factory=dict)
 
     def of(self, *statuses: Status) -> Positions:
-        """Return the positions that vectors of some statuses name."""
         positions = NONE
         for status in statuses:
             positions = np.union1d(positions, self.by_status.get(status, NONE))
@@ -501,7 +497,6 @@ def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[MarkedManifest]:
 
 
 def _only(leaf: ListedRow, positions: Positions) -> ManifestFile:
-    """Return a leaf in which everything but some positions is dead."""
     others = np.setdiff1d(np.arange(leaf.record_count, dtype=np.uint64), positions)
     return leaf_manifest(leaf, others)
 

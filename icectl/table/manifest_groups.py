@@ -66,11 +66,9 @@ class ManifestsWithEntries:
 
     @cached_property
     def live_counts(self) -> Sequence[int]:
-        """Live entries of each manifest."""
         return count_by_manifest(live(self.entries), len(self.manifests))
 
     def file_format(self, manifests: Collection[int], requested: FileFormat | None) -> FileFormat:
-        """Return the file format of the replacements of some manifests."""
         if requested is not None:
             return requested
         return FileFormat.AVRO if self.parquet.isdisjoint(manifests) else FileFormat.PARQUET
@@ -106,7 +104,6 @@ class RewritePlan:
 
     @property
     def chosen(self) -> tuple[ManifestGroup, ...]:
-        """The groups with something to rewrite."""
         return tuple(group for group in self.groups if group.rewritten)
 
 

@@ -269,7 +269,6 @@ class ListReader:
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: "Predicate"
     ) -> tuple[tuple[ManifestFile, ...], bool]:
-        """Read the same: nothing is left out."""
         del within
         return self.manifests(store, snapshot), False
 
@@ -307,7 +306,6 @@ class ListReader:
     def described(
         self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
     ) -> tuple[ManifestFile, ...]:
-        """Return the same: a manifest list has all members."""
         del store, snapshot
         return tuple(manifests)
 
@@ -316,12 +314,10 @@ class ListReader:
         del store, snapshot
 
     def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
-        """Return none: manifest lists do not record changes."""
         del store, snapshot
         return ()
 
     def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
-        """Return the same: no position is deleted."""
         return manifest
 
     def decode(
@@ -343,7 +339,6 @@ class ListReader:
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator["Finding"]:
-        """Find problems that change the meaning of rows."""
         from icectl.checks.live_entries import LiveRows
         from icectl.checks.rules import RULES
 
@@ -379,7 +374,6 @@ class ListReader:
 
 
 def _shown(read: ManifestListRead, content: bytes) -> ManifestListRead:
-    """Return a damaged list with its manifests, if it can be shown."""
     try:
         manifests = read_manifest_list(content, to_show=True)
     except CorruptTable:

@@ -97,7 +97,6 @@ class ManifestRead:
 
     @property
     def content(self) -> tuple[ManifestHeader, RawEntries]:
-        """Header and rows of a manifest without a problem."""
         if self.header is None or self.rows is None:
             raise ValueError(self.index)
         return self.header, self.rows
@@ -298,7 +297,6 @@ class _Decoder(Generic[_Done]):
             return [(1, _Large(index)) for index in indices]
 
     def decode_large(self, index: int, content: FileRead) -> _Done | _Failed:
-        """Decode a manifest that `decode` has left."""
         with _ONE_LARGE:
             return self._try(index, content)
 
@@ -371,7 +369,6 @@ class _Decoder(Generic[_Done]):
 def _groups(
     manifests: Sequence[ManifestFile], columns: Sequence[frozenset[str]]
 ) -> Sequence[Sequence[int]]:
-    """Return consecutive manifests that can be decoded together."""
     groups: list[list[int]] = []
     size = 0
     for index, manifest in enumerate(manifests):

@@ -52,7 +52,6 @@ class Mergeable:
     sizes: Sizes
 
     def why_not(self, bin_: Bin) -> str | None:
-        """Return why the files of a bin can't be merged; None if they can."""
         rows = list(bin_.files)
         if bin_.split is not None or self.stored[rows].sum() > self.sizes.roll:
             return "it has a file to be cut"
@@ -93,7 +92,6 @@ def mergeable(
 
 
 def _row_group_counts(data: Entries) -> Integers:
-    """Return the number of row groups of each data file; 0 if its entry has none."""
     offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
     return np.asarray(offsets.to_numpy(), np.int64)
 

@@ -65,13 +65,11 @@ class OrphanPlan:
 
     @property
     def deletable_bytes(self) -> int:
-        """The bytes that a run would delete."""
         outside = total_bytes(self.outside) if self.deletes_outside else 0
         return total_bytes(self.orphans) + outside
 
     @property
     def deletable_count(self) -> int:
-        """The number of files that a run would delete."""
         return len(self.orphans) + (len(self.outside) if self.deletes_outside else 0)
 
     @property

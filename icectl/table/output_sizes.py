@@ -72,7 +72,6 @@ class Sizes:
         return count if not remainder or (remainder <= self.smallest and spread) else count + 1
 
     def bin_bytes(self, size_bytes: int) -> int:
-        """Return the size of a bin, for so many bytes in all."""
         share = size_bytes // self.expected_files(size_bytes) + _OVERHEAD
         return self.target if share < self.target else min(share, self.roll)
 
@@ -95,7 +94,6 @@ class Sizes:
         return [bin_ for bin_ in bins if bin_]
 
     def parts(self, size_bytes: int) -> int:
-        """Return the number of files of one bin."""
         return max(1, ceil(size_bytes / self.roll))
 
     def roll_of(self, size_bytes: int) -> int:

@@ -62,7 +62,6 @@ class OwnPlaces:
         return self.location in self.folders
 
     def holds(self, location: str) -> bool:
-        """Return whether a location is in one of the folders, or is one of them."""
         return any(is_within(location, folder) for folder in self.folders)
 
     def split(self, files: Files) -> tuple[Files, Files]:
@@ -114,7 +113,6 @@ def metadata_files_among(places: Sequence[str]) -> list[str]:
 
 
 def _is_same(folder: str, other: str) -> bool:
-    """Return whether two locations are one folder of one store."""
     if is_local(folder) and is_local(other):
         return real_location(folder) == real_location(other)
     if not SameStore().holds(folder, other):
@@ -410,7 +408,6 @@ def _is_former(loaded: LoadedTable, location: str) -> bool:
 
 
 def _is_left_over(loaded: LoadedTable, location: str) -> bool:
-    """Return whether an unfinished commit has left a file beside the versions of a table."""
     return loaded.capabilities.numbers_versions and metadata_version(location).kind == "uncommitted"
 
 

@@ -62,7 +62,6 @@ class VectorTargets:
             self._note(self._present, manifests, data["manifest"], keys.take(places))
 
     def _may_be_wanted(self, keys: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Find which keys look like those of data files that are looked for."""
         if self._wanted is None:
             self._wanted = set[str]().union(*self._named.values())
             self._prints = np.sort(fingerprints(pa.array(self._wanted, pa.string())))
@@ -148,7 +147,6 @@ class _Gathered:
         self._new_rows = 0
 
     def add(self, part: Files) -> None:
-        """Take in more files."""
         table = part.table
         if table["key"].equals(table["location"]):  # paths of this machine: one copy will do
             at = table.schema.get_field_index("key")
@@ -316,7 +314,6 @@ class References:
         self._manifests_read |= {item.identity for item in manifests}
 
     def unread(self, metadata: TableMetadata) -> list[Snapshot]:
-        """Return the snapshots that `add` would read."""
         known_ids = self._snapshots_read
         return [
             snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in known_ids
@@ -335,7 +332,6 @@ class References:
 
     @property
     def known(self) -> KnownLocations:
-        """The locations of the files, in every spelling."""
         return self._files.locations
 
     def reach(self, locations: pa.Array) -> pa.BooleanArray:

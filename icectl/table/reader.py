@@ -48,7 +48,6 @@ class Reader:
 
     @property
     def metadata(self) -> TableMetadata:
-        """The table's metadata."""
         return self.loaded.metadata
 
     def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
@@ -142,7 +141,6 @@ class SnapshotChoice:
 
     @property
     def count(self) -> int:
-        """The number of ways of choosing that were used."""
         chosen = (self.snapshot_id, self.ref, self.as_of_ms)
         return sum(member is not None for member in chosen)
 

@@ -122,7 +122,6 @@ class WayOut:
         return self.errors_left, *self.loss.order
 
     def command(self, table: str) -> str:
-        """Return the command line for a table."""
         return join(["icectl", "repair", table, *self.options])
 
 
@@ -364,7 +363,6 @@ class WholeSnapshots:
         return frozenset(named)
 
     def _read_manifests(self, snapshot: Snapshot) -> Iterator[tuple[ManifestFile, ManifestRead]]:
-        """Yield the manifests of a snapshot as its list has them, damaged ones included."""
         manifests = read_snapshot_manifests(self.context.store, self.metadata, snapshot)
         read = try_manifests(self.context, self.metadata, manifests, PLANNING_COLUMNS)
         with closing(read):
@@ -449,7 +447,6 @@ def _is_absent(one: Discrepancy) -> bool:
 
 
 def _counted(lost: ManifestFile) -> Loss:
-    """Return the loss of a manifest, by its row in the list."""
     counts = (lost.added_rows_count, lost.existing_rows_count)
     rows = None if None in counts else sum(count or 0 for count in counts)
     return Loss(rows) if lost.content is ManifestContent.DATA else Loss(rows_back=rows)
@@ -488,7 +485,6 @@ class _Recovery:
     is_moved: bool = False
 
     def of(self, location: str | None) -> str | None:
-        """Return the way out where the object at a location is broken."""
         return self.others.get(location or "", self.repair)
 
 
@@ -547,7 +543,6 @@ class BrokenTable:
         recoveries: list[_Recovery] = []
 
         def look() -> None:
-            """Look for what is whole; errors are left alone."""
             with suppress(Exception):  # the run has failed already, and is told why
                 recoveries.append(self._look(level, broken))
 
@@ -617,7 +612,6 @@ class BrokenTable:
         return WholeSnapshots(quiet, metadata, level, broken)
 
     def _older_metadata(self, *, is_cut_off: bool) -> str:
-        """Return the metadata file before the newest, which is cut off, or breaks a rule."""
         metadata_file = getattr(self.context.catalog, "metadata_file", None)
         folder = locations.join(self.name, METADATA_FOLDER)
         if metadata_file is not None:

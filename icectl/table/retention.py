@@ -64,12 +64,10 @@ class Retention:
 
     @property
     def expired(self) -> tuple[Decision, ...]:
-        """The snapshots that go."""
         return tuple(decision for decision in self.decisions if not decision.kept)
 
     @property
     def kept(self) -> tuple[Decision, ...]:
-        """The snapshots that stay."""
         return tuple(decision for decision in self.decisions if decision.kept)
 
 
@@ -240,7 +238,6 @@ def _label(timestamp_ms: int, period: str) -> str:
 
 
 def _in_branches(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set[int]:
-    """Return snapshots in the history of a branch."""
     branches = (ref for ref in refs.values() if ref.type == "branch")
     return {
         item.snapshot_id

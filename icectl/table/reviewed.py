@@ -48,7 +48,6 @@ class Reviewed:
     acts: frozenset[ReviewedAct]
 
     def subjects(self, kind: str) -> frozenset[str]:
-        """Return what all changes of a kind are done to."""
         return frozenset(act.subject for act in self.acts if act.kind == kind)
 
     @property

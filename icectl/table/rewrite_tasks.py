@@ -71,7 +71,6 @@ class InputFile:
 
     @property
     def read_bytes(self) -> int:
-        """The bytes that the task reads of it."""
         return self.size_bytes if self.split is None else self.split[1] - self.split[0]
 
 
@@ -228,7 +227,6 @@ class TaskMaker:
         )
 
     def row_count(self, rows: Sequence[int]) -> int:
-        """Return the rows that some of the chosen data files have."""
         place = _INPUT.index("record_count")
         return sum(self._values[row][place] for row in rows)
 

@@ -106,7 +106,6 @@ def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, N
 
 
 def _metadata_files(listed: pa.Table) -> Sequence[str]:
-    """Return files that are named like metadata files."""
     named = pc.match_substring(listed["location"], ".metadata.json")
     return [
         location
@@ -121,7 +120,6 @@ def _fill(
     sizes: npt.NDArray[np.int64],
     is_listed: npt.NDArray[np.bool_],
 ) -> None:
-    """Take the sizes of files that a part of the listing shows."""
     shown = location_keys(listed["location"]).combine_chunks()
     indexes = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
     places = np.asarray(indexes.to_numpy(), np.int64)

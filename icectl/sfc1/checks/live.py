@@ -172,7 +172,6 @@ class PlannedTree(LiveRows, LiveTree):
 
     @property
     def data_leaves(self) -> Mapping[int, int]:
-        """The data leaves of delete leaves, both by number."""
         return self._affiliated
 
     @cached_property
@@ -185,7 +184,6 @@ class PlannedTree(LiveRows, LiveTree):
 
     @cached_property
     def repeated_files(self) -> Integers:
-        """Files that an earlier row lists."""
         files = self.is_live & ~self.is_vector
         return np.flatnonzero(files)[repeated_places(self.keys("location", files))]
 
@@ -249,12 +247,10 @@ class LeafUse:
 
     @cached_property
     def deleted_positions(self) -> Positions:
-        """Positions that are dead in the snapshot."""
         return self.of(Status.ADDED, Status.EXISTING)
 
     @property
     def is_live(self) -> bool:
-        """Whether the leaf is listed, and not as DELETED."""
         return self.status != Status.DELETED
 
 
@@ -309,11 +305,9 @@ class TreeFiles:
         return self._numbers[name]
 
     def none(self) -> Mask:
-        """Return a mask that chooses no row."""
         return np.zeros(len(self.entries), bool)
 
     def part(self, number: int) -> Integers:
-        """Return the rows of a part."""
         return np.arange(self.starts[number], self.starts[number + 1], dtype=np.int64)
 
     def chosen(self, rows: Integers, mask: Mask) -> Integers:
@@ -322,7 +316,6 @@ class TreeFiles:
         return files
 
     def living(self, use: LeafUse) -> Integers:
-        """Return the live rows of a leaf in a snapshot that lists it."""
         rows: Integers = self.part(use.part)
         if not use.is_live:
             return rows[:0]
@@ -332,16 +325,13 @@ class TreeFiles:
         return self.chosen(rows, alive)
 
     def own_rows(self, tree: Tree) -> Integers:
-        """Return the live rows that a root lists itself."""
         rows = self.part(tree.own)
         return self.chosen(rows, self.status[rows] != Status.DELETED)
 
     def live(self, tree: Tree) -> Integers:
-        """Return the live rows of a snapshot."""
         return np.concatenate([self.own_rows(tree), *(self.living(use) for use in tree.leaves)])
 
     def dropped(self, tree: Tree) -> Integers:
-        """Return the rows that a root lists itself as DELETED."""
         rows = self.part(tree.own)
         return self.chosen(rows, self.status[rows] == Status.DELETED)
 
@@ -356,7 +346,6 @@ class TreeFiles:
         return np.where(self.is_vector, blobs, self.numbers("file_size_in_bytes"))
 
     def totals(self, rows: Integers) -> Totals:
-        """Counts, bytes and records of some rows."""
         kinds = self._kinds[rows]
         counted = [
             np.bincount(kinds, weights, minlength=4).astype(np.int64).tolist()
@@ -367,7 +356,6 @@ class TreeFiles:
     def breaches(
         self, subject: str, what: str, rows: Integers, column: str = "location"
     ) -> Iterator[Breach]:
-        """Yield one breach for all rows that have the same thing wrong."""
         if len(rows):
             first = self.entries.table[column][int(rows[0])].as_py()
             yield from located(subject, Fault(len(rows), first), what)
@@ -415,7 +403,6 @@ class CheckedTree(LiveTree):
 
     @property
     def repeated_files(self) -> Integers:
-        """Files that an earlier row lists."""
         return _again(self.files.codes[self._others], self._others)
 
     @property
@@ -438,7 +425,6 @@ class CheckedTree(LiveTree):
 
     @cached_property
     def data_leaves(self) -> Mapping[int, int]:
-        """The data leaves of delete leaves, both by number."""
         parts = {use.key: use.part for use in self.tree.leaves if use.is_live}
         return {
             use.part: parts[use.affiliated_to]

@@ -65,19 +65,15 @@ class TreeColumns:
         return len(self.rows)
 
     def of(self, *contents: Content) -> Mask:
-        """Return rows of some content types."""
         return np.isin(self.content, [int(one) for one in contents])
 
     def with_status(self, *statuses: Status) -> Mask:
-        """Return rows of some statuses."""
         return np.isin(self.status, [int(statuse) for statuse in statuses])
 
     def absent(self, name: str) -> Mask:
-        """Find where a column is null."""
         return mask_of(self.rows[name].is_null())
 
     def present(self, name: str) -> Mask:
-        """Find where a column is not null."""
         return ~self.absent(name)
 
     def numbers(self, name: str) -> Integers:
@@ -86,7 +82,6 @@ class TreeColumns:
         return values
 
     def equal_to(self, name: str, text: str) -> Mask:
-        """Find where a text column has a value."""
         return mask_of(pc.equal(self.rows[name], text))
 
     def starting(self, name: str, prefix: str) -> Mask:
@@ -94,12 +89,10 @@ class TreeColumns:
         return mask_of(pc.starts_with(self.rows[name], prefix))
 
     def keys(self, name: str) -> list[str | None]:
-        """Return a column of locations in the form that they are compared in."""
         keys: list[str | None] = location_keys(self.rows[name]).to_pylist()
         return keys
 
     def places(self, *contents: Content) -> list[int]:
-        """Find where rows of some content types stand."""
         places: list[int] = np.flatnonzero(self.of(*contents)).tolist()
         return places
 

@@ -71,7 +71,6 @@ class TableStatistics:
 
     @cached_property
     def derived(self) -> Sequence[DerivedExpression]:
-        """Expressions that can be computed from a column with statistics."""
         columns = {column.id: column for column in self.columns}
         expressions = []
         for expression in self._facts.metadata.expressions:
@@ -122,7 +121,6 @@ class RowStatistics:
                 yield column, group
 
     def none(self) -> Mask:
-        """Return a mask that chooses no row."""
         return np.zeros(len(self.rows), bool)
 
     @cached_property
@@ -335,7 +333,6 @@ class LeafStatistics:
 
     @cached_property
     def differing(self) -> Mapping[str, Sequence[int]]:
-        """The columns that differ, by how."""
         ids: dict[str, list[int]] = {name: [] for name in ("narrow", "untrue", "absent", "wide")}
         live = self.rows.filter(pc.not_equal(self.rows["status"], int(Status.DELETED)))
         if len(live):
@@ -368,7 +365,6 @@ def _weak_statistics(leaf: LeafStatistics) -> Iterator[Breach]:
 
 
 def _compared(stated: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> Iterator[str]:
-    """Yield how the rows of a leaf differ from what is stated of one column."""
     if stated.is_null.all():
         if not whole.is_null.all():
             yield "absent"
@@ -384,7 +380,6 @@ def _compared(stated: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> 
 
 
 def _outside(group: StatsMembers, lower: pa.Array, upper: pa.Array) -> bool:
-    """Return whether a bound of the group lies outside of a range."""
     least, most = group.get("lower_bound"), group.get("upper_bound")
     below, above = pc.less(least, lower[0]), pc.greater(most, upper[0])
     return bool(mask_of(below).any() or mask_of(above).any())

@@ -63,7 +63,6 @@ def changed_rows(
     moved = np.intersect1d(identities[new], identities[gone])
 
     def unmoved(rows: Integers) -> Integers:
-        """Leave out rows of files that were both removed and added."""
         return files.chosen(rows, ~np.isin(identities[rows], moved))
 
     return SaidChanges(unmoved(new), unmoved(gone), unmoved(listed))
@@ -103,22 +102,18 @@ class TreeStep:
 
     @property
     def subject(self) -> str:
-        """The snapshot."""
         return self.live.subject
 
     @property
     def files(self) -> TreeFiles:
-        """The rows of all parts."""
         return self.live.files
 
     @cached_property
     def differing(self) -> tuple[Integers, Integers]:
-        """Live rows of the two but for those of leaves that both list alike."""
         return _differing(self.files, self.live.tree, self.parent)
 
     @cached_property
     def stayed(self) -> Integers:
-        """The identities of live rows that both have."""
         here, before = self.differing
         identities = self.files.identities
         return np.intersect1d(identities[here], identities[before])
@@ -168,7 +163,6 @@ def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, In
     alike = {_content(use) for use in tree.leaves} & {_content(use) for use in parent.leaves}
 
     def rest(one: Tree) -> Integers:
-        """List the live rows of a tree but for those of leaves that are alike."""
         leaves = (use for use in one.leaves if _content(use) not in alike)
         return np.concatenate([files.own_rows(one), *(files.living(use) for use in leaves)])
 
@@ -273,7 +267,6 @@ class TreeSummary:
 
     @property
     def subject(self) -> str:
-        """The snapshot."""
         return self.live.subject
 
 

@@ -53,15 +53,12 @@ class RootVectors:
         yield from located(self.subject, Fault(1, name), what, severity)
 
     def record_count(self, at: int) -> int:
-        """Return the record count of a row."""
         return self._record_counts[at]
 
     def status(self, at: int) -> int:
-        """Return the status of a row."""
         return self._statuses[at]
 
     def is_live(self, key: str) -> bool:
-        """Return whether the leaf is listed, and not as DELETED."""
         return key in self.leaves and self.status(self.leaves[key]) != Status.DELETED
 
     def positions(self, key: str) -> dict[int, Positions]:
@@ -152,7 +149,6 @@ class VectorStep:
 
     @property
     def subject(self) -> str:
-        """The root."""
         return self.root.subject
 
     def changed(self) -> Iterator[str]:

@@ -167,7 +167,6 @@ def _flush_deletes(draft: Draft, excess: int, going: set[Identity]) -> None:
     references = dict(zip(identities(draft.kept), keys(draft.kept["referenced_file"]), strict=True))
 
     def of_leaf(row: Identity) -> bool:
-        """Tell whether a row is a vector that does not go anyway, of a data file in a leaf."""
         is_vector = row[0] == Content.POSITION_DELETES
         return is_vector and row not in going and references[row] not in in_root
 
@@ -204,10 +203,6 @@ def group_by_data_leaf(draft: Draft, vectors: pa.Table) -> list[tuple[str | None
 
 
 def _one_data_leaf(draft: Draft, rows: pa.Table) -> str | None:
-    """Return the data leaf that the files of all these vectors are in.
-
-    None where there is no such.
-    """
     if set(rows["content"].unique().to_pylist()) != {Content.POSITION_DELETES}:
         return None
     groups = [data_leaf for data_leaf, part in group_by_data_leaf(draft, rows) if len(part)]

@@ -55,7 +55,6 @@ class RemovedFile:
 
     @property
     def key(self) -> Identity:
-        """The identity of its entry (sfc-1 EN7)."""
         offset = self.offset if self.content is Content.POSITION_DELETES else None
         return int(self.content), comparison_key(self.location), offset
 
@@ -181,7 +180,6 @@ class Draft:
         return [row for part in parts for row in leaf_rows(part)]
 
     def write(self, rows: pa.Table, content: TreeContent, status: Status) -> list[pa.Table]:
-        """Write rows as leaves; returns the leaves' rows for the root."""
         form = LeafForm(
             self.means.facts,
             self.means.options.leaf_target_size_bytes,
@@ -364,7 +362,6 @@ def _move_out(
     chosen: Sequence[int],
     new_puffin: Callable[[], str],
 ) -> list[NewFile]:
-    """Put the bitmaps of chosen rows into a Puffin file."""
     leaves = [facts.stored_location(vectors[at].leaf.name) for at in chosen]
     blobs = [dv_blob(vectors[at].positions, leaf) for at, leaf in zip(chosen, leaves, strict=True)]
     content = write_puffin(blobs, {})

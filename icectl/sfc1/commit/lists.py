@@ -329,10 +329,6 @@ def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
 
 
 def _is_parquet(store: Store, location: str) -> bool:
-    """Return whether a manifest that a list names is in Parquet.
-
-    Raises: MissingFile; StorageError.
-    """
     if location.endswith(".avro"):
         return False
     try:

@@ -110,13 +110,11 @@ class WrittenTree:
 
     @property
     def files(self) -> set[str]:
-        """The metadata files that the snapshot needs."""
         listed = of_contents(self.rows, *LEAVES, Content.MANIFEST_DV)["location"].to_pylist()
         return {self.root, *(place for place in listed if place is not None)}
 
     @property
     def leaves(self) -> tuple[ManifestFile, ...]:
-        """The leaves that were written for it."""
         rows = leaf_rows(self.rows)
         return tuple(manifest_file(row) for row in rows if row.location in self.new_leaves)
 
@@ -138,7 +136,6 @@ class TreeWriter:
 
     @property
     def written(self) -> tuple[ManifestFile, ...]:
-        """The leaves that were written for the newest attempt."""
         return () if self.last is None else self.last.leaves
 
     def replace_files(
@@ -298,7 +295,6 @@ def _options(metadata: TableMetadata, leaf_target_size_bytes: int | None) -> Tre
 
 
 def _once(read: ReadLeaf) -> ReadLeaf:
-    """Return a reader that reads each leaf one time."""
     leaves: dict[str, pa.Table] = {}
 
     def read_once(leaf: ListedRow) -> pa.Table:
@@ -311,7 +307,6 @@ def _once(read: ReadLeaf) -> ReadLeaf:
 
 
 def _operation(tree: NewTree) -> str:
-    """Name the operation of the change (sfc-1 7.1)."""
     rows = tree.rows.filter(pc.equal(tree.rows["status"], int(Status.ADDED)))
     kinds = set(rows["content"].unique().to_pylist())
     adds_data = bool(kinds & {Content.DATA, Content.DATA_MANIFEST})
