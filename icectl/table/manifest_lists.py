@@ -275,20 +275,30 @@ class ListReader:
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         location = snapshot.manifest_list
         if location is None:
-            return self._try_embedded(store, snapshot)
+            embedded: list[ManifestFile] = []
+            problems: list[tuple[str, Problem]] = []
+            for place in snapshot.manifests or ():
+                try:
+                    embedded.append(self._embedded(store, place))
+                except (CorruptTable, Unsupported, StorageError) as error:
+                    problems.append((place, of_one_file(error)))
+            return ManifestListRead(snapshot, tuple(embedded), problems=tuple(problems))
         content = try_file(store, location)
         if not isinstance(content, bytes):
             return ManifestListRead(snapshot, problems=((location, content),))
         try:
             manifests = decode_file(location, partial(self._decoded, snapshot, content))
-        except OtherFile as error:
-            return ManifestListRead(
-                snapshot, size_bytes=len(content), problems=((location, error),)
-            )
         except (CorruptTable, Unsupported) as error:
-            problems = ((location, error),)
-            read = ManifestListRead(snapshot, size_bytes=len(content), problems=problems)
-            return read if isinstance(error, Unsupported) else _shown(read, content)
+            problem = ((location, error),)
+            read = ManifestListRead(snapshot, size_bytes=len(content), problems=problem)
+            if isinstance(error, OtherFile | Unsupported):
+                return read
+            try:
+                manifests = read_manifest_list(content, to_show=True)
+            except CorruptTable:
+                return read
+            properties = read_list_properties(content)
+            return replace(read, manifests=manifests, properties=properties, is_odd=True)
         return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
 
     def _decoded(
@@ -345,16 +355,6 @@ class ListReader:
         del manifests
         return RULES.findings(LiveRows(entries, self.metadata, snapshot))
 
-    def _try_embedded(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
-        manifests: list[ManifestFile] = []
-        problems: list[tuple[str, Problem]] = []
-        for location in snapshot.manifests or ():
-            try:
-                manifests.append(self._embedded(store, location))
-            except (CorruptTable, Unsupported, StorageError) as error:
-                problems.append((location, of_one_file(error)))
-        return ManifestListRead(snapshot, tuple(manifests), problems=tuple(problems))
-
     def _embedded(self, store: Store, location: str) -> ManifestFile:
         """Describe a manifest that a version 1 snapshot embeds; its counts are unknown (R-051)."""
         content = read_file(store, location)
@@ -371,12 +371,3 @@ class ListReader:
             min_sequence_number=0,
             added_snapshot_id=None,
         )
-
-
-def _shown(read: ManifestListRead, content: bytes) -> ManifestListRead:
-    try:
-        manifests = read_manifest_list(content, to_show=True)
-    except CorruptTable:
-        return read
-    properties = read_list_properties(content)
-    return replace(read, manifests=manifests, properties=properties, is_odd=True)

@@ -81,15 +81,16 @@ class OrphanPlan:
 def restrict_to_reviewed(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:
     """Restrict a plan to the files that a reviewed plan names, with the same facts."""
 
-    def named(listed: ListedFiles) -> ListedFiles:
-        return where(listed, [_act(file) in only.acts for file in listed_files(listed)])
+    def is_reviewed(file: ListedFile) -> bool:
+        modified = None if file.modified_ms is None else print_instant(file.modified_ms)
+        facts = listed_file(file.size_bytes, modified)
+        return ReviewedAct(DELETE_FILE, file.location, facts) in only.acts
 
-    return replace(plan, orphans=named(plan.orphans), outside=named(plan.outside))
-
-
-def _act(file: ListedFile) -> ReviewedAct:
-    modified = None if file.modified_ms is None else print_instant(file.modified_ms)
-    return ReviewedAct(DELETE_FILE, file.location, listed_file(file.size_bytes, modified))
+    orphans, outside = (
+        where(listed, list(map(is_reviewed, listed_files(listed))))
+        for listed in (plan.orphans, plan.outside)
+    )
+    return replace(plan, orphans=orphans, outside=outside)
 
 
 UNREACHED_SCHEMA = LISTING_SCHEMA.append(pa.field("verdict", pa.int8(), nullable=False))

@@ -204,7 +204,11 @@ class OtherTables:
 
         Raises: Refused; StorageError, if a folder above cannot be listed.
         """
-        folders = dict.fromkeys(above for place in places for above in _above(place))
+        folders = dict.fromkeys(
+            above  # also those behind symbolic links
+            for place in places
+            for above in (place, *_parents(place), *_parents(real_location(place)))
+        )
         metadata_files = []
         for above in folders:
             try:
@@ -347,14 +351,8 @@ class OtherTables:
         return [place for place, ms in sorted(self.accepted.items()) if (ms or 0) > since_ms]
 
 
-def _above(place: str) -> Iterator[str]:
-    """Yield a place and its parents up to the root, also those behind symbolic links."""
-    yield place
-    yield from _parents(place)
-    yield from _parents(real_location(place))
-
-
 def _parents(place: str) -> Iterator[str]:
+    """Yield the folders around a place, up to the root."""
     while (above := parent(place)) != place:
         yield above
         place = above
@@ -427,8 +425,9 @@ def check_foreign_files(
 
     Raises: Refused, for one that the owner of the table's folder may not read.
     """
-    inputs = list(dict.fromkeys(file.location for task in tasks for file in task.inputs))
-    for file in inputs:
+    foreign = []
+    own_folders = [location, *named_folders(location, properties).values()]
+    for file in dict.fromkeys(file.location for task in tasks for file in task.inputs):
         if is_kept_from_owner(file, location):
             raise Refused(
                 f"the data file {redacted(file)} is outside the table's location, and not "
@@ -436,10 +435,8 @@ def check_foreign_files(
                 hint="let everybody read it, or give it to the owner of the table's folder",
                 id="foreign-file",
             )
-    own_folders = [location, *named_folders(location, properties).values()]
-    foreign = [
-        file for file in inputs if not any(is_within(file, folder) for folder in own_folders)
-    ]
+        if not any(is_within(file, folder) for folder in own_folders):
+            foreign.append(file)
     if foreign:
         progress.warn(
             f"rows of {print_count(len(foreign), 'data file')} outside the table's folders are "

@@ -1,7 +1,7 @@
 """The files that snapshots reach, and all files that a table refers to, which are never orphans."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -156,17 +156,12 @@ class _Gathered:
         self._new_rows += len(part)
         total = sum(map(len, self._prints))
         if self._new_rows > max(_ROWS_TO_THIN_OUT, total - self._new_rows):
-            self._thin_out(total)
-
-    def _thin_out(self, total: int) -> None:
-        prints = np.concatenate(self._prints)
-        self._new_rows = 0
-        if distinct_count(prints) <= _WORTH_A_COPY * total:
-            distinct_files = distinct(self.files)
-            self._parts, self._prints = (
-                [distinct_files],
-                [*map(fingerprints, distinct_files.table["key"].chunks)],
-            )
+            prints = np.concatenate(self._prints)
+            self._new_rows = 0
+            if distinct_count(prints) <= _WORTH_A_COPY * total:
+                distinct_files = distinct(self.files)
+                self._parts = [distinct_files]
+                self._prints = [*map(fingerprints, distinct_files.table["key"].chunks)]
 
     @property
     def files(self) -> Files:
@@ -195,17 +190,14 @@ def metadata_files(
         if not item.in_root:
             described[item.manifest_path] = item.manifest_length
         described |= dict.fromkeys(item.dead_locations)
-    named: list[tuple[FileKind, Mapping[str, int | None]]] = [
-        (FileKind.MANIFESTS, described),
-        (FileKind.MANIFEST_LISTS, dict.fromkeys(filter(None, map(_list_of, snapshots)))),
-    ]
-    parts = [_named(kind, sizes_by_location, sizes) for kind, sizes_by_location in named]
+    lists = (snapshot.root_manifest or snapshot.manifest_list for snapshot in snapshots)
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
-    return distinct(together([*parts, statistics_files(metadata, ids)]))
-
-
-def _list_of(snapshot: Snapshot) -> str | None:
-    return snapshot.root_manifest or snapshot.manifest_list
+    parts = [
+        _named(FileKind.MANIFESTS, described, sizes),
+        _named(FileKind.MANIFEST_LISTS, dict.fromkeys(filter(None, lists)), sizes),
+        statistics_files(metadata, ids),
+    ]
+    return distinct(together(parts))
 
 
 def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Files:
@@ -308,8 +300,9 @@ class References:
         folders = [loaded.metadata_folder, join(metadata.location, "metadata")]
         self._add(pa.array([join(folder, VERSION_HINT) for folder in folders], pa.string()), table)
         manifests = [item for item in listed if item.identity not in self._manifests_read]
-        for stored in self._entries(loaded, manifests):
-            self._add(stored, table)
+        for part in scan_manifests(self._context, metadata, manifests, _LOCATION):
+            for stored in part.rows.table["location"].chunks:
+                self._add(stored, table)
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
         self._manifests_read |= {item.identity for item in manifests}
 
@@ -318,13 +311,6 @@ class References:
         return [
             snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in known_ids
         ]
-
-    def _entries(
-        self, loaded: LoadedTable, manifests: Sequence[ManifestFile]
-    ) -> Iterator[pa.Array]:
-        scanned = scan_manifests(self._context, loaded.metadata, manifests, _LOCATION)
-        for part in scanned:
-            yield from part.rows.table["location"].chunks
 
     def add_files(self, locations: Sequence[str]) -> None:
         """Take in files that the table refers to by way of others."""
@@ -345,14 +331,12 @@ class References:
         self._add_known(stored)
         self.add_files([join(table, location) for location in relative_ones(stored).to_pylist()])
         if self._are_local:
-            self.add_files(linked_files(self._elsewhere(stored)))
+            elsewhere = stored
+            for place in self._places:
+                is_below = pc.starts_with(elsewhere, place.rstrip("/") + "/")
+                elsewhere = elsewhere.filter(pc.invert(is_below))
+            self.add_files(linked_files(elsewhere))
         self.doubtful |= self._same_store.doubtful(stored, self._places)
-
-    def _elsewhere(self, stored: pa.Array) -> pa.Array:
-        """Return the locations that do not begin as one of the places does."""
-        for place in self._places:
-            stored = stored.filter(pc.invert(pc.starts_with(stored, place.rstrip("/") + "/")))
-        return stored
 
     def _add_known(self, stored: pa.Array) -> None:
         if not len(stored):
@@ -377,8 +361,6 @@ class OtherWays:
 
     def of(self, stored: pa.Array) -> list[str]:
         """Return the locations that some of the stored ones may have too. Order: none."""
-        import pyarrow.compute as pc
-
         others = stored.filter(pc.invert(pc.starts_with(stored, f"{self._base}/")))
         same_name = others.filter(pc.match_substring(others, self._tail))
         candidates = same_name.filter(pc.invert(pc.match_substring_regex(same_name, self._below)))

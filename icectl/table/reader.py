@@ -156,10 +156,24 @@ def chosen_snapshot(metadata: TableMetadata, choice: SnapshotChoice) -> Snapshot
     if choice.snapshot_id is not None:
         return snapshot_by_id(metadata, choice.snapshot_id)
     if choice.ref is not None:
-        return _snapshot_of_ref(metadata, choice.ref)
-    if choice.as_of_ms is not None:
-        return _snapshot_as_of(metadata, choice.as_of_ms)
-    return metadata.current_snapshot
+        ref = metadata.refs.get(choice.ref)
+        if ref is not None:
+            return snapshot_by_id(metadata, ref.snapshot_id)
+        if choice.ref != "main":
+            message = f"the table has no branch or tag `{choice.ref}`"
+            raise UsageError(message, hint="`icectl inspect TABLE refs` lists them")
+    if choice.as_of_ms is None:
+        return metadata.current_snapshot
+    snapshot_id = logged_snapshot_id(metadata, choice.as_of_ms)
+    if snapshot_id is None:
+        message = f"the snapshot log does not reach back to {print_instant(choice.as_of_ms)}"
+        raise UsageError(message, hint="`icectl inspect TABLE history` shows the log")
+    snapshot = metadata.snapshot(snapshot_id)
+    if snapshot is None:
+        instant = print_instant(choice.as_of_ms)
+        message = f"snapshot {snapshot_id}, current at {instant}, has expired"
+        raise UsageError(message, hint="`icectl inspect TABLE snapshots` lists those that are left")
+    return snapshot
 
 
 def snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
@@ -171,28 +185,6 @@ def snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
     if snapshot is None:
         message = f"the table has no snapshot {snapshot_id}"
         raise UsageError(message, hint="`icectl inspect TABLE snapshots` lists them")
-    return snapshot
-
-
-def _snapshot_of_ref(metadata: TableMetadata, name: str) -> Snapshot | None:
-    ref = metadata.refs.get(name)
-    if ref is not None:
-        return snapshot_by_id(metadata, ref.snapshot_id)
-    if name == "main":
-        return metadata.current_snapshot
-    message = f"the table has no branch or tag `{name}`"
-    raise UsageError(message, hint="`icectl inspect TABLE refs` lists them")
-
-
-def _snapshot_as_of(metadata: TableMetadata, as_of_ms: int) -> Snapshot:
-    snapshot_id = logged_snapshot_id(metadata, as_of_ms)
-    if snapshot_id is None:
-        message = f"the snapshot log does not reach back to {print_instant(as_of_ms)}"
-        raise UsageError(message, hint="`icectl inspect TABLE history` shows the log")
-    snapshot = metadata.snapshot(snapshot_id)
-    if snapshot is None:
-        message = f"snapshot {snapshot_id}, current at {print_instant(as_of_ms)}, has expired"
-        raise UsageError(message, hint="`icectl inspect TABLE snapshots` lists those that are left")
     return snapshot
 
 

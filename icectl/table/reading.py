@@ -89,16 +89,14 @@ def naming(location: str) -> Iterator[None]:
     except (CorruptTable, Unsupported) as error:
         if location in error.message:
             raise
-        raise _naming(location, error) from error
-
-
-def _naming(location: str, error: CorruptTable | Unsupported) -> CorruptTable | Unsupported:
-    if isinstance(error, CorruptTable):
-        message = error.message.removesuffix(f" ({error.rule})")
+        message = f"`{location}`: {error.message}"
+        if isinstance(error, Unsupported):
+            raise Unsupported(
+                message, hint=error.hint, id=error.error_id, rule=error.rule
+            ) from error
         kind = OtherFile if isinstance(error, OtherFile) else CorruptTable
-        return kind(f"`{location}`: {message}", rule=error.rule, hint=error.hint)
-    message = f"`{location}`: {error.message}"
-    return Unsupported(message, hint=error.hint, id=error.error_id, rule=error.rule)
+        message = message.removesuffix(f" ({error.rule})")
+        raise kind(message, rule=error.rule, hint=error.hint) from error
 
 
 def in_threads(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import compress, takewhile
 from shlex import join, quote
 from threading import Thread
 from typing import Literal
@@ -54,7 +54,7 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestRead, try_manifests
 from icectl.table.reading import of_one_file, read_or_none
 from icectl.table.row_safety import check_live
-from icectl.table.stored import Discrepancy, compare_with_store
+from icectl.table.stored import compare_with_store
 from icectl.units import print_count, read_count
 
 
@@ -229,7 +229,9 @@ def newest_whole_metadata(
         and version.version < number
         and version.kind != "uncommitted"
     ]
-    for version in sorted(older, key=_newest_first, reverse=True):
+    # Names of a convention go before others, and of these the one written last.
+    older.sort(key=lambda item: (item.version or 0, item.kind != "other", item.modified_ms or 0))
+    for version in reversed(older):
         try:
             metadata = read_file(store, version.location)
             check_own_version(metadata, version.location)
@@ -238,14 +240,6 @@ def newest_whole_metadata(
         if uuid is None or metadata.table_uuid == uuid:  # R-002
             return WholeMetadata(version, metadata)
     return None
-
-
-def _newest_first(version: MetadataVersion) -> tuple[int, bool, int]:
-    """Make the key that versions sort by in reverse, the newest first.
-
-    By number; names of a convention go before others, and of these the one written last.
-    """
-    return version.version or 0, version.kind != "other", version.modified_ms or 0
 
 
 @dataclass(slots=True)
@@ -308,8 +302,13 @@ class WholeSnapshots:
             for manifest, read in self._read_manifests(snapshot):
                 if read.rows is not None:
                     parts.append(inherit(with_manifest_number(read.rows, 0), [manifest]))
-                elif _is_gone(read.problem):
-                    lost.append(_counted(manifest))
+                elif isinstance(read.problem, MissingFile | OtherFile) or (
+                    isinstance(read.problem, CorruptTable) and read.problem.rule == "R-008"
+                ):  # nobody can read it any more: it is missing, another's, or no Avro file
+                    counts = (manifest.added_rows_count, manifest.existing_rows_count)
+                    rows = _total(counts)
+                    is_data = manifest.content is ManifestContent.DATA
+                    lost.append(Loss(rows) if is_data else Loss(rows_back=rows))
                 else:
                     return None
             live_entries = live(concat(parts))
@@ -342,25 +341,15 @@ class WholeSnapshots:
         None of them where it cannot be read in whole.
         Raises: StorageError of the store; Incomplete.
         """
+        named = {snapshot.manifest_list or snapshot.root_manifest or ""}
         try:
-            named = self._named(snapshot)
+            for manifest, read in self._read_manifests(snapshot):
+                if read.problem is not None:
+                    raise read.problem
+                named |= {manifest.manifest_path, *_live_locations(read.content[1], manifest)}
         except (FileNotFoundError, CorruptTable, Unsupported):
             return frozenset()
         return frozenset(location for location in locations - named if "/" in location)
-
-    def _named(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the list, the manifests and the live files of a snapshot.
-
-        Raises: FileNotFoundError, CorruptTable, Unsupported, where one cannot be read.
-        """
-        named = {snapshot.manifest_list or snapshot.root_manifest or ""}
-        for manifest, read in self._read_manifests(snapshot):
-            if read.problem is not None:
-                raise read.problem
-            named.add(manifest.manifest_path)
-            _, rows = read.content
-            named |= _live_locations(rows, manifest)
-        return frozenset(named)
 
     def _read_manifests(self, snapshot: Snapshot) -> Iterator[tuple[ManifestFile, ManifestRead]]:
         manifests = read_snapshot_manifests(self.context.store, self.metadata, snapshot)
@@ -380,13 +369,15 @@ class WholeSnapshots:
             missing |= {
                 discrepancy.location
                 for discrepancy in compared.discrepancies
-                if _is_absent(discrepancy)
+                if discrepancy.found is None and discrepancy.problem is None
             }
             if not {discrepancy.location for discrepancy in compared.discrepancies} <= missing:
                 return None
         columns = ("location", "content", "record_count")
         return [
-            Loss(rows) if content == Content.DATA else Loss(rows_back=_deleted(content, rows))
+            Loss(rows)
+            if content == Content.DATA
+            else Loss(rows_back=rows if content == Content.POSITION_DELETES else None)
             for location, content, rows in by_row(alive, *columns)
             if location in missing
         ]
@@ -399,18 +390,17 @@ class WholeSnapshots:
         parts = []
         for place, manifest in enumerate(manifests):
             if manifest not in self._read:
-                self._read[manifest] = self._try(manifest)
+                (read,) = try_manifests(self.context, self.metadata, [manifest], PLANNING_COLUMNS)
+                self._read[manifest] = (
+                    None
+                    if read.rows is None
+                    else inherit(with_manifest_number(read.rows, 0), [manifest])
+                )
             entries = self._read[manifest]
             if entries is None:
                 return None
             parts.append(with_manifest_number(entries, place))
         return concat(parts)
-
-    def _try(self, manifest: ManifestFile) -> Entries | None:
-        (read,) = try_manifests(self.context, self.metadata, [manifest], PLANNING_COLUMNS)
-        return (
-            None if read.rows is None else inherit(with_manifest_number(read.rows, 0), [manifest])
-        )
 
     def _are_there(self, entries: Entries) -> bool:
         """Whether the files of live entries are in the store, none of them known to be damaged.
@@ -434,27 +424,6 @@ class WholeSnapshots:
 def _live_locations(rows: RawEntries, manifest: ManifestFile) -> set[str]:
     alive = live(inherit(with_manifest_number(rows, 0), [manifest]))
     return set(alive.table["location"].to_pylist())
-
-
-def _is_gone(problem: Exception | None) -> bool:
-    """Whether nobody can read a manifest any more: it is missing, another's, or no Avro file."""
-    is_other = isinstance(problem, MissingFile | OtherFile)
-    return is_other or (isinstance(problem, CorruptTable) and problem.rule == "R-008")
-
-
-def _is_absent(one: Discrepancy) -> bool:
-    return one.found is None and one.problem is None
-
-
-def _counted(lost: ManifestFile) -> Loss:
-    counts = (lost.added_rows_count, lost.existing_rows_count)
-    rows = None if None in counts else sum(count or 0 for count in counts)
-    return Loss(rows) if lost.content is ManifestContent.DATA else Loss(rows_back=rows)
-
-
-def _deleted(content: int, rows: int) -> int | None:
-    """Return the rows that a delete file deletes at most; None for one that goes by value."""
-    return rows if content == Content.POSITION_DELETES else None
 
 
 _MOST_SECONDS = 5.0
@@ -513,26 +482,22 @@ class BrokenTable:
 
     def hinted(self, findings: tuple[Finding, ...], level: WholeLevel) -> tuple[Finding, ...]:
         """Return the findings, with the way out that loses least in the place of general hints."""
-        general = [finding.severity == "error" and _is_general(finding) for finding in findings]
-        broken = frozenset(
-            finding.subject
-            for finding, is_general in zip(findings, general, strict=True)
-            if is_general
-        )
+        general = [
+            finding.severity == "error"
+            and finding.hint in (_GENERAL if finding.message.startswith(_UNREADABLE) else _LOST)
+            for finding in findings
+        ]
+        broken = frozenset(finding.subject for finding in compress(findings, general))
         recovery = self._recovery(level, broken) if broken else None
-        if recovery is not None and recovery.is_moved:
-            return tuple(
-                replace(finding, hint=recovery.repair or finding.hint)
-                if finding.rule in _GONE
-                else finding
-                for finding in findings
-            )
+        if recovery is None:
+            return findings
+        if recovery.is_moved:
+            general = [finding.rule in _GONE for finding in findings]
         return tuple(
-            replace(
-                finding,
-                hint=(recovery.of(finding.subject) if recovery and lost else None) or finding.hint,
-            )
-            for finding, lost in zip(findings, general, strict=True)
+            replace(finding, hint=recovery.of(finding.subject) or finding.hint)
+            if is_general
+            else finding
+            for finding, is_general in zip(findings, general, strict=True)
         )
 
     def _recovery(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery | None:
@@ -563,7 +528,10 @@ class BrokenTable:
         head = metadata.current_snapshot
         if head is None:
             return _Recovery(None)
-        search, table = self._search(metadata, level, broken), quote(self.name)
+        env = self.context.env
+        deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
+        quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
+        search, table = WholeSnapshots(quiet, metadata, level, broken), quote(self.name)
         expire = (
             f"the current snapshot does not need it: `icectl expire-snapshots {table}` drops old "
             "snapshots that do"
@@ -603,14 +571,6 @@ class BrokenTable:
             )
         return repair
 
-    def _search(
-        self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
-    ) -> WholeSnapshots:
-        env = self.context.env
-        deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
-        quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
-        return WholeSnapshots(quiet, metadata, level, broken)
-
     def _older_metadata(self, *, is_cut_off: bool) -> str:
         metadata_file = getattr(self.context.catalog, "metadata_file", None)
         folder = locations.join(self.name, METADATA_FOLDER)
@@ -634,9 +594,3 @@ class BrokenTable:
                 f"{shown}; restore {name} from a copy, or correct it with the engine that wrote it"
             )
         return f"{shown}, and `icectl repair {table}` goes back to it if that is safe"
-
-
-def _is_general(finding: Finding) -> bool:
-    if finding.message.startswith(_UNREADABLE):
-        return finding.hint in _GENERAL
-    return finding.hint in _LOST

@@ -1,6 +1,6 @@
 """Which snapshots and refs stay, each with its reason (R-020 to R-023)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -83,12 +83,6 @@ class _Rules:
     expire_unreferenced: bool
     calendar: Mapping[str, int]
 
-    def of(self, ref: SnapshotRef) -> tuple[int, int]:
-        """Return the cutoff instant and the count of one branch; its own settings win (R-021)."""
-        age_ms = _positive(ref.max_snapshot_age_ms)
-        cutoff = self.cutoff_ms if age_ms is None else self.now_ms - age_ms  # R-021
-        return cutoff, _positive(ref.min_snapshots_to_keep) or self.min_snapshots  # R-021
-
 
 def decide(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> Retention:
     """Decide which snapshots stay and which go.
@@ -138,12 +132,23 @@ def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
     removed_names = {ref.name for ref in removed}
     refs = {name: ref for name, ref in metadata.refs.items() if name not in removed_names}
     reasons = _kept_by_refs(rules, refs)
-    if not rules.expire_unreferenced:
-        reasons = _young_unreferenced(rules, refs) | reasons  # R-023
-    in_branches = _in_branches(metadata, refs)
-    return Retention(
-        tuple(_decision(item, reasons, in_branches) for item in metadata.snapshots), removed
-    )
+    in_branches = {
+        item.snapshot_id
+        for ref in refs.values()
+        if ref.type == "branch"
+        for item in ancestors(metadata.snapshots_by_id, ref.snapshot_id)
+    }
+    decisions = []
+    for item in metadata.snapshots:
+        reason = reasons.get(item.snapshot_id)
+        is_young = item.timestamp_ms >= rules.cutoff_ms and not rules.expire_unreferenced
+        if reason is None and item.snapshot_id not in in_branches and is_young:  # R-023
+            reason = f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
+        gone = "past retention" if item.snapshot_id in in_branches else "in no branch or tag"
+        decisions.append(
+            Decision(item.snapshot_id, item.timestamp_ms, reason is not None, reason or gone)
+        )
+    return Retention(tuple(decisions), removed)
 
 
 def _positive(setting: int | None) -> int | None:
@@ -156,11 +161,8 @@ def _rules(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> _Rul
     cutoff = policy.older_than_ms
     if cutoff is None:
         cutoff = now_ms - read(properties, MAX_SNAPSHOT_AGE_MS)
-    calendar = {
-        "daily": policy.keep_daily,
-        "weekly": policy.keep_weekly,
-        "monthly": policy.keep_monthly,
-    }
+    counts = (policy.keep_daily, policy.keep_weekly, policy.keep_monthly)
+    calendar = zip(("daily", "weekly", "monthly"), counts, strict=True)
     return _Rules(
         metadata,
         now_ms,
@@ -168,7 +170,7 @@ def _rules(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> _Rul
         policy.retain_last or read(properties, MIN_SNAPSHOTS_TO_KEEP),
         read(properties, MAX_REF_AGE_MS),
         policy.expire_unreferenced,
-        {period: count for period, count in calendar.items() if count},
+        {period: count for period, count in calendar if count},
     )
 
 
@@ -195,36 +197,24 @@ def _kept_by_refs(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, s
         if ref.type != "branch":
             continue
         history = list(ancestors(rules.metadata.snapshots_by_id, ref.snapshot_id))
-        for snapshot, reason in _kept_of_branch(rules, name, ref, history):
+        age_ms = _positive(ref.max_snapshot_age_ms)
+        cutoff_ms = rules.cutoff_ms if age_ms is None else rules.now_ms - age_ms  # R-021
+        least = _positive(ref.min_snapshots_to_keep) or rules.min_snapshots  # R-021
+        for position, snapshot in enumerate(history):
+            if position < least:
+                reason = f"among the {least} newest snapshots of branch {name}"
+            elif snapshot.timestamp_ms >= cutoff_ms:  # R-022
+                reason = f"not older than {print_limit(cutoff_ms)} on branch {name}"
+            else:
+                break  # R-020: the first that is too old and beyond the count ends the walk
             reasons.setdefault(snapshot.snapshot_id, reason)
         for period, count in rules.calendar.items():
-            for snapshot, label in _newest_per_period(history, period, count):
+            newest: dict[str, Snapshot] = {}
+            for snapshot in sorted(history, key=lambda item: -item.timestamp_ms):
+                newest.setdefault(_label(snapshot.timestamp_ms, period), snapshot)
+            for label, snapshot in list(newest.items())[:count]:
                 reasons.setdefault(snapshot.snapshot_id, f"newest of {label} on branch {name}")
     return reasons
-
-
-def _kept_of_branch(
-    rules: _Rules, name: str, ref: SnapshotRef, history: Sequence[Snapshot]
-) -> Iterator[tuple[Snapshot, str]]:
-    cutoff_ms, count = rules.of(ref)
-    for position, snapshot in enumerate(history):
-        if position < count:
-            yield snapshot, f"among the {count} newest snapshots of branch {name}"
-        elif snapshot.timestamp_ms >= cutoff_ms:  # R-022
-            yield snapshot, f"not older than {print_limit(cutoff_ms)} on branch {name}"
-        else:
-            return  # R-020: the first that is too old and beyond the count ends the walk
-
-
-def _newest_per_period(
-    history: Iterable[Snapshot], period: str, count: int
-) -> Iterator[tuple[Snapshot, str]]:
-    """The newest snapshot of each of the newest `count` days, weeks or months that have one."""
-    newest: dict[str, Snapshot] = {}
-    for snapshot in sorted(history, key=lambda item: -item.timestamp_ms):
-        newest.setdefault(_label(snapshot.timestamp_ms, period), snapshot)
-    for label, snapshot in list(newest.items())[:count]:
-        yield snapshot, label
 
 
 def _label(timestamp_ms: int, period: str) -> str:
@@ -237,35 +227,6 @@ def _label(timestamp_ms: int, period: str) -> str:
     return f"{year}-W{week:02}"
 
 
-def _in_branches(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set[int]:
-    branches = (ref for ref in refs.values() if ref.type == "branch")
-    return {
-        item.snapshot_id
-        for ref in branches
-        for item in ancestors(metadata.snapshots_by_id, ref.snapshot_id)
-    }
-
-
-def _young_unreferenced(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
-    in_branches = _in_branches(rules.metadata, refs)
-    return {
-        item.snapshot_id: f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
-        for item in rules.metadata.snapshots
-        if item.snapshot_id not in in_branches and item.timestamp_ms >= rules.cutoff_ms  # R-023
-    }
-
-
-def _decision(snapshot: Snapshot, reasons: Mapping[int, str], in_branches: set[int]) -> Decision:
-    kept = reasons.get(snapshot.snapshot_id)
-    if kept is not None:
-        reason = kept
-    elif snapshot.snapshot_id not in in_branches:
-        reason = "in no branch or tag"
-    else:
-        reason = "past retention"
-    return Decision(snapshot.snapshot_id, snapshot.timestamp_ms, kept is not None, reason)
-
-
 def _by_id(metadata: TableMetadata, ids: Sequence[int]) -> Retention:
     heads = {ref.snapshot_id: (name, ref.type) for name, ref in metadata.refs.items()}
     for snapshot_id in ids:
@@ -276,13 +237,9 @@ def _by_id(metadata: TableMetadata, ids: Sequence[int]) -> Retention:
                 hint=f"drop or move {kind} {name} first",
                 id="snapshot-referenced",
             )
-    to_expire = set(ids)
-    return Retention(
-        tuple(
-            Decision(item.snapshot_id, item.timestamp_ms, kept=False, reason="named")
-            if item.snapshot_id in to_expire
-            else Decision(item.snapshot_id, item.timestamp_ms, kept=True, reason="not named")
-            for item in metadata.snapshots
-        ),
-        (),
-    )
+    decisions = []
+    for item in metadata.snapshots:
+        stays = item.snapshot_id not in ids
+        reason = "not named" if stays else "named"
+        decisions.append(Decision(item.snapshot_id, item.timestamp_ms, stays, reason))
+    return Retention(tuple(decisions), ())

@@ -1,6 +1,6 @@
 """Tasks of a rewrite: bins of data files, each file with the deletes that apply to it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from icectl.checks.file_identity import StatedFile
 from icectl.checks.live_entries import live_twice
 from icectl.checks.rules import ALL_RULES
-from icectl.entries.deletes import Applied, DeleteIndex
+from icectl.entries.deletes import DeleteIndex
 from icectl.entries.rows import Entries, by_row, take
 from icectl.errors import CorruptTable
 from icectl.format.manifest import FileFormat
@@ -166,7 +166,8 @@ def split_bins(data: Entries, row: int, live_bytes: int, sizes: Sizes) -> tuple[
     count = sizes.parts(live_bytes)
     if file_format != FileFormat.PARQUET:
         return (Bin((row,), None, live_bytes),)
-    if not _are_splits(offsets, size):
+    is_cut = offsets and None not in offsets
+    if not is_cut or any(low >= high for low, high in pairwise([0, *offsets, size])):  # R-067
         shares = even_splits(live_bytes, count)
         return tuple(
             Bin((row,), split, stop - start)
@@ -185,13 +186,6 @@ def split_bins(data: Entries, row: int, live_bytes: int, sizes: Sizes) -> tuple[
         Bin((row,), (start, stop), live_bytes * (stop - max(start, offsets[0])) // stored)
         for start, stop in pairwise(bounds)
     )
-
-
-def _are_splits(offsets: list[int] | None, size: int) -> bool:
-    """Return whether offsets say where parts of a file begin (R-067)."""
-    if not offsets or None in offsets:
-        return False
-    return all(low < high for low, high in pairwise([0, *offsets, size]))  # R-067
 
 
 def check_once(data: Entries, rows: Sequence[int]) -> None:
@@ -258,55 +252,32 @@ class TaskMaker:
             {row for file in of_files for row in (*file.position_deletes, *file.equality_deletes)}
         )
         places = {row: place for place, row in enumerate(files)}
-        vectors = self._vectors([row for file in of_files for row in file.vectors])
-        delete_files = tuple(map(_delete_file, self._rows(files, _DELETE)))
-        return tuple(
-            self._input(row, applied, split, places, vectors)
-            for row, applied in zip(rows, of_files, strict=True)
-        ), delete_files
-
-    def _input(
-        self,
-        row: int,
-        applied: Applied,
-        split: tuple[int, int] | None,
-        places: Mapping[int, int],
-        vectors: Mapping[int, TaskVector],
-    ) -> InputFile:
-        location, file_format, size, records, spec_id, key, sequence, row_id = self._values[row]
-        return InputFile(
-            location,
-            FileFormat(file_format),
-            size,
-            records,
-            spec_id,
-            key,
-            sequence,
-            row_id,
-            split=split,
-            vector=vectors[applied.vectors[0]] if applied.vectors else None,
-            position_deletes=tuple(places[at] for at in applied.position_deletes),
-            equality_deletes=tuple(places[at] for at in applied.equality_deletes),
+        vector_rows = [row for file in of_files for row in file.vectors]
+        vectors = dict(zip(vector_rows, self._rows(vector_rows, _VECTOR), strict=True))
+        inputs = []
+        for row, applied in zip(rows, of_files, strict=True):
+            location, file_format, size, records, spec_id, key, number, row_id = self._values[row]
+            inputs.append(
+                InputFile(
+                    location,
+                    FileFormat(file_format),
+                    size,
+                    records,
+                    spec_id,
+                    key,
+                    number,
+                    row_id,
+                    split=split,
+                    vector=TaskVector(*vectors[applied.vectors[0]]) if applied.vectors else None,
+                    position_deletes=tuple(places[at] for at in applied.position_deletes),
+                    equality_deletes=tuple(places[at] for at in applied.equality_deletes),
+                )
+            )
+        delete_files = (
+            DeleteFile(path, FileFormat(kind), size, count, number, spec, key, tuple(ids or ()), of)
+            for path, kind, size, count, number, spec, key, ids, of in self._rows(files, _DELETE)
         )
-
-    def _vectors(self, rows: Sequence[int]) -> Mapping[int, TaskVector]:
-        values = self._rows(rows, _VECTOR)
-        return {row: TaskVector(*value) for row, value in zip(rows, values, strict=True)}
+        return tuple(inputs), tuple(delete_files)
 
     def _rows(self, rows: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return by_row(take(self._deletes, rows), *columns) if rows else iter(())
-
-
-def _delete_file(values: Sequence[Any]) -> DeleteFile:
-    location, file_format, size, records, sequence, spec_id, key, ids, named = values
-    return DeleteFile(
-        location,
-        FileFormat(file_format),
-        size,
-        records,
-        sequence,
-        spec_id,
-        key,
-        tuple(ids or ()),
-        named,
-    )

@@ -5,7 +5,7 @@ first, until it turns out to hold far more than is asked for. What the listing d
 looked up by itself.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -71,13 +71,36 @@ def compare_with_store(context: TableContext, expected: Files, table_location: s
     if len(expected) > FEW:
         keys = location_keys(expected.table["location"])
         for batch in _listed(context, table_location, len(expected)):
-            metadata_files += _metadata_files(batch)
-            _fill(keys, batch, sizes, is_listed)
+            named = pc.match_substring(batch["location"], ".metadata.json")
+            metadata_files += [
+                location
+                for location in batch["location"].filter(named).to_pylist()
+                if is_metadata_file_name(locations.name(location))
+            ]
+            shown = location_keys(batch["location"]).combine_chunks()
+            indexes = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
+            places = np.asarray(indexes.to_numpy(), np.int64)
+            is_shown = places >= 0
+            sizes[is_shown] = batch["size_bytes"].to_numpy()[places[is_shown]]
+            is_listed |= is_shown
             context.progress.advance(0)
     unlisted = np.flatnonzero(~is_listed)
     context.progress.advance(int(is_listed.sum()))
     problems = _look_up(context, expected, unlisted, sizes)
-    return Comparison(tuple(_discrepancies(expected, sizes, problems)), tuple(metadata_files))
+    stated = pc.fill_null(expected.table["size_bytes"], -1).to_numpy()
+    wrong = np.flatnonzero((sizes < 0) | ((stated >= 0) & (stated != sizes)))
+    kinds = list(FileKind)
+    discrepancies = tuple(
+        Discrepancy(
+            expected.table["location"][place].as_py(),
+            kinds[expected.table["kind"][place].as_py()],
+            expected.table["size_bytes"][place].as_py(),
+            int(sizes[place]) if sizes[place] >= 0 else None,
+            problems.get(place),
+        )
+        for place in wrong.tolist()
+    )
+    return Comparison(discrepancies, tuple(metadata_files))
 
 
 def _listed(context: TableContext, table_location: str, expected_count: int) -> Iterator[pa.Table]:
@@ -86,7 +109,7 @@ def _listed(context: TableContext, table_location: str, expected_count: int) -> 
     most = expected_count * (_WORTH_LISTING_LOCALLY if local else _WORTH_LISTING) + 10_000
     waiting: list[pa.RecordBatch] = []
     listed_rows = waiting_rows = 0
-    with closing(_generator(context.store.list(table_location))) as batches:
+    with closing(batch for batch in context.store.list(table_location)) as batches:
         for batch in batches:
             context.deadline.check()
             listed_rows += len(batch)
@@ -99,33 +122,6 @@ def _listed(context: TableContext, table_location: str, expected_count: int) -> 
                 break
     if waiting:
         yield pa.Table.from_batches(waiting)
-
-
-def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    yield from batches
-
-
-def _metadata_files(listed: pa.Table) -> Sequence[str]:
-    named = pc.match_substring(listed["location"], ".metadata.json")
-    return [
-        location
-        for location in listed["location"].filter(named).to_pylist()
-        if is_metadata_file_name(locations.name(location))
-    ]
-
-
-def _fill(
-    keys: pa.ChunkedArray,
-    listed: pa.Table,
-    sizes: npt.NDArray[np.int64],
-    is_listed: npt.NDArray[np.bool_],
-) -> None:
-    shown = location_keys(listed["location"]).combine_chunks()
-    indexes = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
-    places = np.asarray(indexes.to_numpy(), np.int64)
-    is_shown = places >= 0
-    sizes[is_shown] = listed["size_bytes"].to_numpy()[places[is_shown]]
-    is_listed |= is_shown
 
 
 def _look_up(
@@ -159,19 +155,3 @@ def _look_up(
             else:
                 sizes[place] = answer
     return problems
-
-
-def _discrepancies(
-    expected: Files, sizes: npt.NDArray[np.int64], problems: dict[int, str]
-) -> Iterator[Discrepancy]:
-    stated = pc.fill_null(expected.table["size_bytes"], -1).to_numpy()
-    wrong = np.flatnonzero((sizes < 0) | ((stated >= 0) & (stated != sizes)))
-    kinds = list(FileKind)
-    for place in wrong.tolist():
-        yield Discrepancy(
-            expected.table["location"][place].as_py(),
-            kinds[expected.table["kind"][place].as_py()],
-            expected.table["size_bytes"][place].as_py(),
-            int(sizes[place]) if sizes[place] >= 0 else None,
-            problems.get(place),
-        )
