@@ -259,7 +259,8 @@ def _total(stored: pa.StructArray, column: StatsColumn, has_rows: pa.Array) -> p
         lower, upper = (members[name].filter(matters) for name in ("lower_bound", "upper_bound"))
         totals["lower_bound"] = _extreme(lower, column.type, highest=False)
         totals["upper_bound"] = _extreme(upper, column.type, highest=True)
-        totals["tight_bounds"] = _tight(members["tight_bounds"].filter(matters))
+        tight = _true(members["tight_bounds"].filter(matters))
+        totals["tight_bounds"] = pa.array([bool(pc.all(tight, min_count=0).as_py())])
         if totals["lower_bound"].null_count and totals["upper_bound"].null_count:
             totals["tight_bounds"] = pa.nulls(1, pa.bool_())
     if "max_uncompressed_length" in members:
@@ -284,10 +285,6 @@ def _extreme(values: pa.Array, type_: Type, *, highest: bool) -> pa.Array:
         return values.take(pa.array([order[-1 if highest else 0]]))
     extreme = pc.max(plain) if highest else pc.min(plain)
     return values.take(pa.array([pc.index(plain, extreme).as_py()]))
-
-
-def _tight(flags: pa.Array) -> pa.Array:
-    return pa.array([bool(pc.all(pc.fill_null(flags, fill_value=False), min_count=0).as_py())])
 
 
 def _lengths(
@@ -346,10 +343,22 @@ def typed_bounds(type_: Type, stored: pa.Array) -> pa.Array:
     if isinstance(type_, PrimitiveType) and type_.name in _FIXED_WIDTH:
         fast = _numbers(type_.name, stored)
         if fast is not None:
-            return _viewed(fast, stored, wanted)
+            missing = stored.is_null().to_numpy(zero_copy_only=False)
+            if np.issubdtype(fast.dtype, np.floating):
+                missing = missing | np.isnan(fast)
+            bounds = pa.array(fast, mask=missing)
+            return bounds if bounds.type == wanted else bounds.view(wanted)
     if isinstance(type_, PrimitiveType) and type_.name == "binary":
         return stored.cast(wanted)
-    return _decoded_bounds(type_, stored)
+    encoded = stored.dictionary_encode()
+    values = []
+    for content in encoded.dictionary.to_pylist():
+        try:
+            value = single_value.decode(type_, content)
+        except ValueError:
+            value = None
+        values.append(None if isinstance(value, float) and isnan(value) else value)
+    return typed_values(type_, values).take(encoded.indices)
 
 
 def _numbers(name: str, stored: pa.Array) -> npt.NDArray[np.int64] | None:
@@ -361,26 +370,6 @@ def _numbers(name: str, stored: pa.Array) -> npt.NDArray[np.int64] | None:
     filled = pc.fill_null(stored, bytes(dtype.itemsize)).cast(pa.binary(dtype.itemsize))
     content = filled.buffers()[1]
     return np.frombuffer(content or b"", dtype, count=len(stored), offset=0)
-
-
-def _viewed(numbers: npt.NDArray[np.int64], stored: pa.Array, wanted: pa.DataType) -> pa.Array:
-    missing = stored.is_null().to_numpy(zero_copy_only=False)
-    if np.issubdtype(numbers.dtype, np.floating):
-        missing = missing | np.isnan(numbers)
-    plain = pa.array(numbers, mask=missing)
-    return plain if plain.type == wanted else plain.view(wanted)
-
-
-def _decoded_bounds(type_: Type, stored: pa.Array) -> pa.Array:
-    encoded = stored.dictionary_encode()
-    values = []
-    for content in encoded.dictionary.to_pylist():
-        try:
-            value = single_value.decode(type_, content)
-        except ValueError:
-            value = None
-        values.append(None if isinstance(value, float) and isnan(value) else value)
-    return typed_values(type_, values).take(encoded.indices)
 
 
 def typed_values(type_: Type, values: Sequence[single_value.Value]) -> pa.Array:

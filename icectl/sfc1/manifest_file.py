@@ -215,7 +215,11 @@ def _checked(stored: ParquetColumns, footer: Mapping[str, str]) -> TreeContent:
 
     Raises: Unsupported; CorruptTable.
     """
-    _refuse_dialects(stored)
+    for number, member in _UPSTREAM_IDS.items():
+        if stored.find((None, number)) is not None:  # V4-043
+            raise _dialect(member)
+    if stored.find((_VECTOR, 0)) is not None:  # V4-043
+        raise _dialect("tracking information under the id 147")
     version = footer.get(_VERSION)
     if version != "4":  # V4-040
         message = f"a manifest of format version {version} stands where version 4 should"
@@ -228,14 +232,6 @@ def _checked(stored: ParquetColumns, footer: Mapping[str, str]) -> TreeContent:
         raise CorruptTable(message, rule="V4-040") from None  # V4-040
     check_columns(stored, _COLUMNS)  # V4-041
     return content
-
-
-def _refuse_dialects(stored: ParquetColumns) -> None:
-    for number, member in _UPSTREAM_IDS.items():
-        if stored.find((None, number)) is not None:  # V4-043
-            raise _dialect(member)
-    if stored.find((_VECTOR, 0)) is not None:  # V4-043
-        raise _dialect("tracking information under the id 147")
 
 
 def _dialect(difference: str, rule: str = "V4-043") -> Unsupported:

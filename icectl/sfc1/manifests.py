@@ -317,8 +317,17 @@ def rows_of_leaf(
     carried: bool = False,
 ) -> pa.Table:
     """Return the rows of a leaf, as read_leaf gives them, out of its bytes."""
-    if leaf.file_format == FileFormat.AVRO:
-        return _legacy_rows(facts, content, leaf, part, carried=carried)
+    if leaf.file_format == FileFormat.AVRO:  # a manifest of an older version (sfc-1 3.4)
+        listed = manifest_file(leaf)
+        spec = facts.metadata.spec(listed.partition_spec_id)
+        columns = ALL_COLUMNS if part.stats is None else ALL_COLUMNS - FOR_STATS
+        header, raw = read_manifest(content, columns=columns, manifest=0, spec=spec)
+        # Tools that wrote manifests again left the header bare; list and root say what it is.
+        if "content" in header.metadata and header.content is not listed.content:  # V4-111
+            raise CorruptTable("its content is not what the root says", rule="V4-111")
+        if carried:
+            check_known(header.unknown_field_ids)
+        return tree_rows(facts, inherit(raw, [listed]), listed.partition_spec_id)
     if len(content) != leaf.file_size_in_bytes:  # V4-103
         message = f"it has {len(content)} bytes, the root says {leaf.file_size_in_bytes}"
         raise CorruptTable(message, rule="V4-103")
@@ -372,23 +381,6 @@ def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
     counts = np.where(mask, rows["record_count"].to_numpy(), 0)
     ids = pa.array(number_of(first) + np.cumsum(counts) - counts, pa.int64())
     return with_column(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
-
-
-def _legacy_rows(
-    facts: TreeFacts, content: bytes, leaf: ListedRow, part: LeafPart, *, carried: bool
-) -> pa.Table:
-    """Return rows of an Avro manifest of an older version, in the form of version 4 (sfc-1 3.4)."""
-    listed = manifest_file(leaf)
-    spec = facts.metadata.spec(listed.partition_spec_id)
-    columns = ALL_COLUMNS if part.stats is None else ALL_COLUMNS - FOR_STATS
-    header, raw = read_manifest(content, columns=columns, manifest=0, spec=spec)
-    # Tools that wrote manifests again left the header bare; the list and the root say what it is.
-    if "content" in header.metadata and header.content is not listed.content:  # V4-111
-        raise CorruptTable("its content is not what the root says", rule="V4-111")
-    if carried:
-        check_known(header.unknown_field_ids)
-    entries = inherit(raw, [listed])
-    return tree_rows(facts, entries, listed.partition_spec_id)
 
 
 def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:

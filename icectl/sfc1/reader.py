@@ -119,16 +119,21 @@ class RootReader:
         to one of them.
         """
         root, dead = sound_root(store, self._facts, snapshot)
-        excluded = _excluded(self._facts, root, within)
+        leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
+        # Statistics are those of all files of a leaf; how many rows these have is not looked at.
+        rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
+        entries = Entries(raw_entries(self._facts, rows, NONE, _JUDGED, 0).table)
+        may = may_match(entries, within, (), self._facts.metadata.schemas)
+        names = rows["location"].filter(pa.array(~may)).to_pylist()
+        excluded = {comparison_key(str(name)) for name in names}
         listed = _listed(snapshot, root, dead)
-        kept = tuple(
-            one
-            for one in listed
-            if excluded.isdisjoint(
-                map(comparison_key, (one.manifest_path, one.affiliated_to or ""))
-            )
+        needed = tuple(
+            manifest
+            for manifest in listed
+            if comparison_key(manifest.manifest_path) not in excluded
+            and comparison_key(manifest.affiliated_to or "") not in excluded
         )
-        return kept, len(kept) < len(listed)
+        return needed, len(needed) < len(listed)
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         try:
@@ -298,19 +303,6 @@ def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
         )
 
 
-def _excluded(facts: TreeFacts, root: pa.Table, within: Predicate) -> set[str]:
-    """Find the data leaves that hold no row of which a condition may be true, by their keys.
-
-    Their statistics are those of all their files; how many rows these have is not looked at.
-    """
-    leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
-    rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
-    entries = Entries(raw_entries(facts, rows, NONE, _JUDGED, 0).table)
-    may = may_match(entries, within, (), facts.metadata.schemas)
-    names = rows["location"].filter(pa.array(~may)).to_pylist()
-    return {comparison_key(str(name)) for name in names}
-
-
 # -- entries of roots and leaves ------------------------------------------------------------------
 
 
@@ -409,7 +401,18 @@ def raw_entries(
         stats = whole(rows[STATS])
         made |= to_maps(stats, facts.columns, wanted)
         if "partition_key" in wanted:
-            made["partition_key"] = _keys(facts, rows, stats)
+            specs = rows["spec_id"].to_numpy()
+            parts, places = [pa.nulls(0, pa.binary())], [np.empty(0, np.int64)]
+            for number in np.unique(specs):
+                chosen = np.flatnonzero(specs == number)
+                spec = facts.metadata.spec(int(number))
+                width = 0 if spec is None else len(spec.fields)
+                fields = facts.tuple_fields(int(number))
+                part = stats.take(pa.array(chosen))
+                parts.append(recover(part, len(chosen), fields, width).keys)
+                places.append(chosen)
+            order = np.argsort(np.concatenate(places), kind="stable")
+            made["partition_key"] = pa.concat_arrays(parts).take(pa.array(order))
     names = [name for name in (*PLANNING.names, *CARRIED.names) if name in wanted]
     schema = pa.schema([{**_fields(PLANNING), **_fields(CARRIED)}[name] for name in names])
     columns = []
@@ -438,22 +441,6 @@ def _alive(count: int, deleted: Positions) -> npt.NDArray[np.bool_]:
 
 def _fields(schema: pa.Schema) -> dict[str, pa.Field]:
     return {field.name: field for field in schema}
-
-
-def _keys(facts: TreeFacts, rows: pa.Table, stats: pa.StructArray) -> pa.Array:
-    """Return the partition keys of rows of any specs; UNKNOWN_KEY where statistics do not tell."""
-    specs = rows["spec_id"].to_numpy()
-    parts, places = [pa.nulls(0, pa.binary())], [np.empty(0, np.int64)]
-    for number in np.unique(specs):
-        chosen = np.flatnonzero(specs == number)
-        spec = facts.metadata.spec(int(number))
-        width = 0 if spec is None else len(spec.fields)
-        fields = facts.tuple_fields(int(number))
-        part = stats.take(pa.array(chosen))
-        parts.append(recover(part, len(chosen), fields, width).keys)
-        places.append(chosen)
-    order = np.argsort(np.concatenate(places), kind="stable")
-    return pa.concat_arrays(parts).take(pa.array(order))
 
 
 # -- what a snapshot changed ----------------------------------------------------------------------

@@ -11,7 +11,6 @@ from icectl.entries.columns import Positions
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.format.manifest import Content, Status
-from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.checks.live import LIVE_RULES, PlannedTree
 from icectl.sfc1.checks.rows import ROW_RULES, RootRows, TreeColumns
@@ -91,7 +90,12 @@ def sound_root(
     columns = TreeColumns(rows)
     live, gone = _bitmaps(store, columns)
     _refuse_in_root(RootVectors(location, columns, {**live, **gone}))
-    _check_own(facts.metadata, snapshot, rows)
+    names = [
+        "referenced_data_file" if name == "referenced_file" else name for name in rows.column_names
+    ]
+    # The files that a root lists itself, whatever is in its leaves.
+    own = Entries(of_contents(rows, *FILES).rename_columns(names))
+    _refuse_in_root(PlannedTree(own, facts.metadata, snapshot, location))
     leaves = rows["referenced_file"]
     return rows, {comparison_key(leaves[at].as_py()): found for at, found in live.items()}
 
@@ -113,15 +117,6 @@ def _bitmaps(
             with suppress(CorruptTable):
                 gone[at] = vector_positions(store.read_range, row)
     return live, gone
-
-
-def _check_own(metadata: TableMetadata, snapshot: Snapshot, rows: pa.Table) -> None:
-    """The same of the files that a root lists itself, whatever is in its leaves."""
-    names = [
-        "referenced_data_file" if name == "referenced_file" else name for name in rows.column_names
-    ]
-    own = Entries(of_contents(rows, *FILES).rename_columns(names))
-    _refuse_in_root(PlannedTree(own, metadata, snapshot, snapshot.root_manifest or ""))
 
 
 def _refuse_in_root(of: Subject) -> None:

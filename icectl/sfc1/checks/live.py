@@ -277,7 +277,9 @@ class TreeFiles:
         locations = location_keys(table["location"])
         named = location_keys(table["referenced_data_file"])
         both = pa.chunked_array([*locations.chunks, *named.chunks], pa.string())
-        codes = _codes(both)
+        encoded = both.cast(pa.large_string()).dictionary_encode()  # of all chunks together
+        indices = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in encoded.chunks]
+        codes = np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
         self.codes, self.named = codes[: len(table)], codes[len(table) :]
         self.is_file = (self.codes >= 0) & (self.content <= Content.EQUALITY_DELETES)
         self.code_count = int(codes.max(initial=-1)) + 1
@@ -359,13 +361,6 @@ class TreeFiles:
         if len(rows):
             first = self.entries.table[column][int(rows[0])].as_py()
             yield from located(subject, Fault(len(rows), first), what)
-
-
-def _codes(keys: pa.ChunkedArray) -> Integers:
-    """Return a number for each text that equal texts share; -1 for null."""
-    encoded = keys.cast(pa.large_string()).dictionary_encode()  # of all chunks together
-    indices = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in encoded.chunks]
-    return np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
 
 
 class CheckedTree(LiveTree):

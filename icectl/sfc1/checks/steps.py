@@ -110,7 +110,17 @@ class TreeStep:
 
     @cached_property
     def differing(self) -> tuple[Integers, Integers]:
-        return _differing(self.files, self.live.tree, self.parent)
+        alike = {_content(use) for use in self.live.tree.leaves} & {
+            _content(use) for use in self.parent.leaves
+        }
+
+        def rest(one: Tree) -> Integers:
+            leaves = (use for use in one.leaves if _content(use) not in alike)
+            return np.concatenate(
+                [self.files.own_rows(one), *(self.files.living(use) for use in leaves)]
+            )
+
+        return rest(self.live.tree), rest(self.parent)
 
     @cached_property
     def stayed(self) -> Integers:
@@ -156,17 +166,6 @@ def _unsaid_changes(step: TreeStep) -> Iterator[Breach]:
         ("was added, but lived before", step.changed.added[np.isin(added, identities[before])]),
     ):
         yield from step.live.breaches(what, wrong)
-
-
-def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, Integers]:
-    """Return live rows of two snapshots but for those of leaves that both list alike."""
-    alike = {_content(use) for use in tree.leaves} & {_content(use) for use in parent.leaves}
-
-    def rest(one: Tree) -> Integers:
-        leaves = (use for use in one.leaves if _content(use) not in alike)
-        return np.concatenate([files.own_rows(one), *(files.living(use) for use in leaves)])
-
-    return rest(tree), rest(parent)
 
 
 def _content(use: LeafUse) -> tuple[int, bool, bytes]:

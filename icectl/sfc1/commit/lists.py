@@ -228,19 +228,16 @@ class ListsOfRoots:
             (ManifestContent.DELETES, delete_files(entries)),
         ):
             for spec_id, of_spec in by_spec(of_content):
-                writer = self._writer(facts, spec_id, content)
+                metadata = facts.metadata
+                writer = ManifestWriter(
+                    context=self.context,
+                    form=form_for(metadata, spec_id, content),
+                    target_size_bytes=read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
+                    new_location=lambda kind: self._whole(facts, self.outputs.manifest(kind)),
+                )
                 for part in _by_row_ids(of_spec):
                     for written in writer.add(part, CARRIED.names):
                         yield replace(written.manifest, sequence_number=sequence_number)
-
-    def _writer(self, facts: TreeFacts, spec_id: int, content: ManifestContent) -> ManifestWriter:
-        metadata = facts.metadata
-        return ManifestWriter(
-            context=self.context,
-            form=form_for(metadata, spec_id, content),
-            target_size_bytes=read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
-            new_location=lambda kind: self._whole(facts, self.outputs.manifest(kind)),
-        )
 
     def _whole(self, facts: TreeFacts, location: str) -> str:
         return with_scheme(facts.metadata.location, location)
