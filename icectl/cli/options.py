@@ -69,17 +69,18 @@ class Option:
 
 
 def option(
-    *names: str,
+    names: str,
     help: str,  # noqa: A002
     group: str = "Options",
     metavar: str | None = None,
+    *,
     choices: tuple[str, ...] = (),
     parse: Callable[[str], Any] | None = None,
 ) -> Option:
     """Declare an option; one with choices and no `parse` takes nothing else."""
     if parse is None:
         parse = one_of(*choices) if choices else str
-    return Option(names, help, group, metavar, parse, choices)
+    return Option(tuple(names.split()), help, group, metavar, parse, choices)
 
 
 def option_of(setting: Setting[Any], *, group: str = "Options") -> Option:
@@ -124,8 +125,6 @@ TableArgument = Annotated[
         show_default=False,
     ),
 ]
-
-
 TablesArgument = Annotated[
     list[str],
     typer.Argument(
@@ -135,55 +134,36 @@ TablesArgument = Annotated[
         show_default=False,
     ),
 ]
-
-
 SparkMaster = Annotated[str | None, option_of(COMPACT_MASTER)]
-
-
 SparkConf = Annotated[
-    list[str] | None,
-    option("--spark-conf", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
+    list[str] | None, option("--spark-conf", "a setting of Spark; repeatable", metavar="KEY=VALUE")
 ]
-
-
 SparkRemote = Annotated[
-    str | None,
-    option("--remote", metavar="URL", help="a server of Spark Connect: sc://host:15002"),
+    str | None, option("--remote", "a server of Spark Connect: sc://host:15002", metavar="URL")
 ]
-
-
 CheckFormat = Annotated[
     str | None,
     option(
         "--format",
-        group=OUTPUT,
-        metavar="FORMAT",
+        "text, json; with --check: github, junit, sarif",
+        OUTPUT,
+        "FORMAT",
         choices=FORMATS,
         parse=str,
-        help="text, json; with --check: github, junit, sarif",
     ),
 ]
-
-
 SavePlan = Annotated[
     str | None,
     option(
         "--save-plan",
-        group=CHANGING,
-        metavar="FILE",
-        help="with --dry-run or --check: write the plan to FILE, for `icectl apply`",
+        "with --dry-run or --check: write the plan to FILE, for `icectl apply`",
+        CHANGING,
+        "FILE",
     ),
 ]
-
-
 DeletedList = Annotated[
     str | None,
-    option(
-        "--deleted-list",
-        group=CHANGING,
-        metavar="FILE",
-        help="write the location of every deleted file to FILE",
-    ),
+    option("--deleted-list", "write the location of every deleted file to FILE", CHANGING, "FILE"),
 ]
 
 
@@ -238,10 +218,8 @@ class Common:
     """The options that every command takes, as given; settings have them resolved."""
 
     shell: Shell
-    json: Annotated[bool, option("--json", group=OUTPUT, help="print one JSON document")] = False
-    quiet: Annotated[
-        bool, option("--quiet", "-q", group=OUTPUT, help="no progress, notes and reports")
-    ] = False
+    json: Annotated[bool, option("--json", "print one JSON document", OUTPUT)] = False
+    quiet: Annotated[bool, option("--quiet -q", "no progress, notes and reports", OUTPUT)] = False
     verbose: Annotated[
         int,
         Option(
@@ -249,11 +227,9 @@ class Common:
         ),
     ] = 0
     color: Annotated[Color | None, option_of(COLOR, group=OUTPUT)] = None
-    no_progress: Annotated[
-        bool, option("--no-progress", group=OUTPUT, help="do not show progress")
-    ] = False
+    no_progress: Annotated[bool, option("--no-progress", "do not show progress", OUTPUT)] = False
     no_pager: Annotated[
-        bool, option("--no-pager", group=OUTPUT, help="do not show long output in a pager")
+        bool, option("--no-pager", "do not show long output in a pager", OUTPUT)
     ] = False
     metrics_file: Annotated[str | None, option_of(METRICS_FILE, group=OUTPUT)] = None
     concurrency: Annotated[str | None, option_of(CONCURRENCY, group=RUNNING)] = None
@@ -261,59 +237,43 @@ class Common:
     temp_dir: Annotated[str | None, option_of(TEMP_DIR, group=RUNNING)] = None
     config: Annotated[
         str | None,
-        option(
-            "--config",
-            group=RUNNING,
-            metavar="FILE",
-            help="settings file (default ~/.config/icectl/icectl.toml)",
-        ),
+        option("--config", "settings file (default ~/.config/icectl/icectl.toml)", RUNNING, "FILE"),
     ] = None
     catalog: Annotated[
         str | None,
-        option(
-            "--catalog",
-            group=STORAGE,
-            metavar="NAME",
-            help="catalog that has the table; TABLE is its name there",
-        ),
+        option("--catalog", "catalog that has the table; TABLE is its name there", STORAGE, "NAME"),
     ] = None
     catalog_option: Annotated[
         list[str] | None,
         option(
             "--catalog-option",
-            group=STORAGE,
-            metavar="KEY=VALUE",
-            help="property of the catalog, repeatable; KEY=env:NAME takes the value from the "
+            "property of the catalog, repeatable; KEY=env:NAME takes the value from the "
             "environment",
+            STORAGE,
+            "KEY=VALUE",
         ),
     ] = None
     storage_option: Annotated[
         list[str] | None,
         option(
             "--storage-option",
-            group=STORAGE,
-            metavar="KEY=VALUE",
-            help="option for the storage, repeatable; KEY=env:NAME takes the value from the "
-            "environment",
+            "option for the storage, repeatable; KEY=env:NAME takes the value from the environment",
+            STORAGE,
+            "KEY=VALUE",
         ),
     ] = None
     path_map: Annotated[
         list[str] | None,
         option(
             "--path-map",
-            group=STORAGE,
-            metavar="FROM=TO",
-            help="read locations that begin with FROM at TO, repeatable",
+            "read locations that begin with FROM at TO, repeatable",
+            STORAGE,
+            "FROM=TO",
         ),
     ] = None
     path_map_file: Annotated[
         str | None,
-        option(
-            "--path-map-file",
-            group=STORAGE,
-            metavar="FILE",
-            help="lines of FROM and TO, separated by a tab",
-        ),
+        option("--path-map-file", "lines of FROM and TO, separated by a tab", STORAGE, "FILE"),
     ] = None
 
 
@@ -322,33 +282,27 @@ class Change:
     """The options of commands that change a table."""
 
     dry_run: Annotated[
-        bool,
-        option("--dry-run", "-n", group=CHANGING, help="print the whole plan, change nothing"),
+        bool, option("--dry-run -n", "print the whole plan, change nothing", CHANGING)
     ] = False
-    check: Annotated[
-        bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
-    ] = False
+    check: Annotated[bool, option("--check", "plan only; exit 4 when there is work", CHANGING)] = (
+        False
+    )
     format: CheckFormat = None
     save_plan: SavePlan = None
-    yes: Annotated[bool, option("--yes", "-y", group=CHANGING, help="do not ask")] = False
+    yes: Annotated[bool, option("--yes -y", "do not ask", CHANGING)] = False
     metadata_file: Annotated[
         str | None,
         option(
             "--metadata-file",
-            group=CHANGING,
-            metavar="FILE",
-            help="the current metadata file of a catalog's table; a commit writes the next one "
+            "the current metadata file of a catalog's table; a commit writes the next one "
             "next to it, and deletes no file",
+            CHANGING,
+            "FILE",
         ),
     ] = None
     deleted_list: DeletedList = None
     skip_if_busy: Annotated[
-        bool,
-        option(
-            "--skip-if-busy",
-            group=CHANGING,
-            help="exit 0 when another writer was faster",
-        ),
+        bool, option("--skip-if-busy", "exit 0 when another writer was faster", CHANGING)
     ] = False
 
 
@@ -478,13 +432,19 @@ def command(
         parameters = _parameters(function)
         callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         callback.__annotations__ = {entry.name: entry.annotation for entry in parameters}
+        option_choices: dict[str, Sequence[str]] = {
+            name: declared_option.choices
+            for kind in _bundles(function).values()
+            for name, declared_option in declared_options(kind).items()
+            if declared_option.choices
+        }
         declared = Command(
             name=name,
             function=function,
             help=inspect.getdoc(function) or "",
             examples=examples,
             exit_codes=sorted({0, 1, 2, *exit_codes, 130, 143}),
-            choices={**_choices(function), **(choices or {})},
+            choices=option_choices | dict(choices or {}),
             callback=callback,
         )
         return declared
@@ -496,15 +456,6 @@ def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:
     """Return the parameters that stand for many options."""
     hints = get_type_hints(function)
     return {name: hints[name] for name in hints if name != "return" and is_dataclass(hints[name])}
-
-
-def _choices(function: Callable[..., Outcome]) -> dict[str, tuple[str, ...]]:
-    return {
-        name: declared.choices
-        for kind in _bundles(function).values()
-        for name, declared in declared_options(kind).items()
-        if declared.choices
-    }
 
 
 def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
@@ -522,7 +473,15 @@ def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
 def _option_parameters(kind: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)  # of arguments the typer.Argument too
     for name, declared in declared_options(kind).items():
-        hints[name] = Annotated[get_args(hints[name])[0], _parsed_by_typer(declared)]
+        parsed = typer.Option(
+            *declared.names,
+            help=declared.help,
+            rich_help_panel=declared.group,
+            show_default=False,
+            metavar=declared.metavar,
+            count=declared.is_counted,
+        )
+        hints[name] = Annotated[get_args(hints[name])[0], parsed]
     return [
         inspect.Parameter(
             entry.name,
@@ -533,14 +492,3 @@ def _option_parameters(kind: type[Any]) -> list[inspect.Parameter]:
         for entry in fields(kind)
         if entry.default is not MISSING
     ]
-
-
-def _parsed_by_typer(declared: Option) -> Any:
-    return typer.Option(
-        *declared.names,
-        help=declared.help,
-        rich_help_panel=declared.group,
-        show_default=False,
-        metavar=declared.metavar,
-        count=declared.is_counted,
-    )

@@ -31,9 +31,7 @@ class ApplyRequest:
     ] = False
     dry_run: Annotated[
         bool,
-        option(
-            "--dry-run", "-n", group=CHANGING, help="print what would be done now, change nothing"
-        ),
+        option("--dry-run -n", group=CHANGING, help="print what would be done now, change nothing"),
     ] = False
     deleted_list: DeletedList = None
 

@@ -36,90 +36,75 @@ _VIEWS = (
 class ViewRequest:
     """The options of `icectl inspect`, as given."""
 
-    snapshot: Annotated[
-        str | None, option("--snapshot", metavar="ID", help="show this snapshot")
-    ] = None
+    snapshot: Annotated[str | None, option("--snapshot", "show this snapshot", metavar="ID")] = None
     ref: Annotated[
-        str | None, option("--ref", metavar="NAME", help="show the head of this branch or tag")
+        str | None, option("--ref", "show the head of this branch or tag", metavar="NAME")
     ] = None
     as_of: Annotated[
         str | None,
         option(
             "--as-of",
+            "show the snapshot that was current then: ISO 8601, or 2d for two days ago",
             metavar="INSTANT",
-            help="show the snapshot that was current then: ISO 8601, or 2d for two days ago",
         ),
     ] = None
     all_snapshots: Annotated[
-        bool,
-        option("--all-snapshots", help="manifests, files, entries: of every snapshot together"),
+        bool, option("--all-snapshots", "manifests, files, entries: of every snapshot together")
     ] = False
     content: Annotated[
         str | None,
         option(
             "--content",
+            "manifests, files, entries: data or deletes",
             metavar="WHICH",
             choices=("data", "deletes"),
-            help="manifests, files, entries: data or deletes",
         ),
     ] = None
     from_: Annotated[
         str | None,
-        option("--from", metavar="ID", help="changes: the earlier snapshot (default the parent)"),
+        option("--from", "changes: the earlier snapshot (default the parent)", metavar="ID"),
     ] = None
     to: Annotated[
         str | None,
-        option("--to", metavar="ID", help="changes: the later snapshot (default the current)"),
+        option("--to", "changes: the later snapshot (default the current)", metavar="ID"),
     ] = None
     columns: Annotated[
         str | None,
-        option(
-            "--columns",
-            metavar="NAME,...",
-            help="show these columns; A.B is field B of A",
-        ),
+        option("--columns", "show these columns; A.B is field B of A", metavar="NAME,..."),
     ] = None
     limit: Annotated[
         str | None,
         option(
             "--limit",
+            "at most N rows, the newest of a log; tree: N files a manifest (default 20)",
             metavar="N",
             parse=parse_count,
-            help="at most N rows, the newest of a log; tree: N files a manifest (default 20)",
         ),
     ] = None
     format: Annotated[
         str | None,
         option(
             "--format",
-            group=OUTPUT,
-            metavar="FORMAT",
+            "text (default), json, jsonl, csv; tree: mermaid too; health --check: github, "
+            "junit, sarif",
+            OUTPUT,
+            "FORMAT",
             choices=("text", "json", "jsonl", "csv", "mermaid", "github", "junit", "sarif"),
             parse=str,
-            help="text (default), json, jsonl, csv; tree: mermaid too; health --check: github, "
-            "junit, sarif",
         ),
     ] = None
-    check: Annotated[
-        bool, option("--check", help="health: exit 4 if something needs attention")
-    ] = False
+    check: Annotated[bool, option("--check", "health: exit 4 if something needs attention")] = False
     fail_on: Annotated[
         str | None,
         option(
             "--fail-on",
+            "health: exit 4 from attention or critical on",
             metavar="VERDICT",
             choices=("attention", "critical"),
-            help="health: exit 4 from attention or critical on",
         ),
     ] = None
     html: Annotated[
-        str | None,
-        option(
-            "--html",
-            group=OUTPUT,
-            metavar="FILE",
-            help="tree, health: write one HTML page to FILE",
-        ),
+        str | None, option("--html", "tree, health: write one HTML page to FILE", OUTPUT, "FILE")
     ] = None
 
 

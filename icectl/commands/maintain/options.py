@@ -69,8 +69,7 @@ class MaintainRequest:
     jobs: Annotated[
         str | None,
         option(
-            "--jobs",
-            "-j",
+            "--jobs -j",
             group=RUNNING,
             metavar="N",
             parse=parse_count,
@@ -84,8 +83,7 @@ class MaintainRequest:
     dry_run: Annotated[
         bool,
         option(
-            "--dry-run",
-            "-n",
+            "--dry-run -n",
             group=CHANGING,
             help="print the tables and what would be done, change nothing",
         ),
@@ -98,7 +96,7 @@ class MaintainRequest:
     yes: Annotated[
         bool,
         option(
-            "--yes", "-y", group=CHANGING, help="do not ask for confirmation (implied by --policy)"
+            "--yes -y", group=CHANGING, help="do not ask for confirmation (implied by --policy)"
         ),
     ] = False
 
