@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -101,11 +101,7 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
         console=_early_console(arguments, clock),
         command_name=arguments[0] if arguments[0] in COMMANDS else None,
     )
-
-    def note(text: str) -> None:
-        run.console.note(text)
-
-    interrupts = Interrupts(note)
+    interrupts = Interrupts(lambda text: run.console.note(text))  # noqa: PLW0108 - it changes
     with interrupts.handled():
         return _run(run, arguments, interrupts)
 
@@ -125,10 +121,17 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
         return None
     if words[0] == "help":
         words = [*words[1:2], "--help"]
-    root = get_command(_root())
+    root = typer.Typer(
+        cls=_LazyGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    root.callback()(_root_options)
+    group = get_command(root)
     try:
-        with root.make_context("icectl", list(words)) as context:
-            parsed: Invocation = root.invoke(context)
+        with group.make_context("icectl", list(words)) as context:
+            parsed: Invocation = group.invoke(context)
             return parsed
     except typer.Exit:
         return None
@@ -139,8 +142,7 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
 def load_command(name: str) -> Command:
     """Import the module of a command."""
     attribute = name.replace("-", "_")
-    module = import_module(f"icectl.commands.{attribute}.options")
-    command: Command = getattr(module, attribute)
+    command: Command = getattr(import_module(f"icectl.commands.{attribute}.options"), attribute)
     return command
 
 
@@ -174,17 +176,6 @@ class _LazyGroup(PlainGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> PlainCommand:  # noqa: ARG002
         """Build the parser of the command that was asked for."""
         return parser_of(load_command(cmd_name))
-
-
-def _root() -> typer.Typer:
-    application = typer.Typer(
-        cls=_LazyGroup,
-        add_completion=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    application.callback()(_root_options)
-    return application
 
 
 def _print_version(is_asked: bool) -> None:  # noqa: FBT001
@@ -259,13 +250,9 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     config = invocation.value("config")
     settings = resolve(invocation.option_settings(), os.environ, config)
     verbosity = -1 if invocation.value("quiet") else invocation.value("verbose")
-    options = ConsoleOptions(
-        color=settings.read(COLOR),
-        verbosity=verbosity,
-        progress=settings.read(PROGRESS),
-        json=run.console.options.json,
-        pager=not invocation.value("no_pager"),
-    )
+    is_json, is_paged = run.console.options.json, not invocation.value("no_pager")
+    color, has_progress = settings.read(COLOR), settings.read(PROGRESS)
+    options = ConsoleOptions(color, verbosity, has_progress, is_json, is_paged)
     console = Console(sys.stdout, sys.stderr, sys.stdin, run.env, options)
     for line in settings.lines(invocation.command.name):
         console.detail(line)
@@ -274,7 +261,11 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
         console.warn(message)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
-    env = _planning_env(invocation, run.env)
+    env = run.env
+    if invocation.value("save_plan"):
+        from icectl.cli.plans import planning_env
+
+        env = planning_env(invocation, env)
     return Shell(console, env, settings, Deadline(run.env, ends_at), interrupts)
 
 
@@ -291,14 +282,6 @@ def _check_format(invocation: Invocation) -> None:
         )
     is_check = invocation.command.name == "validate" or bool(invocation.value("check"))
     check_ci_format(output_format, is_check=is_check)
-
-
-def _planning_env(invocation: Invocation, env: Env) -> Env:
-    if not invocation.value("save_plan"):
-        return env
-    from icectl.cli.plans import planning_env
-
-    return planning_env(invocation, env)
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:
@@ -360,16 +343,15 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 
 def _recovery_hint(run: _Run, error: IcectlError) -> str | None:
     """Return the hint of an error, made from whole parts of the table, with its name."""
-    if run.shell is None or run.invocation is None:
-        hint = error.hint  # the command line is no good
-    else:
+    hint = error.hint
+    if run.shell is not None and run.invocation is not None:  # else the command line is no good
         table, catalog = run.invocation.table, run.invocation.value("catalog")
         if table is not None and catalog:
             table = f"{catalog}.{table}"
         hint = recovery_hint(error, run.shell.recovery_hints, table)
-    if hint is None or run.command_name is None:
-        return hint
-    return with_command(hint, run.command_name)
+    return (
+        hint if hint is None or run.command_name is None else with_command(hint, run.command_name)
+    )
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
@@ -379,9 +361,10 @@ def _print_document(console: Console, built: Mapping[str, Any]) -> None:
 
 def _for_ci(run: _Run) -> bool:
     """Return whether the output of a running command is for CI."""
-    if run.shell is None or run.invocation is None:
-        return False
-    return run.invocation.value("format") in ("github", "junit", "sarif")
+    format_ = (
+        None if run.shell is None or run.invocation is None else run.invocation.value("format")
+    )
+    return format_ in ("github", "junit", "sarif")
 
 
 def _print_for_ci(run: _Run, built: Mapping[str, Any]) -> None:
@@ -421,16 +404,11 @@ def _early_console(arguments: Sequence[str], env: Env) -> Console:
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if word == "--color" or word.startswith("--color="):
             color = word.removeprefix("--color=") if "=" in word else following
+    is_json = not {"--json", "--format=json"}.isdisjoint(arguments)
+    options = ConsoleOptions(json=is_json or ("--format", "json") in pairwise(arguments))
     with suppress(UsageError):
-        options = ConsoleOptions(color=COLOR.parse(color), json=_wants_json(arguments))
-        return Console(sys.stdout, sys.stderr, sys.stdin, env, options)
-    options = ConsoleOptions(json=_wants_json(arguments))
+        options = replace(options, color=COLOR.parse(color))
     return Console(sys.stdout, sys.stderr, sys.stdin, env, options)
-
-
-def _wants_json(arguments: Sequence[str]) -> bool:
-    pairs = pairwise(arguments)
-    return "--json" in arguments or "--format=json" in arguments or ("--format", "json") in pairs
 
 
 def _discard_stdout() -> None:

@@ -50,75 +50,68 @@ def check_ci_format(output_format: str | None, *, is_check: bool) -> None:
 
 def ci_text(output_format: str, built: Mapping[str, Any], table: str) -> str:
     """Print a document in a format of CI; `table` as the command line names it."""
-    messages = [
-        _escaped_message(message) for message in (*_messages(built, table), *_missing(built, table))
-    ]
-    return _WRITERS[output_format](messages, built, inert(table))
-
-
-def _missing(built: Mapping[str, Any], table: str) -> Iterator[_Message]:
-    """Yield a message that the result is of a part of the one table."""
+    messages = _messages(built, table)
     if built["status"] == "incomplete" and "tables" not in (built["result"] or {"tables": ()}):
-        message = "part of the table could not be read"
+        text = "part of the table could not be read"
         hint = f"`icectl validate {quote(table)}` names what is missing"
-        yield _Message(table, "incomplete", "error", table, message, hint, is_error=True)
-
-
-def _escaped_message(message: _Message) -> _Message:
-    """Return a message with each text on one line."""
-    return replace(
-        message,
-        table=inert(message.table),
-        subject=inert(message.subject),
-        message=inert(message.message),
-        hint=None if message.hint is None else inert(message.hint),
-    )
+        messages.append(_Message(table, "incomplete", "error", table, text, hint, is_error=True))
+    on_one_line = [
+        replace(
+            message,
+            table=inert(message.table),
+            subject=inert(message.subject),
+            message=inert(message.message),
+            hint=None if message.hint is None else inert(message.hint),
+        )
+        for message in messages
+    ]
+    return _WRITERS[output_format](on_one_line, built, inert(table))
 
 
 def _messages(built: Mapping[str, Any], table: str) -> list[_Message]:
     command, error, result = built["command"] or "icectl", built["error"], built["result"] or {}
     if error is not None:
-        failure = _Message(table, error["id"], "error", table, error["message"], error["hint"])
-        return [replace(failure, is_error=True)]
+        message, hint = error["message"], error["hint"]
+        return [_Message(table, error["id"], "error", table, message, hint, is_error=True)]
     if command == "maintain":
         return [item for row in result.get("tables", ()) for item in _maintenance_messages(row)]
     if "tables" in result:
         return [item for row in result["tables"] for item in _row_messages(built, row)]
     fails = built["exit"] != 0
     if "findings" in result and command == "validate":
+        members = ("rule", "severity", "subject", "message", "hint")
         return [
-            _Message(
-                table,
-                item["rule"],
-                item["severity"],
-                item["subject"],
-                item["message"],
-                item["hint"],
-                fails,
-            )
+            _Message(table, **{name: item[name] for name in members}, fails=fails)
             for item in result["findings"]
         ]
     if result.get("view") == "health":
-        return list(_of_health(result, table, fails=fails))
-    if built["exit"] == 4:
-        message, hint = (
-            f"`icectl {command}` has work to do",
-            f"`icectl {command} {quote(table)}` does it",
-        )
-        return [_Message(table, command, "warning", table, message, hint)]
-    if built["exit"] == 5:
+        severities = {"attention": "warning", "critical": "error"}
         return [
-            _Message(table, command, "error", table, f"`icectl {command}` would be refused", None)
+            _Message(
+                table,
+                f"health-{name.replace('_', '-')}",
+                severities[check["verdict"]],
+                table,
+                check["found"],
+                f"`icectl {check['command']} {quote(table)}`" if check["command"] else None,
+                fails,
+            )
+            for name, check in result.items()
+            if isinstance(check, Mapping) and check.get("verdict") in severities
         ]
-    return []
+    if built["exit"] == 4:
+        message, hint = f"`icectl {command}` has work to do", f"`icectl {command} {quote(table)}`"
+        return [_Message(table, command, "warning", table, message, f"{hint} does it")]
+    message = f"`icectl {command}` would be refused"
+    return [_Message(table, command, "error", table, message, None)] if built["exit"] == 5 else []
 
 
 def _row_messages(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Message]:
     """Return the messages on one table of several."""
     table, result = row["table"], row["result"]
     if result is None:
-        message = _Message(table, row["status"], "error", table, row["reason"], row["hint"])
-        return [replace(message, is_error=True)]
+        reason, hint = row["reason"], row["hint"]
+        return [_Message(table, row["status"], "error", table, reason, hint, is_error=True)]
     # Health is judged for all tables together, all else table by table.
     code = built["exit"] if result.get("view") == "health" else row["exit"]
     return _messages({**built, "result": result, "exit": code}, table)
@@ -126,42 +119,15 @@ def _row_messages(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Mes
 
 def _maintenance_messages(row: Mapping[str, Any]) -> Iterator[_Message]:
     """Yield the needed steps of a table in a warehouse, or its error."""
-    table, planned = (
-        row["table"],
-        {step["step"] for step in row["steps"] if step["status"] == "planned"},
-    )
+    table = row["table"]
+    planned = {step["step"] for step in row["steps"] if step["status"] == "planned"}
     if row["exit"]:
         yield _Message(table, row["status"], "error", table, row["reason"] or "", row["hint"])
     for need in row["needs"]:
         if row["status"] == "planned" and need["step"] in planned:
-            message, hint = (
-                f"{need['step']}: {need['reason']}",
-                f"`icectl maintain {quote(table)}` does it",
-            )
+            message = f"{need['step']}: {need['reason']}"
+            hint = f"`icectl maintain {quote(table)}` does it"
             yield _Message(table, "maintain", "warning", table, message, hint)
-
-
-def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequence[_Message]:
-    severities = {"attention": "warning", "critical": "error"}
-    return [
-        _Message(
-            table,
-            f"health-{name.replace('_', '-')}",
-            severities[check["verdict"]],
-            table,
-            check["found"],
-            f"`icectl {check['command']} {quote(table)}`" if check["command"] else None,
-            fails,
-        )
-        for name, check in result.items()
-        if isinstance(check, Mapping) and check.get("verdict") in severities
-    ]
-
-
-def _tables_of(built: Mapping[str, Any], table: str) -> list[str]:
-    """Return the tables of a run, also those without messages."""
-    rows = (built["result"] or {}).get("tables")
-    return [table] if rows is None else [inert(row["table"]) for row in rows]
 
 
 def _github(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
@@ -170,12 +136,8 @@ def _github(messages: Sequence[_Message], built: Mapping[str, Any], table: str) 
     lines = []
     for message in messages:
         title = _escape(f"{message.rule} {message.table}").replace(":", "%3A").replace(",", "%2C")
-        text = (
-            f"{message.subject}: {message.message}"
-            if message.subject != message.table
-            else message.message
-        )
-        text += f" ({message.hint})" if message.hint else ""
+        text = f"{message.subject}: " if message.subject != message.table else ""
+        text += message.message + (f" ({message.hint})" if message.hint else "")
         lines.append(f"::{levels[message.severity]} title={title}::{_escape(text)}\n")
     return "".join(lines)
 
@@ -191,11 +153,10 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
     """
     failing = [message for message in messages if message.fails and message.severity != "info"]
     errors = sum(message.is_error for message in messages)
-    silent = [
-        silent_table
-        for silent_table in _tables_of(built, table)
-        if all(message.table != silent_table for message in messages)
-    ]
+    rows = (built["result"] or {}).get("tables")
+    tables = [table] if rows is None else [inert(row["table"]) for row in rows]
+    named_tables = {message.table for message in messages}
+    silent = [name for name in tables if name not in named_tables]
     suite = ET.Element(
         "testsuite",
         name=f"icectl {built['command'] or ''}".strip(),
@@ -203,18 +164,15 @@ def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
         failures=str(len(failing) - errors),
         errors=str(errors),
     )
-    for silent_table in silent:
-        ET.SubElement(suite, "testcase", classname=_xml(silent_table), name=_xml(silent_table))
+    for name in silent:
+        ET.SubElement(suite, "testcase", classname=_xml(name), name=_xml(name))
     for message in messages:
         name = _xml(f"{message.rule} {message.subject}")
         case = ET.SubElement(suite, "testcase", classname=_xml(message.table), name=name)
         text = message.message + (f"\n{message.hint}" if message.hint else "")
         if message in failing:
-            kind = "error" if message.is_error else "failure"
-            element = ET.SubElement(
-                case, kind, message=_xml(message.message), type=message.severity
-            )
-            element.text = _xml(text)
+            kind, shown = "error" if message.is_error else "failure", _xml(message.message)
+            ET.SubElement(case, kind, message=shown, type=message.severity).text = _xml(text)
         else:
             ET.SubElement(case, "system-out").text = _xml(f"{message.severity}: {text}")
     suites = ET.Element("testsuites")
@@ -231,7 +189,8 @@ def _xml(text: str) -> str:
 def _sarif(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
     """SARIF 2.1.0: rules with their text, results with the object as a logical location."""
     ids = list(dict.fromkeys(message.rule for message in messages))
-    rules = [{"id": id_, "shortDescription": {"text": _rule_text(id_)}} for id_ in ids]
+    titles = {id_: EVERY_RULE[id_].title if id_ in EVERY_RULE else id_ for id_ in ids}
+    rules = [{"id": id_, "shortDescription": {"text": title}} for id_, title in titles.items()]
     results = [
         {
             "ruleId": message.rule,
@@ -260,17 +219,10 @@ def _sarif(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule_text(id_: str) -> str:
-    rule = EVERY_RULE.get(id_)
-    return id_ if rule is None else rule.title
-
-
 def _uri(table: str) -> str:
     return table if "://" in table else urllib.parse.quote(table)
 
 
 _WRITERS: Mapping[str, Callable[[Sequence[_Message], Mapping[str, Any], str], str]] = {
-    "github": _github,
-    "junit": _junit,
-    "sarif": _sarif,
-}
+    "github": _github, "junit": _junit, "sarif": _sarif,
+}  # fmt: skip

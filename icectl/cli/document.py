@@ -20,22 +20,12 @@ _REGISTRATIONS = (
     ("PyIceberg", "there is no call for it: name the table as CATALOG.NAMESPACE.TABLE instead"),
     ("Spark", "DROP TABLE t (without PURGE), then CALL c.system.register_table('db.t', 'NEW')"),
     ("REST", 'POST .../register {"name": "t", "metadata-location": "NEW", "overwrite": true}'),
-    (
-        "SQL",
-        (
-            "UPDATE iceberg_tables SET previous_metadata_location = metadata_location, "
-            "metadata_location = 'NEW' WHERE ... AND metadata_location = 'OLD'"
-        ),
-    ),
-    (
-        "Hive",
-        (
-            "ALTER TABLE t SET TBLPROPERTIES ('metadata_location' = 'NEW', "
-            "'previous_metadata_location' = 'OLD')"
-        ),
-    ),
+    ("SQL", ("UPDATE iceberg_tables SET previous_metadata_location = metadata_location, "
+             "metadata_location = 'NEW' WHERE ... AND metadata_location = 'OLD'")),
+    ("Hive", ("ALTER TABLE t SET TBLPROPERTIES ('metadata_location' = 'NEW', "
+              "'previous_metadata_location' = 'OLD')")),
     ("Glue", "aws glue update-table with the parameter metadata_location, --version-id as read"),
-)
+)  # fmt: skip
 """How each kind of catalog is pointed at a file: none of them but SQL's looks at what is there."""
 
 
@@ -58,8 +48,6 @@ SCHEMA_VERSION = 1
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?\Z")
 
 Status = Literal["planned", "done", "nothing-to-do", "incomplete", "failed", "refused", "unknown"]
-
-_STATUS_OF_FAILURE: Mapping[int, Status] = {3: "incomplete", 5: "refused", 12: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +83,12 @@ class Outcome:
 
 def document(outcome: Outcome) -> dict[str, Any]:
     """Build the document of a command that ended by itself, but for its warnings."""
+    table = outcome.table
     return {
         **_head(outcome.command),
-        "table": None if outcome.table is None else _table(outcome.table),
+        "table": None
+        if table is None
+        else {**table_json(table), "metadata_location_after": table.metadata_location_after},
         "dry_run": outcome.dry_run,
         "exit": outcome.exit_code,
         "status": outcome.status,
@@ -114,7 +105,7 @@ def failure(error: IcectlError, exit_code: int, command: str | None) -> dict[str
         "table": None,
         "dry_run": False,
         "exit": exit_code,
-        "status": _STATUS_OF_FAILURE.get(exit_code, "failed"),
+        "status": {3: "incomplete", 5: "refused", 12: "unknown"}.get(exit_code, "failed"),
         "result": None,
         "warnings": [],
         "error": {
@@ -138,10 +129,6 @@ def table_json(table: TableIdentity) -> dict[str, Any]:
         "format_version": table.format_version,
         "metadata_location": table.metadata_location,
     }
-
-
-def _table(table: TableIdentity) -> dict[str, Any]:
-    return {**table_json(table), "metadata_location_after": table.metadata_location_after}
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -172,7 +159,7 @@ def json_text(built: Mapping[str, Any], *, indent: int | None = None) -> str:
 
 def json_line(row: Mapping[str, Any]) -> str:
     """Print one row of `--format jsonl`."""
-    return inert_json(json.dumps(clean(row), allow_nan=False))
+    return json_text(clean(row))
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -192,7 +179,7 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping | list | tuple):
-        return inert_json(json.dumps(clean(value), allow_nan=False))
+        return json_text(clean(value))
     if isinstance(value, str):
         is_formula = value.startswith(("=", "+", "-", "@", "\t", "\r")) and not _NUMBER.match(value)
         return f"'{inert(value)}" if is_formula else inert(value)
@@ -200,20 +187,14 @@ def _csv_cell(value: Any) -> Any:
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
+    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,),
+    "number": (int, float), "boolean": (bool,), "null": (type(None),),
+}  # fmt: skip
 
 
 def first_breach(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Return what first breaks the schema, with its place; None for a value that keeps to it."""
-    definitions = schema.get("$defs", {})
-    return next(_breaches(value, schema, definitions, "the top"), None)
+    return next(_breaches(value, schema, schema.get("$defs", {}), "the top"), None)
 
 
 def _breaches(value: Any, schema: Any, definitions: Mapping[str, Any], at: str) -> Iterator[str]:
@@ -229,7 +210,16 @@ def _breaches(value: Any, schema: Any, definitions: Mapping[str, Any], at: str) 
             yield f"{at} has none of its types"
     yield from _of_value(value, schema, at)
     if isinstance(value, dict):
-        yield from _of_members(value, schema, definitions, at)
+        missing = (name for name in schema.get("required", ()) if name not in value)
+        yield from (f"{at} has no `{name}`" for name in missing)
+        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        for name, item in value.items():
+            if name not in known and others is False:
+                yield f"{at} has an unknown `{name}`"
+            else:
+                yield from _breaches(
+                    item, known.get(name, others), definitions, f"`{name}` of {at}"
+                )
     if isinstance(value, list):
         for number, item in enumerate(value):
             yield from _breaches(item, schema.get("items", True), definitions, f"{at}[{number}]")
@@ -252,18 +242,6 @@ def _of_value(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
         yield f"{at} has too few items"
 
 
-def _of_members(
-    value: Mapping[str, Any], schema: Mapping[str, Any], definitions: Mapping[str, Any], at: str
-) -> Iterator[str]:
-    yield from (f"{at} has no `{name}`" for name in schema.get("required", ()) if name not in value)
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    for name, item in value.items():
-        if name not in known and others is False:
-            yield f"{at} has an unknown `{name}`"
-        else:
-            yield from _breaches(item, known.get(name, others), definitions, f"`{name}` of {at}")
-
-
 def _is_of(value: Any, name: str) -> bool:
     if isinstance(value, bool):
         return name == "boolean"
@@ -274,8 +252,8 @@ def load_schema(name: str) -> dict[str, Any]:
     """Read a JSON Schema of the package: `envelope`, or a command's `result`."""
     from importlib import resources  # few runs print a schema
 
-    folder = resources.files("icectl.cli") / "schemas"
-    loaded: dict[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
+    path = resources.files("icectl.cli") / "schemas" / f"{name}.json"
+    loaded: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return loaded
 
 

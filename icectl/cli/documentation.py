@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from icectl.cli.document import document_schema, json_text, plan_schema
@@ -17,13 +17,8 @@ _ROOTS = (Path(__file__).parents[1], Path(__file__).parents[2])
 """Where `man/` and `completions/` are: in an installed package, or in a checkout beside it."""
 
 _SHELLS = {
-    "bash": "icectl.bash",
-    "zsh": "_icectl",
-    "fish": "icectl.fish",
-    "powershell": "icectl.ps1",
-}
-
-
+    "bash": "icectl.bash", "zsh": "_icectl", "fish": "icectl.fish", "powershell": "icectl.ps1",
+}  # fmt: skip
 _FILES = ("icectl.toml", "maintain.toml")
 """Files with a page of the manual of their own."""
 
@@ -37,7 +32,15 @@ def print_documentation(words: Sequence[str], commands: Mapping[str, str]) -> No
     if words and words[0] in ("-h", "--help"):
         sys.stdout.write(f"Usage: icectl {_USAGE[name]}\n{_ABOUT[name]}")
         return
-    text = _PRINTERS[name](words, commands)
+    if name == "schema":
+        text = _schema(words, commands)
+    elif name == "completion":
+        text = _read_shipped(f"completions/{_SHELLS[_one_of(name, words, _SHELLS)]}")
+    elif words:
+        page = _one_of(name, words, {**commands, **dict.fromkeys(_FILES, "")})
+        text = _read_shipped(f"man/{page}.5" if page in _FILES else f"man/icectl-{page}.1")
+    else:
+        text = _read_shipped("man/icectl.1")
     is_shown = name == "man" and sys.stdout.isatty()
     man = find_program("man") if is_shown else None
     if man is not None:
@@ -100,19 +103,6 @@ def _schema(words: Sequence[str], commands: Mapping[str, str]) -> str:
     return json_text(plan_schema(name) if of_plan else document_schema(name), indent=2) + "\n"
 
 
-def _completion(words: Sequence[str], _: Mapping[str, str]) -> str:
-    script = _SHELLS[_one_of("completion", words, _SHELLS)]
-    return _read_shipped(f"completions/{script}")
-
-
-def _man(words: Sequence[str], commands: Mapping[str, str]) -> str:
-    page = "icectl.1"
-    if words:
-        name = _one_of("man", words, {**commands, **dict.fromkeys(_FILES, "")})
-        page = f"{name}.5" if name in _FILES else f"icectl-{name}.1"
-    return _read_shipped(f"man/{page}")
-
-
 def _read_shipped(path: str) -> str:
     return next(root / path for root in _ROOTS if (root / path).is_file()).read_text("utf-8")
 
@@ -127,11 +117,6 @@ def _one_of(name: str, words: Sequence[str], known: Mapping[str, str]) -> str:
     )
 
 
-_PRINTERS: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], str]] = {
-    "schema": _schema,
-    "completion": _completion,
-    "man": _man,
-}
 _ABOUT = {
     "schema": """
 Print the JSON Schema of what COMMAND prints with --json, or of its saved plans.

@@ -10,16 +10,7 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from icectl.cli.options import (
-    CHANGING,
-    FILES,
-    OUTPUT,
-    POLICY,
-    RUNNING,
-    STORAGE,
-    Command,
-    Common,
-)
+from icectl.cli.options import CHANGING, FILES, OUTPUT, POLICY, RUNNING, STORAGE, Command, Common
 from icectl.errors import EXIT_CODES, UsageError
 
 WIDTH = 79
@@ -64,17 +55,24 @@ class PlainGroup(TyperGroup):
 
 def root_help(summaries: Mapping[str, str], documentation: Mapping[str, str]) -> str:
     """Print the help of `icectl` alone."""
-    lines = ["Usage: icectl COMMAND TABLE [OPTIONS]", "", ROOT_SUMMARY, "", "Commands:"]
-    lines += _rows(summaries.items(), left=21)
-    lines += ["", "About icectl itself:", *_rows(documentation.items(), left=21)]
-    lines += ["", "Options:"]
     options = [
         ("-V, --version", "print the version"),
         ("--spark-script", "print the path of the script for spark-submit"),
         ("-h, --help", "print this help"),
     ]
-    lines += _rows(options, left=20)
-    lines += [
+    lines = [
+        "Usage: icectl COMMAND TABLE [OPTIONS]",
+        "",
+        ROOT_SUMMARY,
+        "",
+        "Commands:",
+        *_rows(summaries.items(), left=21),
+        "",
+        "About icectl itself:",
+        *_rows(documentation.items(), left=21),
+        "",
+        "Options:",
+        *_rows(options, left=20),
         "",
         "TABLE is CATALOG.NAMESPACE.TABLE, a table directory (path or URI), or one of",
         "its metadata files. `icectl COMMAND --help` has examples, options, exit codes.",
@@ -91,32 +89,31 @@ def command_help(command: Command, parameters: Sequence[Any]) -> str:
     common = [entry for entry in options if entry.name in shared]
     changing = [entry for entry in options if is_in_group(entry, CHANGING)]
     own_options = [entry for entry in options if entry not in common and entry not in changing]
-    codes = ", ".join(f"{code} {_short(code, command.name)}" for code in command.exit_codes)
+    meanings = dict(EXIT_CODES)
+    if command.name != "validate":  # which alone ends with 4 for findings
+        meanings[4] = meanings[4].rpartition("; ")[2]
+    codes = ", ".join(
+        f"{code} {re.split('[,:;(]', meanings[code])[0].strip()}" for code in command.exit_codes
+    )
+    names = [
+        "/".join(sorted(entry.opts, key=len)) + (f" {entry.metavar}" if entry.metavar else "")
+        for entry in common
+    ]
+    examples = [
+        line for text, purpose in command.examples[:3] for line in (f"  # {purpose}", f"  $ {text}")
+    ]
     sections = [
         [usage(command, parameters)],
         textwrap.wrap(summary, WIDTH),
-        ["Examples:", *_examples(command.examples[:3])],
-        ["Arguments:", *_rows(map(_argument_row, arguments))],
+        ["Examples:", *examples],
+        ["Arguments:", *_rows((entry.metavar or "", entry.help or "") for entry in arguments)],
         ["Options:", *_rows(map(option_row, own_options))] if own_options else [],
         [f"{CHANGING}:", *_rows(map(option_row, changing))] if changing else [],
-        ["Common options:", *_fill(", ".join([*map(_names, common), "-h/--help"]))],
+        ["Common options:", *_fill(", ".join([*names, "-h/--help"]))],
         ["Exit status:", *_fill(codes)],
         [f"`icectl man {command.name}` explains every option and exit code."],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
-
-
-def _short(code: int, command: str) -> str:
-    """Return the start of the meaning of an exit code; only `validate` ends with 4 for findings."""
-    text = EXIT_CODES[code]
-    if code == 4 and command != "validate":
-        text = text.rpartition("; ")[2]
-    return re.split("[,:;(]", text)[0].strip()
-
-
-def _names(option: TyperOption) -> str:
-    metavar = f" {option.metavar}" if option.metavar else ""
-    return "/".join(sorted(option.opts, key=len)) + metavar
 
 
 def _fill(text: str) -> list[str]:
@@ -132,11 +129,8 @@ def _fill(text: str) -> list[str]:
 
 def usage(command: Command, parameters: Sequence[Any]) -> str:
     """Print the usage line."""
-    names = [
-        f"{argument.metavar}" if argument.required else f"[{argument.metavar}]"
-        for argument in parameters
-        if isinstance(argument, TyperArgument)
-    ]
+    arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
+    names = [f"{entry.metavar}" if entry.required else f"[{entry.metavar}]" for entry in arguments]
     return " ".join(["Usage: icectl", command.name, *names, "[OPTIONS]"])
 
 
@@ -147,9 +141,8 @@ def is_in_group(parameter: Any, group: str) -> bool:
 
 def option_row(option: TyperOption) -> tuple[str, str]:
     """Write an option's names, short ones first, and its help."""
-    short = [name for name in option.opts if not name.startswith("--")]
-    long = [name for name in option.opts if name.startswith("--")]
-    names = ", ".join(short + long) if short else "    " + ", ".join(long)
+    names = ", ".join(sorted(option.opts, key=lambda name: name.startswith("--")))
+    names = f"    {names}" if names.startswith("--") else names
     if option.secondary_opts:
         names += "/" + option.secondary_opts[0]
     metavar = f" {option.metavar}" if option.metavar else ""
@@ -168,10 +161,6 @@ def choices(command: Command, parameter: Any) -> tuple[str, ...]:
     return tuple(str(choice) for choice in fixed)
 
 
-def _argument_row(argument: TyperArgument) -> tuple[str, str]:
-    return argument.metavar or "", argument.help or ""
-
-
 def _rows(rows: Any, left: int = _LEFT) -> Iterator[str]:
     for name, text in rows:
         wrapped = textwrap.wrap(text, WIDTH - left, break_on_hyphens=False) or [""]
@@ -182,12 +171,6 @@ def _rows(rows: Any, left: int = _LEFT) -> Iterator[str]:
             yield head.ljust(left) + wrapped.pop(0)
         for line in wrapped:
             yield " " * left + line
-
-
-def _examples(examples: Sequence[tuple[str, str]]) -> Iterator[str]:
-    for line, purpose in examples:
-        yield f"  # {purpose}"
-        yield f"  $ {line}"
 
 
 _MEANT_COMMANDS: Mapping[str, str] = {
@@ -239,16 +222,12 @@ def unknown_command(name: str, known: Sequence[str], following: str = "") -> Usa
     parts = [command for command in known if name and name in command.split("-")]
     close = parts or get_close_matches(name, known, n=1)
     close = close or [command for command in known if name and command.startswith(name)]
-    close = close or _by_parts(name, known)
+    if not close:  # the name may be a word of a command, mistyped
+        words = {word: command for command in known for word in command.split("-") if len(word) > 2}
+        close = [words[near] for near in get_close_matches(name, words, n=1, cutoff=0.75)]
     meant = " or ".join(f"`{command}`" for command in close)
     hint = f"did you mean {meant}?" if close else "`icectl --help` lists the commands"
     return UsageError(f"there is no command `{name}`", hint=hint)
-
-
-def _by_parts(name: str, known: Sequence[str]) -> list[str]:
-    """Return the commands with a word that is like the mistyped name."""
-    words = {word: command for command in known for word in command.split("-") if len(word) > 2}
-    return [words[near] for near in get_close_matches(name, words, n=1, cutoff=0.75)]
 
 
 def usage_error(error: Any, word: str) -> UsageError:
@@ -262,13 +241,9 @@ def usage_error(error: Any, word: str) -> UsageError:
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        close = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
-        begun = [
-            possibility
-            for possibility in error.possibilities or ()
-            if possibility.startswith(error.option_name)
-        ]
-        close = close or begun[:1]
+        options = list(error.possibilities or ())
+        close = get_close_matches(error.option_name, options, n=1, cutoff=0.75)
+        close = close or [name for name in options if name.startswith(error.option_name)]
         meant, text = _MEANT_OPTIONS.get(error.option_name, ("", ""))
         context = getattr(error, "ctx", None)
         if context is not None and any(meant in entry.opts for entry in context.command.params):
@@ -293,9 +268,8 @@ def usage_error(error: Any, word: str) -> UsageError:
 
 
 def _parameter_name(parameter: Any) -> str:
-    if isinstance(parameter, TyperOption):
-        return f"`{parameter.opts[0]}`"
-    return f"`{parameter.metavar.removesuffix('...')}`"
+    is_option = isinstance(parameter, TyperOption)
+    return f"`{parameter.opts[0] if is_option else parameter.metavar.removesuffix('...')}`"
 
 
 def _lower(message: str) -> str:

@@ -39,16 +39,16 @@ def metrics_text(
         judged = row.get("result") or {}
         if "verdict" in row and not judged:
             judged = {"view": "health", "verdict": "unknown"}  # the table could not be read
-        for check, verdict in _verdicts(judged):
-            samples.append(("icectl_health_verdict", {**of_table, "check": check}, verdict))
-    for check, verdict in _verdicts(built["result"] or {}):
-        samples.append(("icectl_health_verdict", {**labels, "check": check}, verdict))
+        samples += _verdicts(judged, of_table)
+    samples += _verdicts(built["result"] or {}, labels)
     lines: list[str] = []
     for name, help_text in _HELP.items():
         values = [(tags, value) for metric, tags, value in samples if metric == name]
         if values:
             lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
-            lines += [f"{name}{_labels(tags)} {value}" for tags, value in values]
+            for tags, value in values:
+                labelled = ",".join(f'{key}="{_quote(text)}"' for key, text in tags.items())
+                lines.append(f"{name}{{{labelled}}} {value}")
     return "\n".join(lines) + "\n"
 
 
@@ -74,15 +74,14 @@ def _figures(result: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sam
         yield f"icectl_last_run_{kind}", {**labels, "name": name}, value
 
 
-def _verdicts(result: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield the verdict of each check of a table's health, and of the table."""
+def _verdicts(result: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
+    """Yield the verdict of a table's health, and of each of its checks."""
     if result.get("view") != "health":
         return
     places = {"ok": 0, "attention": 1, "critical": 2, "unknown": 3}
-    yield "all", places[result["verdict"]]
-    for name, check in result.items():
+    for name, check in {"all": result, **result}.items():
         if isinstance(check, Mapping) and "verdict" in check:
-            yield name, places[check["verdict"]]
+            yield "icectl_health_verdict", {**labels, "check": name}, places[check["verdict"]]
 
 
 def numbers_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -93,18 +92,10 @@ def numbers_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield from numbers_of(value, f"{name}_")
         elif isinstance(value, list) and not prefix:
             yield name, len(value)
-        elif _is_count(name, value):
+        elif isinstance(value, bool) or not isinstance(value, int):
+            continue
+        elif not name.endswith(("_id", "_version")):
             yield name, value
-
-
-def _is_count(name: str, value: object) -> bool:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return whole and not name.endswith(("_id", "_version"))
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    quoted = (f'{key}="{_quote(value)}"' for key, value in labels.items())
-    return "{" + ",".join(quoted) + "}"
 
 
 def _quote(value: str) -> str:

@@ -50,9 +50,12 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     if "/" in without_quoted(table):
         return None
     is_path = Path(table).exists()
-    if is_path and not _may_be_name(table):
-        return None
-    catalog, *parts = parse_name(table)
+    try:
+        catalog, *parts = parse_name(table)
+    except UsageError:
+        if is_path:
+            return None
+        raise
     configuration = configuration_of(common)
     is_known = catalog in configuration or bool(common.catalog_option)
     if is_path and is_known:
@@ -122,28 +125,20 @@ def target_of(catalog: str, parts: tuple[str, ...]) -> str:
     """Return what a command can call something in a catalog; no path has that name."""
     shown = dotted_name((catalog, *parts))
     if Path(shown).exists():
-        shown = ".".join([in_quotes(catalog), *([dotted_name(parts)] if parts else [])])
+        shown = in_quotes(catalog) + (f".{dotted_name(parts)}" if parts else "")
     return quote(shown)
 
 
-def _may_be_name(table: str) -> bool:
-    try:
-        return bool(parse_name(table))
-    except UsageError:
-        return False
-
-
 def configuration_of(common: Common) -> Configuration:
-    """Return the catalogs that are configured."""
-    return read_configuration(os.environ, common.shell.settings.catalogs, _folders)
+    """Return the catalogs that are configured.
 
-
-def _folders() -> list[Path]:
-    """Return where PyIceberg's file is looked for; a user may have no home.
-
-    The working directory, where PyIceberg looks too, may be anybody's.
+    PyIceberg's file is not looked for in the working directory, which may be anybody's.
     """
-    try:
-        return [Path.home()]
-    except RuntimeError:
-        return []
+
+    def folders() -> list[Path]:
+        try:
+            return [Path.home()]
+        except RuntimeError:  # a user without a home
+            return []
+
+    return read_configuration(os.environ, common.shell.settings.catalogs, folders)

@@ -69,7 +69,13 @@ class PagedText:
     def write(self, text: str) -> None:
         """Write data. Raises: BrokenPipeError, once the user has left the pager."""
         if self._pager is not None:
-            self._hand_over(self._pager, text)
+            pager = self._pager
+            try:
+                pager.write(text)
+            except BrokenPipeError:
+                self._wait_for(pager)
+                if not self._is_direct:
+                    raise
         elif self._is_direct:
             self._out.write(text)
         else:
@@ -92,34 +98,24 @@ class PagedText:
         """Write what is held, and wait until the user has left the pager."""
         if self._pager is not None:
             if is_terminated:
-                self._pager.terminate()
+                self._pager.process.terminate()
             self._wait_for(self._pager)
         self._write_held()
 
     def _start(self) -> None:
         command = pager_command(self._warn)
-        if not command:
-            self._write_held()
-            return
         try:
-            self._pager = _Pager(command, self._out.encoding or "utf-8")
+            self._pager = _Pager(command, self._out.encoding or "utf-8") if command else None
         except OSError as error:
             self._warn(f"the pager `{command[0]}` cannot be started: {error.strerror}")
+        if self._pager is None:
             self._write_held()
             return
-        texts, self._held = self._held, []
+        texts = self._held
         self._held = [(stream, text) for stream, text in texts if stream is self._err]
         for stream, text in texts:
             if stream is self._out:
                 self.write(text)
-
-    def _hand_over(self, pager: "_Pager", text: str) -> None:
-        try:
-            pager.write(text)
-        except BrokenPipeError:
-            self._wait_for(pager)
-            if not self._is_direct:
-                raise
 
     def _wait_for(self, pager: "_Pager") -> None:
         """Wait for the end of the pager; if it failed, print the whole output."""
@@ -127,9 +123,10 @@ class PagedText:
         try:
             if not pager.ended_well():
                 self._is_direct = True
-                pager.copy_to(self._out)
+                pager.texts.seek(0)
+                shutil.copyfileobj(pager.texts, self._out)
         finally:
-            pager.forget()
+            pager.texts.close()
 
     def _write_held(self) -> None:
         self._is_direct = True
@@ -140,35 +137,29 @@ class PagedText:
 
 
 class _Pager:
-    """A pager that runs, and all that it was given."""
+    """A pager that runs, and all the `texts` that went to it."""
 
     def __init__(self, command: Sequence[str], encoding: str) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - the user's own command
-            command,
-            stdin=subprocess.PIPE,
-            env={**_SETTINGS, **os.environ},
+        self.process = subprocess.Popen(  # noqa: S603 - the user's own command
+            command, stdin=subprocess.PIPE, env={**_SETTINGS, **os.environ}
         )
-        assert self._process.stdin is not None
-        self._input = TextIOWrapper(self._process.stdin, encoding, "backslashreplace", newline="")
-        self._given = SpooledTemporaryFile(  # noqa: SIM115 - `forget` closes it
+        assert self.process.stdin is not None
+        self._input = TextIOWrapper(self.process.stdin, encoding, "backslashreplace", newline="")
+        self.texts = SpooledTemporaryFile(  # noqa: SIM115 - who waits for the end closes it
             _KEPT_BYTES, "w+", encoding="utf-8", errors="surrogatepass", newline=""
         )
 
     def write(self, text: str) -> None:
         """Hand a text over. Raises: BrokenPipeError."""
-        self._given.write(text)
+        self.texts.write(text)
         self._input.write(text)
-
-    def terminate(self) -> None:
-        """Ask the program to end."""
-        self._process.terminate()
 
     def ended_well(self) -> bool:
         """Wait until the program ends; return whether it did as it should.
 
         Ctrl-C is for the pager, which may go on; SIGTERM ends it too.
         """
-        process = self._process
+        process = self.process
         try:
             while process.returncode is None:
                 with suppress(KeyboardInterrupt):
@@ -180,12 +171,3 @@ class _Pager:
                 process.terminate()
                 process.wait()
         return process.returncode in _ENDED_WELL
-
-    def copy_to(self, out: TextIO) -> None:
-        """Write all that the pager was given."""
-        self._given.seek(0)
-        shutil.copyfileobj(self._given, out)
-
-    def forget(self) -> None:
-        """Drop what it was given."""
-        self._given.close()

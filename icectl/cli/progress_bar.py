@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, RLock, Thread
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from icectl.env import Env
 from icectl.progress import Unit
 from icectl.units import print_duration, print_size, printable
+
+if TYPE_CHECKING:  # few runs have a bar to draw
+    from rich.live import Live
 
 _BAR_AFTER_SECONDS = 1.0
 _REFRESH_SECONDS = 0.2
@@ -52,19 +55,6 @@ class _Phase:
         return f"[{'#' * filled}{'.' * (_BAR_COLUMNS - filled)}]"
 
 
-class _Display(Protocol):
-    """One line at the bottom of a terminal."""
-
-    def start(self) -> None:
-        """Begin to show."""
-
-    def stop(self) -> None:
-        """Stop showing."""
-
-    def show(self, text: str) -> None:
-        """Show a text in place of the last one."""
-
-
 class ConsoleProgress:
     """The Progress of a console; safe from any thread."""
 
@@ -86,7 +76,7 @@ class ConsoleProgress:
         self._warn = warn
         self._lock = RLock()
         self._phase: _Phase | None = None
-        self._display: _Display | None = None
+        self._display: Live | None = None
         self._ended: Event | None = None
 
     def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
@@ -148,46 +138,27 @@ class ConsoleProgress:
                 if self._terminal:
                     self._refresh(self._phase)
                 else:
-                    self._write_line(self._line(self._phase))
+                    now = self._env.monotonic_seconds()
+                    parts = (self._phase.name, self._phase.amount(), self._phase.time(now))
+                    self._write_line("progress: " + ", ".join(part for part in parts if part))
 
     def _refresh(self, phase: _Phase) -> None:
         now = self._env.monotonic_seconds()
+        if self._display is None and now - phase.started_seconds < _BAR_AFTER_SECONDS:
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
         if self._display is None:
-            if now - phase.started_seconds < _BAR_AFTER_SECONDS:
-                return
-            self._display = _open_display(self._err)
-            self._display.start()
-        parts = (phase.name, phase.bar(), phase.amount(), phase.time(now))
-        self._display.show(printable(" ".join(part for part in parts if part)))
-
-    def _line(self, phase: _Phase) -> str:
-        now = self._env.monotonic_seconds()
-        parts = (phase.amount(), phase.time(now))
-        return "progress: " + ", ".join((phase.name, *(part for part in parts if part)))
-
-
-def _open_display(err: TextIO) -> _Display:
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    class _RichDisplay:
-        def __init__(self) -> None:
-            self._live = Live(
-                console=Console(file=err, highlight=False, markup=False),
+            self._display = Live(
+                console=Console(file=self._err, highlight=False, markup=False),
                 auto_refresh=False,
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
-
-        def start(self) -> None:
-            self._live.start()
-
-        def stop(self) -> None:
-            self._live.stop()
-
-        def show(self, text: str) -> None:
-            self._live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
-
-    return _RichDisplay()
+            self._display.start()
+        parts = (phase.name, phase.bar(), phase.amount(), phase.time(now))
+        text = printable(" ".join(part for part in parts if part))
+        self._display.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)

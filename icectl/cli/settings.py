@@ -131,7 +131,7 @@ class Settings:
         self, setting: Setting[str] | Setting[str | None], parse: Callable[[str], _Value]
     ) -> _Value | None:
         """Return what a text means to the command. Raises: UsageError, which names its origin."""
-        text, origin = self.values[setting.key].value, self.origin(setting)
+        text, origin = self.values[setting.key].value, self.values[setting.key].origin
         name = f"`{setting.key}`, {origin.text}" if origin.layer is Layer.FILE else origin.name
         return None if text is None else _parse_named(name, text, parse)
 
@@ -219,7 +219,6 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def _choice(key: str, metavar: str, choices: tuple[str, ...], default: str, about: str) -> Any:
-    """Return the declaration of a setting with few values."""
     return Setting(key, metavar, one_of(*choices), default, about, choices)
 
 
@@ -400,31 +399,13 @@ RENAMED_KEYS: Mapping[str, str] = {
 """Former names of settings, accepted with a warning until the release after 0.1."""
 
 SETTINGS: Sequence[Setting[Any]] = (
-    CONCURRENCY,
-    TIME_LIMIT,
-    TEMP_DIR,
-    COLOR,
-    PROGRESS,
-    METRICS_FILE,
-    EXPIRE_OLDER_THAN,
-    EXPIRE_RETAIN_LAST,
-    EXPIRE_KEEP_DAILY,
-    EXPIRE_KEEP_WEEKLY,
-    EXPIRE_KEEP_MONTHLY,
-    EXPIRE_CLEAN_METADATA,
-    ORPHANS_OLDER_THAN,
-    ORPHANS_MAX_FRACTION,
-    ORPHANS_QUARANTINE,
-    COMPACT_ENGINE,
-    COMPACT_MASTER,
-    COMPACT_METHOD,
-    COMPACT_MERGE_ROW_GROUP,
-    COMPACT_VERIFY,
-    UNTRUSTED_POLICY,
-    VALIDATE_LEVEL,
-    VALIDATE_FAIL_ON,
-    *HEALTH_LIMITS,
-)
+    CONCURRENCY, TIME_LIMIT, TEMP_DIR, COLOR, PROGRESS, METRICS_FILE,
+    EXPIRE_OLDER_THAN, EXPIRE_RETAIN_LAST, EXPIRE_KEEP_DAILY, EXPIRE_KEEP_WEEKLY,
+    EXPIRE_KEEP_MONTHLY, EXPIRE_CLEAN_METADATA,
+    ORPHANS_OLDER_THAN, ORPHANS_MAX_FRACTION, ORPHANS_QUARANTINE,
+    COMPACT_ENGINE, COMPACT_MASTER, COMPACT_METHOD, COMPACT_MERGE_ROW_GROUP, COMPACT_VERIFY,
+    UNTRUSTED_POLICY, VALIDATE_LEVEL, VALIDATE_FAIL_ON, *HEALTH_LIMITS,
+)  # fmt: skip
 """Every setting, in the order of the manual."""
 
 
@@ -437,24 +418,27 @@ def resolve(
     no sense, an unknown key of the file, a secret in it, or a file that is not there.
     """
     file = _config_file(environment, config)
-    file_settings = _InFile() if file is None else _read_file(file)
+    in_file, storage_options, catalogs, renamed_in_file = (
+        ({}, {}, {}, []) if file is None else _read_file(file)
+    )
+    new_names = {variable_of(old): variable_of(new) for old, new in RENAMED_KEYS.items()}
+    used_names = {old: new for old, new in new_names.items() if environment.get(old)}
+    environment = {new: environment[old] for old, new in used_names.items()} | {**environment}
     values: dict[str, Resolved] = {}
-    environment, renamed = _with_new_names(environment)
     for setting in SETTINGS:
         if setting.key in options:
             text, origin = options[setting.key], Origin(Layer.OPTION, setting.option)
         elif environment.get(setting.variable):
             text = environment[setting.variable]
             origin = Origin(Layer.ENVIRONMENT, setting.variable)
-        elif setting.key in file_settings.values:
-            text = file_settings.values[setting.key]
-            origin = Origin(Layer.FILE, f"`{setting.key}` in {file}")
+        elif setting.key in in_file:
+            text, origin = in_file[setting.key], Origin(Layer.FILE, f"`{setting.key}` in {file}")
         else:
             values[setting.key] = _built_in(setting)
             continue
         values[setting.key] = _resolve(setting, text, origin)
-    renamed += file_settings.renamed
-    return Settings(values, file_settings.storage_options, file, file_settings.catalogs, renamed)
+    renamed = [renamed_key(old, new, "the environment") for old, new in used_names.items()]
+    return Settings(values, storage_options, file, catalogs, renamed + renamed_in_file)
 
 
 def renamed_key(old: str, new: str, origin: str) -> str:
@@ -467,24 +451,13 @@ def variable_of(key: str) -> str:
     return _PREFIX + key.replace("-", "_").replace(".", "_").upper()
 
 
-def _with_new_names(environment: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
-    """Return the environment with former names replaced, and warnings."""
-    names = {variable_of(old): variable_of(new) for old, new in RENAMED_KEYS.items()}
-    used = {old: new for old, new in names.items() if environment.get(old)}
-    values = {new: environment[old] for old, new in used.items()}
-    renamed = [renamed_key(old, new, "the environment") for old, new in used.items()]
-    return {**values, **environment}, renamed
-
-
 def texts_of(settings: Settings, command: str) -> dict[str, dict[str, str]]:
     """Return the settings of one command that were set anywhere: texts and their layers, by key."""
-    texts = {
-        setting.key: settings.values[setting.key] for setting in SETTINGS if setting.is_of(command)
-    }
     return {
-        key: {"value": value.text, "layer": value.origin.layer.value}
-        for key, value in texts.items()
-        if value.origin.layer is not Layer.BUILT_IN
+        setting.key: {"value": resolved.text, "layer": resolved.origin.layer.value}
+        for setting in SETTINGS
+        if setting.is_of(command)
+        and (resolved := settings.values[setting.key]).origin.layer is not Layer.BUILT_IN
     }
 
 
@@ -534,8 +507,7 @@ def default_config_file(environment: Mapping[str, str]) -> Path | None:
     folder = Path(environment.get("XDG_CONFIG_HOME", ""))
     try:
         # One that is relative would be the working directory's, which may be anybody's.
-        base = folder if folder.is_absolute() else Path.home() / ".config"
-        return base / "icectl" / "icectl.toml"
+        return (folder if folder.is_absolute() else Path.home() / ".config") / "icectl/icectl.toml"
     except RuntimeError:
         return None
 
@@ -554,17 +526,8 @@ def _config_file(environment: Mapping[str, str], config: str | None) -> Path | N
     return usual if usual is not None and usual.is_file() else None
 
 
-@dataclass(frozen=True, slots=True)
-class _InFile:
-    """What a file says: settings by their keys, options of the storage, catalogs."""
-
-    values: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, str] = field(default_factory=dict)
-    catalogs: CatalogLayer = field(default_factory=dict)
-    renamed: Sequence[str] = ()
-
-
-def _read_file(file: Path) -> _InFile:
+def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str], CatalogLayer, list[str]]:
+    """Return settings by their keys, options of the storage, catalogs, and warnings."""
     import tomllib  # few runs have a file
 
     try:
@@ -585,15 +548,24 @@ def _read_file(file: Path) -> _InFile:
         if key != name:
             renamed.append(renamed_key(name, key, str(file)))
         table, _, option = key.partition(".")
-        if table == STORAGE_TABLE and option:
-            storage_options[option] = _without_secret(file, option, _scalar(file, key, value))
-        elif key in known:
-            values[key] = _scalar(file, key, value)
-        else:
+        is_storage_option = table == STORAGE_TABLE and bool(option)
+        if key not in known and not is_storage_option:
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean `{close[0]}`?" if close else "`man icectl.toml` lists the keys"
             raise UsageError(f"unknown key `{key}` in {file}", hint=hint)
-    return _InFile(values, storage_options, own_layer(catalogs, file), renamed)
+        if not isinstance(value, bool | str | int):
+            raise UsageError(f"`{key}` in {file} must be a string, a whole number or a boolean")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if not is_storage_option:
+            values[key] = text
+        elif is_secret(option) and not text.startswith("env:"):
+            raise UsageError(
+                f"`{key}` in {file} looks like a secret, and secrets are not allowed there",
+                hint=f'`{option} = "env:NAME"` takes it from the environment variable NAME',
+            )
+        else:
+            storage_options[option] = text
+    return values, storage_options, own_layer(catalogs, file), renamed
 
 
 def _flat(loaded: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -608,28 +580,10 @@ def _flat(loaded: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 _SECTIONS = {setting.key.rpartition(".")[0] for setting in SETTINGS}
 
 
-def _scalar(file: Path, key: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int):
-        return str(value)
-    raise UsageError(f"`{key}` in {file} must be a string, a whole number or a boolean")
-
-
 def is_secret(name: str) -> bool:
     """Return whether a storage option of this name holds a credential."""
     words = re.sub("[.-]", "_", name.lower())
     return name == "key" or any(word in words for word in _SECRET_KEYS)
-
-
-def _without_secret(file: Path, name: str, value: str) -> str:
-    if is_secret(name) and not value.startswith("env:"):
-        raise UsageError(
-            f"`{STORAGE_TABLE}.{name}` in {file} looks like a secret, and secrets are not allowed "
-            "there",
-            hint=f'`{name} = "env:NAME"` takes it from the environment variable NAME',
-        )
-    return value
 
 
 ENV_VARS: Mapping[str, str] = {

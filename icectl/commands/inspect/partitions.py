@@ -167,8 +167,7 @@ def partition_rows(batches: Iterable[Entries], metadata: TableMetadata) -> RowSe
     Order: spec id, then partition values, null first.
     """
     newest_last = sorted(
-        metadata.snapshots,
-        key=lambda item: (item.timestamp_ms, item.sequence_number),
+        metadata.snapshots, key=lambda item: (item.timestamp_ms, item.sequence_number)
     )
     # Two snapshots may share a timestamp, so that ranks tell what brought a partition up to date.
     ranks = {snapshot.snapshot_id: rank for rank, snapshot in enumerate(newest_last)}

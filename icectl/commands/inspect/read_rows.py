@@ -102,10 +102,7 @@ def _expand(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
         return tuple(name for name in FILE_COLUMNS if name != "readable_metrics")
     name = column.removeprefix(_DATA_FILE)
     known = (*FILE_COLUMNS, *ENTRY_COLUMNS, "partition_path")
-    top = next(
-        (item for item in known if name == item or name.startswith(f"{item}.")),
-        None,
-    )
+    top = next((item for item in known if name == item or name.startswith(f"{item}.")), None)
     if top is None:
         message = f"there is no column `{column}`"
         raise UsageError(
@@ -143,9 +140,7 @@ def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> 
         return lambda entries: [
             read(spec_id, key)
             for spec_id, key in zip(
-                _values(entries, "spec_id"),
-                _values(entries, "partition_key"),
-                strict=True,
+                _values(entries, "spec_id"), _values(entries, "partition_key"), strict=True
             )
         ]
     if name == "readable_metrics":

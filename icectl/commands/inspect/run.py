@@ -24,12 +24,7 @@ from icectl.cli.naming import (
 from icectl.cli.options import Common, read_options
 from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import (
-    COMPACT_ENGINE,
-    HEALTH_LIMITS,
-    Settings,
-    parse_option,
-)
+from icectl.cli.settings import COMPACT_ENGINE, HEALTH_LIMITS, Settings, parse_option
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.summary import is_incomplete, oddities_of, print_summary, read_summary

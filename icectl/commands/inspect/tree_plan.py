@@ -285,11 +285,7 @@ def _snapshot_node(source: TreeSource, snapshot: Snapshot, limit: int) -> Node:
 
 
 def root_node(
-    source: TreeSource,
-    root: RootManifest,
-    nodes: Sequence[Node],
-    left_out: LeftOut,
-    drawn: Drawing,
+    source: TreeSource, root: RootManifest, nodes: Sequence[Node], left_out: LeftOut, drawn: Drawing
 ) -> Node:
     """Hang what a root lists below it: `nodes` are its leaves, as any manifests.
 
