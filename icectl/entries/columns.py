@@ -110,11 +110,7 @@ def plain(column: pa.Array) -> pa.Array:
 
 
 def integers(name: str, column: pa.Array) -> Integers:
-    """Return the values of a column of an integer type.
-
-    Units: of the type: days, micro- or nanoseconds.
-    Raises: ValueError, when the column has another type.
-    """
+    """Return the values of a column of an integer type, in its units. Raises: ValueError."""
     wanted = INTEGER_TYPES[name]
     column = plain(column)
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type):
@@ -128,11 +124,7 @@ def integers(name: str, column: pa.Array) -> Integers:
 
 
 def decimal_words(type_: DecimalType, column: pa.Array) -> Integers:
-    """Return the unscaled values of a decimal column.
-
-    Shape: two words a row, the low one first.
-    Raises: ValueError, when the column has another type.
-    """
+    """Return unscaled decimals, two words a row, the low one first. Raises: ValueError."""
     column = _cast(plain(column), pa.decimal128(type_.precision, type_.scale))
     words = np.frombuffer(column.buffers()[1] or b"", np.int64).reshape(-1, 2)
     return words[column.offset : column.offset + len(column)]
@@ -153,10 +145,7 @@ def decimal_bytes(type_: DecimalType, column: pa.Array) -> Spans:
 
 
 def byte_strings(column: pa.Array) -> Spans:
-    """Return the bytes of a string, binary, uuid or fixed column.
-
-    Raises: ValueError, when the column has another type.
-    """
+    """Return the bytes of a string, binary, uuid or fixed column. Raises: ValueError."""
     column = plain(column)
     count = len(column)
     if pa.types.is_fixed_size_binary(column.type):
@@ -332,10 +321,7 @@ def byte_hashes(spans: Spans) -> Hashes:
 
 
 def with_location_hashes(table: pa.Table) -> pa.Table:
-    """Return the same rows with the hash of their location in its place: eight bytes for a hundred.
-
-    Order: kept.
-    """
+    """Return the rows with the location's hash in its place: 8 bytes for 100. Order: kept."""
     at = table.schema.get_field_index("location")
     hashes = [pa.array(byte_hashes(byte_strings(chunk))) for chunk in table.column(at).chunks]
     return table.set_column(at, LOCATION_HASH, pa.chunked_array(hashes, pa.uint64()))

@@ -109,10 +109,7 @@ def delete_counts(matches: Matches) -> Integers:
 
 
 def known_deleted_rows(matches: Matches) -> Integers:
-    """Rows of each data file that vectors, and position delete files of this file alone, delete.
-
-    Order: of `matches.data`.
-    """
+    """Rows of each data file that vectors and position deletes of it alone are known to delete."""
     records = rows.numbers(matches.deletes, "record_count")
     of_one_file = (matches.vectors, matches.position_deletes[1])
     return sum(
@@ -129,11 +126,7 @@ def _summed(part: DeleteRanges, values: Integers) -> Integers:
 
 
 def per_delete_file(matches: Matches) -> Integers:
-    """Count the data files that each delete file applies to.
-
-    Shape: one number per delete file.
-    Order: of `matches.deletes`.
-    """
+    """Count the data files that each delete file applies to. Order: of `matches.deletes`."""
     counts = np.zeros(len(matches.deletes), np.int64)
     for part in matches.ranges:
         if not len(part.order):
@@ -400,10 +393,7 @@ class DeleteIndex:
 
 
 def dangling_rows(matches: Matches, named: NamedPositionDeletes) -> Integers:
-    """Return rows of the delete files that apply to no live data file, whatever reader one asks.
-
-    Order: ascending.
-    """
+    """Return delete files that apply to no live data file, by any reader. Order: ascending."""
     counts = per_delete_file(matches)
     by_name = np.bincount(named.delete_rows, minlength=len(counts))
     unused = by_name + np.where(named.read, 0, counts) == 0

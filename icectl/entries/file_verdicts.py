@@ -62,11 +62,7 @@ class FileLimits:
 
 
 def judge(matches: Matches, limits: FileLimits, selected: Mask) -> Verdicts:
-    """Return the verdict on each data file: deletes count before size.
-
-    Shape: one Verdict per data file.
-    Order: of `matches.data`.
-    """
+    """Return the verdict on each data file: deletes count before size. Order: kept."""
     sizes = numbers(matches.data, "file_size_in_bytes")
     verdicts = same_verdict(matches.data, FileVerdict.FINE)
     if limits.every:

@@ -82,10 +82,7 @@ def files(
 
 
 def content_files(entries: RawEntries | Entries, keys: pa.ChunkedArray) -> Files:
-    """Return the files that entries name, a Puffin file once for each of its vectors.
-
-    Shape: as entries. Order: kept.
-    """
+    """Return the files that entries name, a Puffin file once for each vector. Order: kept."""
     table = entries.table
     is_vector = pc.and_(
         pc.equal(table["content"], int(Content.POSITION_DELETES)),
@@ -98,10 +95,7 @@ def content_files(entries: RawEntries | Entries, keys: pa.ChunkedArray) -> Files
 
 
 def sized_keys(entries: RawEntries | Entries) -> pa.ChunkedArray:
-    """Return keys that are the same for entries which give one file the same size.
-
-    Shape: as entries. Order: kept.
-    """
+    """Return keys that are the same where entries give one file one size. Order: kept."""
     sizes = entries.table["file_size_in_bytes"].cast(pa.string())
     return pc.binary_join_element_wise(location_keys(entries.table["location"]), sizes, " ")
 
@@ -112,11 +106,7 @@ def together(parts: Iterable[Files]) -> Files:
 
 
 def distinct(listed: Files) -> Files:
-    """Return every file once.
-
-    Order: by kind, then location: the order in which files are deleted (what is left always
-    describes what is left).
-    """
+    """Return every file once, in the order of deletion: by kind, then location."""
     keys = listed.table["key"]
     firsts = np.unique(index_in(keys, pc.unique(keys)), return_index=True)[1]
     table = listed.table.take(pa.array(firsts))

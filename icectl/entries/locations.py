@@ -21,10 +21,7 @@ def without_scheme(locations: pa.Array) -> pa.Array:
 
 
 def locations_with_scheme(scheme: str, locations: pa.Array) -> pa.Array:
-    """Absolute locations with a scheme: this one where they have none.
-
-    Order: kept; null stays null.
-    """
+    """Absolute locations with a scheme: this one where they have none. Order and nulls: kept."""
     bare = without_scheme(locations)
     if not pc.any(bare, min_count=0).as_py():
         return locations
@@ -33,11 +30,7 @@ def locations_with_scheme(scheme: str, locations: pa.Array) -> pa.Array:
 
 
 def all_resolved(table_location: str, locations: pa.Array) -> pa.Array:
-    """Return locations of version 4 as absolute ones (sfc-1 L1).
-
-    Order: kept; null stays null.
-    Raises: Unsupported, where one begins with a slash.
-    """
+    """Return locations of version 4 as whole ones (sfc-1 L1). Raises: Unsupported; order kept."""
     slashed = locations.filter(pc.starts_with(locations, "/"))
     if len(slashed):
         absolute_location(table_location, slashed[0].as_py())
@@ -62,10 +55,7 @@ def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:
 
 
 def with_whole_locations(table_location: str, scheme: str, table: pa.Table) -> pa.Table:
-    """Return columns of entries of a version 4 table with whole locations.
-
-    Those that begin with a slash get the scheme, if there is one.
-    """
+    """Return a version 4 table's entries with whole locations, those with a slash by scheme."""
     for name in _LOCATIONS:
         if name in table.column_names:
             whole = _below_table(table_location, table[name])

@@ -37,9 +37,7 @@ def second_of(type_: Type) -> int | None:
 
 
 def may_be_earlier(values: pa.Array, second: int) -> pa.Array:
-    """Whether values that a file shows, in units of which a second has so many, may be of a second
-    before; false where they are null.
-    """
+    """Whether values shown in units of a second may be of the one before; false for null."""
     after = pc.and_(pc.greater_equal(values, second // 1000), pc.less(values, second))
     return pc.fill_null(after, fill_value=False)
 
@@ -75,10 +73,7 @@ def may_leave(
 
 
 def _timed(spec: PartitionSpec, schema: Schema) -> Iterator[tuple[int, int | None]]:
-    """Yield the places of fields made of timestamps, with the value that such rows have.
-
-    None for any.
-    """
+    """Yield places of fields made of timestamps, and what such rows have there; None for any."""
     for at, item in enumerate(spec.fields):
         source = schema.field(item.source_ids[0])
         if source is None or second_of(source.type) is None:

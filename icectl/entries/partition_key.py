@@ -101,10 +101,7 @@ def _rows(octets: Octets) -> pa.Array:
 
 
 def encode_key(types: Sequence[Type | None], values: Sequence[PartitionValue]) -> bytes:
-    """Return the key of a tuple; None is the type of a field whose transform is unknown.
-
-    Raises: ValueError where a value is not one of its type.
-    """
+    """Return the key of a tuple; None types an unknown transform. Raises: ValueError."""
     return join_values(
         None if value is None else _canonical(type_, value)
         for type_, value in zip(types, values, strict=True)
@@ -112,10 +109,7 @@ def encode_key(types: Sequence[Type | None], values: Sequence[PartitionValue]) -
 
 
 def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue, ...]:
-    """Return the values of a key; a value of an unknown type stays bytes.
-
-    Raises: CorruptTable R-068 where the key is not one of these types.
-    """
+    """Return a key's values; of an unknown type bytes. Raises: CorruptTable R-068."""
     try:
         parts = split_key(key)
         if len(parts) != len(types):
@@ -130,10 +124,7 @@ def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue
 
 
 def sort_key(value: PartitionValue) -> tuple[int, Any, float]:
-    """Make the key that values of one field sort by.
-
-    Order: null first, NaN last, -0.0 before 0.0 (R-084, R-092).
-    """
+    """Make the key that values sort by: null, numbers, NaN; -0.0 before 0.0 (R-084, R-092)."""
     if value is None:
         return 0, 0, 0.0
     if isinstance(value, float):

@@ -133,11 +133,7 @@ def as_existing(entries: E) -> E:
 
 
 def with_some_deleted(entries: E, gone: npt.NDArray[np.bool_], snapshot_id: int) -> E:
-    """Return the same rows as a snapshot writes them that removes some: DELETED by it, or EXISTING.
-
-    Order: kept.
-    Spec: R-064.
-    """
+    """Return rows as written by a snapshot that removes some (R-064): EXISTING, or DELETED."""
     marked = as_existing(entries).table
     for name, value in (("status", int(Status.DELETED)), ("snapshot_id", snapshot_id)):
         new = pa.scalar(value, marked.schema.field(name).type)
@@ -152,19 +148,13 @@ def with_snapshot(entries: E, snapshot_id: int) -> E:
 
 
 def with_values(entries: E, column: str, values: Sequence[Any]) -> E:
-    """The same rows with other values in a column, as lists and pairs where those are nested.
-
-    Order: kept.
-    """
+    """The same rows with other values in a column, nested ones as lists and pairs. Order: kept."""
     array = pa.array(values, entries.table.schema.field(column).type)
     return type(entries)(replace_column(entries.table, column, array))
 
 
 def of(entries: E, *contents: Content) -> E:
-    """Return rows with one of the contents; position delete files and vectors share one (R-118).
-
-    Order: kept.
-    """
+    """Return rows of these contents; vectors are position deletes too (R-118). Order: kept."""
     return _only(entries, "content", contents)
 
 
@@ -174,10 +164,7 @@ def data_files(entries: E) -> E:
 
 
 def delete_files(entries: E) -> E:
-    """Return rows of position delete files, deletion vectors and equality delete files.
-
-    Order: kept.
-    """
+    """Return rows of delete files of every kind, vectors too. Order: kept."""
     return of(entries, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
 
 
@@ -227,11 +214,7 @@ def are_at(entries: E, locations: Collection[str]) -> npt.NDArray[np.bool_]:
 
 
 def are_deletes(entries: E, keys: Collection[tuple[str, int | None]]) -> npt.NDArray[np.bool_]:
-    """Return whether each row's location and content offset are one of these.
-
-    Order: kept.
-    Cost: as by_row.
-    """
+    """Return whether each row's location and content offset are one of these. Cost: as by_row."""
     identities = by_row(entries, "location", "content_offset")
     return np.fromiter((key in keys for key in identities), np.bool_, len(entries))
 
@@ -242,11 +225,7 @@ def smaller_than(entries: E, size_bytes: int) -> E:
 
 
 def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) -> E:
-    """Return rows whose mask is true; null counts as false.
-
-    Order: kept.
-    Cost: memory for the chunks that lose rows; the others are not copied.
-    """
+    """Return rows whose mask is true, not null; only chunks that lose rows are copied."""
     kept = pa.array(mask) if isinstance(mask, np.ndarray) else mask
     if _all_true(kept):
         return entries
@@ -271,27 +250,18 @@ def without(entries: E, rows: npt.NDArray[np.int64]) -> E:
 
 
 def planning(entries: E) -> E:
-    """Return the planning columns alone, where masks and joins would copy carried ones for nothing.
-
-    Order: kept.
-    """
+    """Return the planning columns alone: masks and joins would copy the others for nothing."""
     names = [name for name in PLANNING.names if name in entries.table.column_names]
     return type(entries)(entries.table.select(names))
 
 
 def only(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
-    """Return rows whose location is one of `locations`, compared by `location_keys`.
-
-    Order: kept.
-    """
+    """Return rows at one of `locations`, compared by `location_keys`. Order: kept."""
     return where(entries, _named(entries, locations))
 
 
 def minus(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
-    """Return rows whose location is none of `locations`, compared by `location_keys`.
-
-    Order: kept.
-    """
+    """Return rows at none of `locations`, compared by `location_keys`. Order: kept."""
     return where(entries, pc.invert(_named(entries, locations)))
 
 
@@ -314,11 +284,7 @@ def locations(entries: E) -> pa.Array:
 
 
 def repeats(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Return whether each value occurs earlier too; null never does.
-
-    Shape: one flag per value.
-    Order: kept.
-    """
+    """Return whether each value occurs earlier too; null never does. Order: kept."""
     known = pc.drop_null(pc.unique(keys))
     codes = index_in(keys, known)
     first = np.unique(codes, return_index=True)[1]
@@ -343,10 +309,7 @@ def with_manifest_number(entries: E, manifest: int) -> E:
 
 
 def renumbered(entries: E, manifests: Sequence[int]) -> E:
-    """Return the rows whose `manifest` column has the place of its number in `manifests`.
-
-    Order: kept.
-    """
+    """Return the rows with each `manifest` as its place among `manifests`. Order: kept."""
     numbers = entries.table["manifest"]
     places = pc.index_in(numbers, value_set=pa.array(manifests, numbers.type))
     return type(entries)(replace_column(entries.table, "manifest", places.cast(numbers.type)))
@@ -366,10 +329,7 @@ def in_order(entries: E) -> E:
 
 
 def sample(entries: E, ratio: float, seed: int) -> E:
-    """About the given part of the rows, chosen by chance; the same seed chooses the same.
-
-    Order: kept.
-    """
+    """Choose about this part of the rows by chance, the same by one seed. Order: kept."""
     drawn = np.random.default_rng(seed).random(len(entries))
     return where(entries, drawn < ratio)
 
@@ -406,20 +366,13 @@ def part(entries: E, start: int, stop: int) -> E:
 
 
 def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Yield one tuple per row of the named columns; for bounded numbers of rows.
-
-    Order: kept.
-    Cost: Python objects, some microseconds a row.
-    """
+    """Yield a tuple per row of the columns. Cost: Python objects, some microseconds a row."""
     for batch in entries.table.select(list(columns)).to_batches():
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def differing_column(left: Entries, right: Entries, columns: Iterable[str]) -> str | None:
-    """Return the first of the columns in which two tables differ, row by row.
-
-    None where none does.
-    """
+    """Return the first of the columns in which two tables differ by row; None without one."""
     for name in columns:
         if left.table[name].combine_chunks() != right.table[name].combine_chunks():
             return name
@@ -454,10 +407,7 @@ def files_by_partition(entries: E) -> pa.Table:
 
 
 def index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the position of each value in `known`, -1 where it is null or not there.
-
-    Order: kept.
-    """
+    """Return the position of each value in `known`, -1 for null and others. Order: kept."""
     indexes = pc.fill_null(pc.index_in(values, value_set=known, skip_nulls=True), -1)
     return np.asarray(indexes.to_numpy(zero_copy_only=False), dtype=np.int64)
 

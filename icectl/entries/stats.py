@@ -20,11 +20,7 @@ DELETE_FILE_PATH_ID = 2147483546
 
 
 def flat(entries: E, column: str) -> pa.Table:
-    """Return one row per key of a metrics map.
-
-    Shape: row (position in the table of entries), field_id, value.
-    Order: row, then as stored.
-    """
+    """Return (row of the entries, field_id, value) per key of a metrics map. Order: kept."""
     parts: list[tuple[npt.NDArray[np.int64], pa.Array, pa.Array]] = []
     first_row = 0
     kind = entries.table.schema.field(column).type
@@ -71,11 +67,7 @@ def of_field(flattened: pa.Table, field_id: int, entry_count: int) -> pa.Array:
 
 
 def bounds(entries: E, field_id: int, which: Literal["lower", "upper"]) -> pa.Array:
-    """Return the lower or upper bounds of one field, as stored.
-
-    Shape: one binary value per entry; null where unknown.
-    Order: kept.
-    """
+    """Return the bounds of one field, as stored; null where unknown. Order: kept."""
     return metric(entries, f"{which}_bounds", field_id)
 
 

@@ -190,11 +190,7 @@ def by_partition(entries: Entries, timestamps: Mapping[int, int]) -> pa.Table:
 
 
 def merge_partitions(parts: Iterable[pa.Table]) -> pa.Table:
-    """Add the tables of `by_partition` up.
-
-    Shape: as by_partition.
-    Order: spec_id, then partition_key by bytes.
-    """
+    """Add the tables of `by_partition` up, to one of that shape and order."""
     joined = pa.concat_tables(parts).group_by(rows.GROUP_KEYS)
     summed = joined.aggregate(
         [*((name, "sum") for name in _PARTITION_COUNTS), ("updated_ms", "max")]

@@ -38,10 +38,7 @@ _OF_SYSTEM = frozenset({"read_entries"})
 
 
 def library_name() -> str:
-    """The file that the loops are in, named for what it was built from: no older one is found.
-
-    Raises: OSError.
-    """
+    """The file of the loops, named for its source: no older one is found. Raises: OSError."""
     return f"loops-{zlib.crc32(SOURCE.read_bytes()):08x}.so"
 
 
@@ -62,10 +59,7 @@ def loops() -> Any:
 
 
 def address(array: Any, kind: Any) -> int:
-    """Return where the numbers of an array of numpy lie.
-
-    They are of this kind, one behind the other.
-    """
+    """Return where the numbers of a numpy array lie: of this kind, one behind the other."""
     if array.dtype != kind or not array.flags.c_contiguous:
         raise TypeError(f"not {kind} side by side: {array.dtype}, {array.strides} bytes apart")
     place: int = array.ctypes.data

@@ -56,10 +56,7 @@ def _is_ascii(column: pa.Array) -> bool:
 
 
 def chosen(schema: pa.Schema, field_ids: Collection[int] | None) -> list[int]:
-    """Return positions of the top-level fields that have one of these ids, at any depth.
-
-    None is all.
-    """
+    """Return positions of top-level fields with one of these ids at any depth; None is all."""
     if field_ids is None:
         return list(range(len(schema)))
     wanted = frozenset(field_ids)
@@ -76,10 +73,7 @@ def ids_of(field: pa.Field) -> Iterator[int]:
 
 
 def child_columns(column: pa.Array) -> list[pa.Array]:
-    """Return the columns directly inside a column, those of child_fields; none below a null.
-
-    A field of a struct is null where the struct is.
-    """
+    """Return the columns directly inside one, as child_fields; null or none below a null."""
     if arrow_types.is_struct(column.type):
         return [pc.struct_field(column, [at]) for at in range(column.type.num_fields)]
     if arrow_types.is_map(column.type):

@@ -54,10 +54,7 @@ def read_dv(blob: bytes, expected: int | None = None) -> Positions:
 
 
 def check_cardinality(positions: Positions, expected: int) -> None:
-    """Compare the number of positions with what a manifest or a footer says.
-
-    Raises: CorruptTable, when they differ (R-118).
-    """
+    """Check the number of positions by a manifest or footer. Raises: CorruptTable (R-118)."""
     if len(positions) != expected:
         message = f"a deletion vector has {len(positions)} positions where {expected} are stated"
         raise CorruptTable(message, rule="R-118")  # R-118

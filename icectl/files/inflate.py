@@ -110,10 +110,7 @@ def most_inflated(stored_bytes: int, ratio: int = _LARGEST_RATIO) -> int:
 
 
 def decompress_within(module: Any, stored: bytes, limit: int) -> bytes:
-    """Decompress with a module of cramjam, up to a limit.
-
-    Raises: TooLargeError; cramjam.DecompressionError.
-    """
+    """Decompress up to a limit, by cramjam. Raises: TooLargeError; its DecompressionError."""
     # Streaming writers leave the content size out of the frame, so the room is found by trying.
     room = min(16 * len(stored) + 1024, limit)
     while True:

@@ -280,10 +280,7 @@ class OrcDataFile:
 
 
 def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
-    """Open an ORC file; only its tail is read.
-
-    Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
-    """
+    """Open an ORC file by its tail. Raises: CorruptTable R-099; Unsupported, as by pyarrow."""
     with reading_data_file(_KIND):
         # Streams of columns are read in turns, each with a part of its own at a time.
         blocks = BlockFile(file)
@@ -380,10 +377,7 @@ def _field_ids(field: pa.Field, *, is_repeated: bool) -> Iterator[int | None]:
 
 
 def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | None:
-    """Return the bounds of a column as single values.
-
-    None where there are none that one can tell.
-    """
+    """Return the bounds of a column as single values; None where one can't tell."""
     try:
         smallest, largest = (
             _bound(type_, bound) for bound in (statistics.smallest, statistics.largest)

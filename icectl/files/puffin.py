@@ -118,10 +118,7 @@ def read_puffin(content: bytes) -> PuffinFile:
 
 
 def read_blob(stored: bytes, blob: PuffinBlob) -> bytes:
-    """Decompress a blob from the bytes that the file has at `blob.span`.
-
-    Raises: CorruptTable; Unsupported, for an unknown codec.
-    """
+    """Decompress a blob from the file's bytes at its span. Raises: CorruptTable; Unsupported."""
     if len(stored) != blob.length:
         raise _corrupt(f"its blob at byte {blob.offset} is cut short")
     if blob.compression_codec is None:

@@ -71,11 +71,7 @@ def decode_box(lower: bytes, upper: bytes) -> BoundingBox:
 
 
 def decode_corner(bound: bytes) -> Corner:
-    """Return the coordinates of a bound.
-
-    Raises: ValueError, for another number of bytes, and where x or y is NaN.
-    Spec: Bound serialization; R-093.
-    """
+    """Return the coordinates of a bound (R-093). Raises: ValueError, where x or y is NaN too."""
     if len(bound) not in CORNER_LENGTHS:
         raise ValueError(f"{len(bound)} bytes for a corner of a bounding box")
     x, y, *others = struct.unpack(f"<{len(bound) // 8}d", bound)

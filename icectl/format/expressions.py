@@ -137,10 +137,7 @@ def _linked(
 
 
 def _identity(number: int, schemas: Sequence[Schema]) -> Expression:
-    """Make what a link to a column stands for: identity, under the column's own id (V4-010).
-
-    Raises: ValueError V4-010, where no schema has the column.
-    """
+    """Make identity under the column's own id, for a link to it (V4-010). Raises: ValueError."""
     for schema in reversed(schemas):
         column = schema.field(number)
         if column is not None:
@@ -208,10 +205,7 @@ def guard(
 def without_links(
     specs: Sequence[PartitionSpec], default_spec_id: int
 ) -> tuple[PartitionSpec, ...]:
-    """Return the specs as layouts without expressions have them: fields say all themselves.
-
-    The guard goes, which no file is of. Order: kept.
-    """
+    """Return the specs as other layouts have them: fields say all, and the guard is gone."""
     return tuple(
         replace(spec, fields=tuple(replace(item, expr_id=None) for item in spec.fields))
         for spec in specs

@@ -57,10 +57,7 @@ def delete_file_name(
 def data_location(
     table_location: str, properties: Mapping[str, str], partition: str, file_name: str
 ) -> str:
-    """Return the location of a new data file.
-
-    `partition` is its partition's path, or empty (R-161).
-    """
+    """Return the location of a data file; the partition's path may be empty (R-161)."""
     table_location = table_location.rstrip("/")
     is_spread = read(properties, OBJECT_STORAGE)
     below = _below(table_location, properties, is_spread=is_spread)
@@ -104,10 +101,7 @@ def named_folders(table_location: str, properties: Mapping[str, str]) -> Mapping
 
 
 def _below(table_location: str, properties: Mapping[str, str], *, is_spread: bool) -> str:
-    """Return the folder of all data files, of old properties as well.
-
-    It may lie below the table.
-    """
+    """Return the folder of data files, which old properties and relative paths name too."""
     known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
     named = (read(properties, wanted) for wanted in known)
     folder = next((value for value in named if value is not None), f"{table_location}/data")

@@ -38,10 +38,7 @@ def number(members: Mapping[str, Any], name: str, rule: str, default: int | None
 
 
 def whole_number(value: Any) -> int:
-    """Return a whole number, also as text (R-206), of at most 64 bits.
-
-    Raises: TypeError; ValueError.
-    """
+    """Return a whole number of 64 bits, also as text (R-206). Raises: TypeError; ValueError."""
     number = int(value) if isinstance(value, str) else value  # R-206
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"{print_value(value)} is not a whole number")
@@ -78,10 +75,7 @@ def json_object(value: Any) -> Mapping[str, Any]:
 
 
 def texts(value: Mapping[str, Any]) -> dict[str, str]:
-    """Return text by name.
-
-    What another writer left as a number or a truth value is spelled as JSON.
-    """
+    """Return text by name; another writer's numbers and truth values are spelled as JSON."""
     return {
         key: item if isinstance(item, str) else json.dumps(item)
         for key, item in value.items()

@@ -32,10 +32,7 @@ LAYOUTS_OF_VERSION_4 = {Layout.SFC_1.value: Layout.SFC_1, "iceberg-1.12": Layout
 
 
 def layout_of_table(metadata: TableMetadata) -> Layout:
-    """Return the layout of the snapshots that commits add to a table.
-
-    Older ones may have another.
-    """
+    """Return the layout of the snapshots that commits add; older ones may have another."""
     has_roots = metadata.format_version >= 4 and not metadata.keeps_manifest_lists
     return Layout.SFC_1 if has_roots else Layout.MANIFEST_LISTS
 

@@ -25,10 +25,7 @@ def with_scheme(table_location: str, location: str) -> str:
 
 
 def scheme_of(metadata: TableMetadata) -> str:
-    """Return what a table's locations get that have no scheme (sfc-1 L2).
-
-    Empty where they are taken as they are, up to version 3.
-    """
+    """Return what locations without a scheme get (sfc-1 L2); empty up to version 3."""
     return with_scheme(metadata.location, "") if metadata.format_version >= 4 else ""
 
 

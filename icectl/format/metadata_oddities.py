@@ -242,10 +242,7 @@ def _readable(
     refused: Callable[[int, Any, CorruptTable], list[Any]],
     start: int = 0,
 ) -> Iterator[Any]:
-    """Yield the items that can be read: halves are judged until single items are refused.
-
-    Order: kept. Cost: n log n for a few that cannot.
-    """
+    """Yield the readable items, halving down to single ones. Order: kept. Cost: n log n."""
     error = judge(items)
     if error is None:
         yield from items

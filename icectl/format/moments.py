@@ -29,10 +29,7 @@ def civil_date(days: int) -> tuple[int, int, int]:
 
 
 def print_date(days: int) -> str:
-    """Return a date as ISO 8601.
-
-    A year after 9999 has a plus sign, as the reference implementation's.
-    """
+    """Return a date as ISO 8601; a year after 9999 has a plus sign, as with Java."""
     year, month, day = civil_date(days)
     shown = f"+{year}" if year > 9999 else f"{year:05}" if year < 0 else f"{year:04}"
     return f"{shown}-{month:02}-{day:02}"
@@ -59,10 +56,7 @@ def print_clock(count: int, units_per_second: int) -> str:
 
 
 def parse_clock(text: str, units_per_second: int) -> int:
-    """Return the units since midnight of an ISO 8601 time; digits beyond the unit are dropped.
-
-    Raises: ValueError.
-    """
+    """Return the units since midnight; digits beyond the unit are dropped. Raises: ValueError."""
     match = _CLOCK.fullmatch(text)
     if match is None:
         raise ValueError(f"`{text}` is not a time")
@@ -81,10 +75,7 @@ def print_timestamp(count: int, units_per_second: int) -> str:
 
 
 def parse_timestamp(text: str, units_per_second: int) -> int:
-    """Return the units since 1970-01-01 of an ISO 8601 timestamp; UTC where it has no zone.
-
-    Raises: ValueError.
-    """
+    """Return the units since 1970-01-01; UTC where no zone is said. Raises: ValueError."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise ValueError(f"`{text}` is not a timestamp")

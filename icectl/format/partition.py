@@ -17,10 +17,7 @@ FIELD_MEMBERS = {"source-id", "source-ids", "field-id", "name", "transform"}
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One field of a spec: transform of the source columns (R-081).
-
-    `expr_id` is the expression that it is a link to, in version 4.
-    """
+    """One field of a spec (R-081); `expr_id` is the expression that it links to in version 4."""
 
     source_ids: tuple[int, ...]
     field_id: int

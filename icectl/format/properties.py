@@ -26,10 +26,7 @@ class TableProperty(Generic[T]):
 
 
 def read(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
-    """Return the value of a property, or its default.
-
-    Raises: Refused, when the table holds a text that is not a value of the property.
-    """
+    """Return a property, or its default. Raises: Refused, when the text is no value of it."""
     text = properties.get(wanted.name)
     if text is None:
         return wanted.default

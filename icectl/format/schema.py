@@ -37,9 +37,7 @@ class Schema:
 
     @cached_property
     def all_fields(self) -> Mapping[int, NestedField]:
-        """Every field at any depth by id, parents first; list and map parts are named
-        `element`, `key` and `value`.
-        """
+        """Every field at any depth by id, parents first; parts of lists and maps too."""
         return {id_: item for id_, (_, item) in self._named.items()}
 
     @cached_property
@@ -51,10 +49,7 @@ class Schema:
         return self.all_fields.get(field_id)
 
     def line_to(self, field_id: int) -> tuple[NestedField, ...]:
-        """Return the fields that lead through structs to one, and that one.
-
-        Empty where there are none.
-        """
+        """Return the fields that lead through structs to one, and that one; empty without."""
         return _line(self.fields, field_id)
 
     def name_of(self, field_id: int) -> str | None:
@@ -75,10 +70,7 @@ POSITION_DELETES = Schema(0, (PATH_FIELD, POSITION_FIELD))
 
 
 def children(type_: Type) -> tuple[NestedField, ...]:
-    """Return the fields directly inside a type.
-
-    List and map parts under their names in the format.
-    """
+    """Return the fields directly inside a type, parts of lists and maps under their names."""
     match type_:
         case StructType(fields):
             return fields
@@ -113,10 +105,7 @@ def _walk(prefix: str, fields: tuple[NestedField, ...]) -> Iterator[tuple[str, N
 
 
 def schema_from_json(value: Mapping[str, Any]) -> Schema:
-    """Return a schema from its JSON; a missing schema id reads as 0 (R-010).
-
-    Raises: ValueError, KeyError or TypeError, when it is no schema.
-    """
+    """Return a schema; without an id it reads as 0 (R-010). Raises: one of UNUSABLE."""
     return Schema(
         int(value.get("schema-id") or 0),
         tuple(parse_field(item) for item in value["fields"]),

@@ -65,10 +65,7 @@ _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 def unscaled_integer(value: Value, scale: int) -> int:
-    """Return the integer behind a decimal of a scale.
-
-    Raises: ValueError, when digits would be lost.
-    """
+    """Return the integer behind a decimal. Raises: ValueError, when digits would be lost."""
     shifted = Decimal(value).scaleb(scale, EXACT)
     whole = int(shifted)
     if whole != shifted:
@@ -77,10 +74,7 @@ def unscaled_integer(value: Value, scale: int) -> int:
 
 
 def encode(type_: Type, value: Value) -> bytes:
-    """Return the single-value bytes of a value (R-091).
-
-    Raises: ValueError, for types without them and for values outside of the type.
-    """
+    """Return the single-value bytes of a value (R-091). Raises: ValueError, where it has none."""
     try:
         match type_:
             case PrimitiveType(name):
@@ -124,10 +118,7 @@ def _checked_length(type_: Type, content: bytes, lengths: Collection[int]) -> by
 
 
 def decode(type_: Type, content: bytes) -> Value:
-    """Return the value of single-value bytes, narrower ones of a promoted column too (R-096).
-
-    Raises: ValueError, when the bytes are no value of the type.
-    """
+    """Return the value of bytes, also of a promoted column's (R-096). Raises: ValueError."""
     match type_:
         case PrimitiveType(name):
             return _decode_primitive(name, content)

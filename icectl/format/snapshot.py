@@ -121,10 +121,7 @@ class PartitionStatisticsFile:
 
 
 def ancestors(snapshots_by_id: Mapping[int, Snapshot], snapshot_id: int) -> Iterator[Snapshot]:
-    """Yield a snapshot and its ancestors.
-
-    Order: newest first; ends at a parent that is gone, and at a cycle.
-    """
+    """Yield a snapshot and its ancestors, newest first, up to one that is gone or a cycle."""
     seen: set[int] = set()
     current = snapshots_by_id.get(snapshot_id)
     while current is not None and current.snapshot_id not in seen:

@@ -151,10 +151,7 @@ def _date_unit(transform: Transform, source: Type, value: int) -> int:
 
 
 def bucket_hash(type_: Type, value: Value) -> int:
-    """Return the signed 32-bit murmur3 hash of a value (R-075, R-076).
-
-    Raises: ValueError, for types without a hash.
-    """
+    """Return the signed 32-bit murmur3 hash (R-075, R-076). Raises: ValueError, without one."""
     return int(mmh3.hash(_hash_input(type_, value), 0))
 
 

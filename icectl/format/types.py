@@ -166,10 +166,7 @@ def _parse_primitive(text: str) -> Type:
 
 
 def parse_field(value: Mapping[str, Any], depth: int = 0) -> NestedField:
-    """Return a struct field from its JSON; `depth` is the number of types that it lies in.
-
-    Members that this program does not know are kept (R-018).
-    """
+    """Return a struct field, `depth` types deep; unknown members are kept (R-018)."""
     return NestedField(
         int(value["id"]),
         str(value["name"]),

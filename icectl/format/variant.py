@@ -228,10 +228,7 @@ def is_object(value: bytes) -> bool:
 
 
 def fields_of(names: Names, value: bytes) -> dict[str, bytes] | None:
-    """Return the fields of an object, as values, by name; None of another value.
-
-    Raises: ValueError, for bytes that are none.
-    """
+    """Return the fields of an object by name; None of another value. Raises: ValueError."""
     parts = _parts(value, 0, len(value)) if value else None
     if parts is None or parts.keys is None:
         return None
@@ -379,10 +376,7 @@ def _shown(one: Primitive) -> Any:
 
 
 def text(metadata: bytes, value: bytes) -> str:
-    """Return a variant as JSON for people: moments, decimals and such are text.
-
-    Raises: ValueError, for bytes that are none.
-    """
+    """Return a variant as JSON for people, moments and decimals as text. Raises: ValueError."""
     check(metadata, value)
     try:
         return json.dumps(_tree(read_metadata(metadata), value), ensure_ascii=False)
@@ -403,10 +397,7 @@ def _tree(names: Names, value: bytes) -> Any:
 
 
 def read_bounds(bound: bytes) -> Mapping[str, bytes]:
-    """Return the primitives of a bound by path, as values of variants.
-
-    Raises: ValueError, where the bytes are none.
-    """
+    """Return the primitives of a bound by path, as values of variants. Raises: ValueError."""
     end = metadata_size(bound)
     metadata, value = bound[:end], bound[end:]
     check(metadata, value)

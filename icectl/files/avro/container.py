@@ -266,10 +266,7 @@ def in_batches(schema: AvroType, blocks: Iterable[Block]) -> Iterator[Sequence[B
 
 
 def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]:
-    """Yield the records of a block as blocks of about a size, or of a record that is larger.
-
-    Raises: CorruptTable R-008.
-    """
+    """Yield a block's records as blocks of about a size, or larger. Raises: CorruptTable R-008."""
     if len(block.content) <= size_bytes:
         yield block
         return
@@ -325,11 +322,7 @@ def decode_fields(
 
 
 def decode_as_stored(schema: AvroType, blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    """Decode whole records, by fastavro; logical types stay as stored.
-
-    Shape: dicts of field position, at any depth.
-    Raises: CorruptTable R-008.
-    """
+    """Decode records by fastavro, as stored: dicts by position. Raises: CorruptTable R-008."""
     return _decode(blocks, _fastavro_array(schema))
 
 

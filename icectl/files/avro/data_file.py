@@ -138,10 +138,7 @@ class AvroDataFile:
 
 
 def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
-    """Open an Avro file; only its header is read.
-
-    Raises: CorruptTable R-099; Unsupported, for an unknown codec and for unions of several types.
-    """
+    """Open an Avro file by its header. Raises: CorruptTable R-099; Unsupported."""
     with _damage():
         header = _header(file)
     with reading_data_file(_KIND):

@@ -73,10 +73,7 @@ def parse_text(stored: str) -> AvroType:
 
 
 def parse_schema(stored: Any) -> AvroType:
-    """Parse a writer schema; named types are written out where they are used.
-
-    Raises: CorruptTable R-008.
-    """
+    """Parse a writer schema, named types written out where used. Raises: CorruptTable R-008."""
     try:
         parsed = _parse(stored, {}, 0)
     except (KeyError, TypeError, AttributeError) as error:

@@ -82,10 +82,7 @@ class ManifestLayout:
 
 @lru_cache(SCHEMAS)
 def find_layout(schema: AvroType) -> ManifestLayout:
-    """Find the columns in a writer schema.
-
-    Raises: CorruptTable R-062 or R-063 where a required field is missing or of another type.
-    """
+    """Find the columns in a writer schema. Raises: CorruptTable R-062 or R-063."""
     entry = fields_by_id(schema, ENTRY_IDS)
     if DATA_FILE not in entry or schema.fields[entry[DATA_FILE]].type.kind != "record":
         raise CorruptTable("the file is not a manifest: it has no data_file", rule="R-062")  # R-062
@@ -110,10 +107,7 @@ def find_layout(schema: AvroType) -> ManifestLayout:
 
 
 def metrics_positions(name: str, item: AvroType) -> tuple[int, int]:
-    """Return positions of key and value in an item of a metrics map.
-
-    Raises: CorruptTable R-063 where the item has no such fields.
-    """
+    """Return positions of key and value in a metrics item. Raises: CorruptTable R-063."""
     positions = fields_by_id(item, {"key": 0, "value": 1})
     if len(item.fields) != 2 or len(positions) != 2:
         raise _wrong_type(name)
@@ -212,10 +206,7 @@ def stored_layout(file: AvroFile) -> ManifestLayout:
 
 @lru_cache(SCHEMAS)
 def _with_lengths(layout: ManifestLayout) -> ManifestLayout | None:
-    """Return the layout with a length before each fixed partition value.
-
-    None without such a field.
-    """
+    """Return the layout with a length before each fixed value; None without such a field."""
     fields = layout.partition.fields
     changed = tuple(replace(field, type=_as_bytes(field.type)) for field in fields)
     place = layout.partition_position

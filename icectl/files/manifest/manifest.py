@@ -163,10 +163,7 @@ def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Ta
 def _parts(
     stored: Sequence[tuple[AvroFile, Sequence[StoredBlock]]], count: int
 ) -> Sequence[Iterable[Block]]:
-    """Return the blocks of some manifests in their order.
-
-    Those of a large one alone in several parts.
-    """
+    """Return the blocks of manifests in order, those of a large one alone in several parts."""
     if len(stored) == 1:
         ((file, blocks),) = stored
         if count > 1 and len(blocks) > 1 and len(file.content) >= _WORTH_THREADS:

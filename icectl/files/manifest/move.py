@@ -281,10 +281,7 @@ class PieceWriter:
         piece.waiting, piece.waiting_count = bytearray(), 0
 
     def sizes(self) -> dict[int, int]:
-        """Return bytes of each piece as stored.
-
-        Order: that of the pieces. Nothing is added after it.
-        """
+        """Return the stored bytes of each piece, in order; nothing is added after it."""
         for piece in self._pieces.values():
             self._flush(piece)
         return {
@@ -310,10 +307,7 @@ class PieceWriter:
 
 
 def in_file_format(content: bytes, form: ManifestForm) -> bytes:
-    """Return a manifest, written in Avro, in the file format of its form.
-
-    Raises: Unsupported, for a partition field whose type is not known.
-    """
+    """Return an Avro manifest in the file format of its form. Raises: Unsupported."""
     if form.file_format is FileFormat.AVRO:
         return content
     _, entries = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)

@@ -145,10 +145,7 @@ class ParquetColumns:
         return [] if field is None or not pa.types.is_struct(field.type) else list(field.type)
 
     def read(self, places: Iterable[Place] | None = None) -> "Columns":
-        """Read the columns that are there of some, or all of the file.
-
-        Raises: CorruptTable; UnusuallyLargeError, as of Avro's.
-        """
+        """Read columns that are there, or all. Raises: CorruptTable; UnusuallyLargeError."""
         names = None if places is None else self._shape.paths(places)
         self._announce()
         with reading_data_file("manifest", self._rule):

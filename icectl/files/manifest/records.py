@@ -69,10 +69,7 @@ def _decode_batch(
 def partition_keys(
     partition: AvroType, order: Order, records: Iterable[Mapping[str, Any]]
 ) -> list[bytes]:
-    """Canonical keys of decoded partition records.
-
-    Raises: CorruptTable R-068 where a value is of a type that no partition has.
-    """
+    """Canonical keys of decoded partition records. Raises: CorruptTable R-068."""
     fields = [
         None if at is None else (str(at), _canonical(partition.fields[at].type.present))
         for at in order

@@ -228,10 +228,7 @@ def check_known(unknown_field_ids: Sequence[int]) -> None:
 def entry_schema(
     spec: PartitionSpec, types: Sequence[Type | None], format_version: int
 ) -> dict[str, Any]:
-    """Return the Avro schema of a manifest entry.
-
-    `types` are the result types of the spec's fields.
-    """
+    """Return the Avro schema of an entry; `types` are results of the spec's fields."""
     partition = {"type": "record", "name": "r102", "fields": partition_fields(spec, types)}
     data_file = [
         {"name": "partition", "type": partition, "field-id": PARTITION}

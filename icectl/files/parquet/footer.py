@@ -163,10 +163,7 @@ class FooterChanges:
 
 
 def changed(footer: bytes, changes: FooterChanges) -> bytes:
-    """Return the footer with these changes; counts of nulls stay.
-
-    Raises: CorruptTable R-099, where this is no footer.
-    """
+    """Return the footer changed; counts of nulls stay. Raises: CorruptTable R-099."""
     if changes == FooterChanges():
         return footer
 
@@ -372,10 +369,7 @@ def encode_varint(left: int) -> bytes:
 
 
 def read_varint(content: bytes, at: int, file_format: str = "Parquet") -> tuple[int, int]:
-    """Read one number of seven bits a byte, the lowest first; returns it and where it ends.
-
-    Raises: CorruptTable R-099, naming the format, where it has no end.
-    """
+    """Read a number of 7 bits a byte, low first, and its end. Raises: CorruptTable R-099."""
     value = shift = 0
     while at < len(content) and shift < 64:
         byte = content[at]

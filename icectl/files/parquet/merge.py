@@ -65,10 +65,7 @@ _DICTIONARY_PAGE, _DATA_PAGES = 2, (0, 3)
 
 
 def check_alike(sources: Sequence[MergeSource]) -> Layout:
-    """Return the columns of a new file, where footers agree on what is said once a file.
-
-    Raises: NotMergeable.
-    """
+    """Return the new file's columns, where footers agree. Raises: NotMergeable."""
     if not 0 < sum(len(source.groups) for source in sources) < _MOST_ROW_GROUPS:
         raise NotMergeable("there would be no row group in the file, or too many")
     first = sources[0].stated_once
@@ -133,10 +130,7 @@ class _Part:
 
 
 class MergedFile:
-    """A Parquet file that is written out of others, one source at a time.
-
-    `layout` says which columns it gets.
-    """
+    """A Parquet file made of others, one at a time; `layout` says which columns it gets."""
 
     def __init__(self, file: Target, layout: Layout) -> None:
         self._file = file
@@ -217,10 +211,7 @@ class MergedFile:
     def is_stored_as(
         self, file: IO[bytes], reopen: Callable[[], AbstractContextManager[IO[bytes]]]
     ) -> bool:
-        """Return whether a file has the bytes that passed through here.
-
-        A large one is read by two threads. Errors of the file pass.
-        """
+        """Whether a file has the bytes that passed here, two threads reading a large one."""
         if file.seek(0, 2) != self.size_bytes:
             return False
 

@@ -380,10 +380,7 @@ class Layout:
         return [column for column in self.columns if not all(column.key in has for has in keys)]
 
     def with_more(self, more: MergeSource) -> "Layout":
-        """Return the layout with the columns of a further file that it lacks.
-
-        Raises: NotMergeable, where that has others of its columns in another form.
-        """
+        """Return the layout with columns a file has beyond it. Raises: NotMergeable."""
         known = {column.key: column for column in self.columns}
         for column in more.columns:
             if column.key in known and known[column.key].form != column.form:
@@ -514,10 +511,7 @@ class _Chunks:
         self.bounds = np.stack([edited.now(offsets) for offsets in ends], axis=1).tolist()
 
     def part(self, group: int, leaf: int, stored_path: bytes, path: bytes) -> bytes:
-        """Return a chunk with another path; `own` is the one that it is to have had.
-
-        Raises: NotMergeable.
-        """
+        """Return a chunk at another path; `own` is to have been its own. Raises: NotMergeable."""
         start, path_at, path_end, end = self._bounds[self.first[group] + leaf]
         if stored_path == path:
             return self.content[start:end]
@@ -583,10 +577,7 @@ def row_groups_of(
 
 
 def _check_middles(copied: CopiedChunks, leading: int, stored: Integers, footer_at: int) -> None:
-    """Check that half of each row group, from where its first column begins, is before the footer.
-
-    Raises: NotMergeable.
-    """
+    """Check that half of each row group is before the footer. Raises: NotMergeable."""
     source = copied.source
     is_copied = source.chunks.is_copied
     first = is_copied & (source.chunks.leaf == leading)

@@ -134,10 +134,7 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 
 
 def arrow_type(type_: Type, shredding: Shredding = _UNSHREDDED) -> pa.DataType:
-    """Return the Arrow type of an Iceberg type; nested fields carry their ids.
-
-    Raises: as arrow_schema.
-    """
+    """Return the Arrow type, nested fields with their ids. Raises: as arrow_schema."""
     inner = [_arrow_field(field, shredding) for field in children(type_)]
     match type_:
         case PrimitiveType(name) if name in _ARROW:
@@ -184,10 +181,7 @@ def schema_from_arrow(schema: pa.Schema) -> Schema:
 
 
 def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
-    """Return the columns of a Parquet file that has this Arrow schema.
-
-    Order: of the file's columns.
-    """
+    """Return the columns of a Parquet file that has this Arrow schema, in their order."""
     return tuple(leaf for field in schema for leaf in _leaves(field, is_repeated=False))
 
 
@@ -274,10 +268,7 @@ def child_fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def with_children(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
-    """Return an Arrow type with other fields inside.
-
-    One without fields, and an extension, as it is.
-    """
+    """Return a type with other fields inside; one without fields, or an extension, as it is."""
     if not fields or isinstance(kind, pa.BaseExtensionType):
         return kind
     if arrow_types.is_map(kind):

@@ -38,10 +38,7 @@ _Test = Callable[[pa.DataType], bool]
 
 
 def common_shredding(schemas: Sequence[pa.Schema]) -> Shredding:
-    """Return the types of variants that are shredded alike in all files that have them.
-
-    Shape: types as `as_parquet` returns them.
-    """
+    """Return types of variants shredded alike in all files that have them, by `as_parquet`."""
     variants = [_variants(schema) for schema in schemas]
     alike = {}
     for number, kind in {key: kind for one in variants for key, kind in one.items()}.items():
