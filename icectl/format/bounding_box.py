@@ -106,8 +106,7 @@ def corner_from_text(text: str) -> Corner:
         raise ValueError(f"{text} is not a point")
     dimensions = f"xy{(match[1] or '').lower()}"
     values = dict(zip(dimensions, map(float, match[2].split()), strict=True))
-    x, y, z, m = (values.get(name, math.nan) for name in "xyzm")
-    return x, y, z, m
+    return _corner([values.get(name, math.nan) for name in "xyzm"])
 
 
 def _corner(values: Sequence[float]) -> Corner:

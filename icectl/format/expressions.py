@@ -101,39 +101,35 @@ def linked_spec_from_json(
     Raises: ValueError, KeyError or TypeError, when it is none or names nothing (V4-010);
     CorruptTable, where it says itself what the expression contradicts (V4-011, V4-013).
     """
-    fields = tuple(_linked(item, expressions, schemas) for item in value["fields"])
-    unknown = others(value, {"spec-id", "fields"})
-    return PartitionSpec(int(value["spec-id"]), fields, unknown)
-
-
-def _linked(
-    item: Mapping[str, Any], expressions: Mapping[int, Expression], schemas: Sequence[Schema]
-) -> PartitionField:
-    number = int(item[_LINK])
-    expression = expressions.get(number) or _identity(number, schemas)
-    if expression.partition_field_id is None:  # V4-013
-        message = f"expression {number} has no `partition-field-id`"
-        raise CorruptTable(message, rule="V4-013")
-    linked = PartitionField(
-        expression.source_ids,
-        expression.partition_field_id,
-        expression.name,
-        expression.transform,
-        others(item, FIELD_MEMBERS | {_LINK}),
-        number,
-    )
-    stated = {
-        "source-id": expression.source_ids[0],
-        "source-ids": list(expression.source_ids),
-        "transform": expression.transform.text,
-        "name": expression.name,
-        "field-id": expression.partition_field_id,
-    }
-    for key, expected in stated.items():
-        if key in item and item[key] != expected:  # V4-011
-            message = f"a spec says `{key}` {item[key]!r}, its expression {expected!r}"
-            raise CorruptTable(message, rule="V4-011")
-    return linked
+    fields = []
+    for item in value["fields"]:
+        number = int(item[_LINK])
+        expression = expressions.get(number) or _identity(number, schemas)
+        if expression.partition_field_id is None:  # V4-013
+            message = f"expression {number} has no `partition-field-id`"
+            raise CorruptTable(message, rule="V4-013")
+        stated = {
+            "source-id": expression.source_ids[0],
+            "source-ids": list(expression.source_ids),
+            "transform": expression.transform.text,
+            "name": expression.name,
+            "field-id": expression.partition_field_id,
+        }
+        for key, expected in stated.items():
+            if key in item and item[key] != expected:  # V4-011
+                message = f"a spec says `{key}` {item[key]!r}, its expression {expected!r}"
+                raise CorruptTable(message, rule="V4-011")
+        fields.append(
+            PartitionField(
+                expression.source_ids,
+                expression.partition_field_id,
+                expression.name,
+                expression.transform,
+                others(item, FIELD_MEMBERS | {_LINK}),
+                number,
+            )
+        )
+    return PartitionSpec(int(value["spec-id"]), tuple(fields), others(value, {"spec-id", "fields"}))
 
 
 def _identity(number: int, schemas: Sequence[Schema]) -> Expression:

@@ -85,10 +85,13 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
     snapshots = tuple(each(members, "snapshots", snapshot_from_json, "R-030"))
     current = number(members, "current-snapshot-id", "R-015", -1)
     current_snapshot_id = None if current == -1 else current  # R-016
+    location = str(required(members, "location", "R-011"))
+    while location.endswith("/") and not location.endswith("://"):  # as Java reads it
+        location = location[:-1]
     metadata = TableMetadata(
         format_version=version,
         table_uuid=None if uuid is None else str(uuid),  # R-010
-        location=_location(members),
+        location=location,
         last_sequence_number=_versioned(members, "last-sequence-number", version, 0),
         last_updated_ms=number(members, "last-updated-ms", "R-011"),
         last_column_id=number(members, "last-column-id", "R-011"),
@@ -141,14 +144,6 @@ def _versioned(members: Mapping[str, Any], name: str, version: int, default: int
     if version == 1:
         return number(members, name, "R-010", default)  # R-010
     return number(members, name, "R-011")  # R-011
-
-
-def _location(members: Mapping[str, Any]) -> str:
-    """The table's location without its trailing slashes, as the reference implementation reads."""
-    location = str(required(members, "location", "R-011"))
-    while location.endswith("/") and not location.endswith("://"):
-        location = location[:-1]
-    return location
 
 
 def _schemas(members: Mapping[str, Any], version: int) -> tuple[Schema, ...]:
@@ -251,16 +246,6 @@ def _refs(members: Mapping[str, Any], current: int | None) -> dict[str, Snapshot
     return refs
 
 
-def _specs_json(metadata: TableMetadata) -> dict[str, Any]:
-    """Return the partition specs (R-173), and in layout sfc-1 what their fields compute."""
-    if metadata.format_version < 4 or metadata.keeps_manifest_lists:
-        return {"partition-specs": [spec_json(spec) for spec in metadata.partition_specs]}
-    return {
-        "partition-specs": [linked_spec_json(spec) for spec in metadata.partition_specs],
-        "expressions": [expression_json(item) for item in metadata.expressions],
-    }
-
-
 def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     """Return the JSON object of a table, members in the order of the reference implementation.
 
@@ -283,7 +268,11 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     if version == 1:
         members["partition-spec"] = fields_json(metadata.default_spec)  # R-012
     members["default-spec-id"] = metadata.default_spec_id
-    members |= _specs_json(metadata)
+    is_linked = version >= 4 and not metadata.keeps_manifest_lists
+    specs_json = linked_spec_json if is_linked else spec_json
+    members["partition-specs"] = [specs_json(spec) for spec in metadata.partition_specs]  # R-173
+    if is_linked:
+        members["expressions"] = [expression_json(item) for item in metadata.expressions]
     members["last-partition-id"] = metadata.last_partition_id
     members["default-sort-order-id"] = metadata.default_sort_order_id
     members["sort-orders"] = [order_json(order) for order in metadata.sort_orders]

@@ -1,7 +1,8 @@
 """Table metadata that breaks a rule, read as far as it can be: for showing, never for changing."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from icectl.errors import CorruptTable
@@ -142,9 +143,8 @@ class _Reading:
             if error is not None and not (name == "schemas" and "schema" in self.members):
                 self._tell(name, error, lost=items is not None or name in _CURRENT)
             return
-        kept = list(_readable(items, lambda part: self._try_items(name, part), self._refused(name)))
-        if kept:
-            self.read |= self._with_items(name, kept)
+        if readable := list(self._readable(name, items)):
+            self.read |= self._with_items(name, readable)
 
     def _with_items(self, name: str, items: Sequence[Any]) -> dict[str, Any]:
         """Return a list, and what names one of its entries, so that it can be judged."""
@@ -155,21 +155,26 @@ class _Reading:
             changed[current] = (last.get(own_id) if isinstance(last, dict) else None) or 0
         return changed
 
-    def _try_items(self, name: str, items: Sequence[Any]) -> CorruptTable | None:
-        return self._try(self._with_items(name, items))
+    def _readable(self, name: str, items: Sequence[Any], start: int = 0) -> Iterator[Any]:
+        """Yield the entries that can be read, halving down to single ones, of which a part may do.
 
-    def _refused(self, name: str) -> Callable[[int, Any, CorruptTable], list[Any]]:
-        def refused(place: int, item: Any, error: CorruptTable) -> list[Any]:
-            """Tell of an entry that cannot be read, and return what is left of it."""
+        Order: kept. Cost: n log n for a few that cannot.
+        """
+        error = self._try(self._with_items(name, items))
+        if error is None:
+            yield from items
+        elif len(items) > 1:
+            half = len(items) // 2
+            yield from self._readable(name, items[:half], start)
+            yield from self._readable(name, items[half:], start + half)
+        else:
             reason = error.message.removesuffix(f" ({error.rule})")
-            reason = reason.replace("entry 0 ", f"entry {place} ", 1)
+            reason = reason.replace("entry 0 ", f"entry {start} ", 1)
             self._tell(name, error, lost=True, message=reason)
-            for shorter in _shorter(name, item):
-                if self._try_items(name, [shorter]) is None:
-                    return [shorter]
-            return []
-
-        return refused
+            parts = _shorter(name, items[0])
+            yield from islice(
+                (part for part in parts if self._try(self._with_items(name, [part])) is None), 1
+            )
 
     def _old_schema(self) -> None:
         """Take the members by which version 1 tells of its schema and its partitioning."""
@@ -234,24 +239,6 @@ class _Reading:
             if ref is not None:
                 kept[key] = ref
         self.read["refs"] = kept
-
-
-def _readable(
-    items: Sequence[Any],
-    judge: Callable[[Sequence[Any]], CorruptTable | None],
-    refused: Callable[[int, Any, CorruptTable], list[Any]],
-    start: int = 0,
-) -> Iterator[Any]:
-    """Yield the readable items, halving down to single ones. Order: kept. Cost: n log n."""
-    error = judge(items)
-    if error is None:
-        yield from items
-    elif len(items) == 1:
-        yield from refused(start, items[0], error)
-    else:
-        half = len(items) // 2
-        yield from _readable(items[:half], judge, refused, start)
-        yield from _readable(items[half:], judge, refused, start + half)
 
 
 def _shorter(name: str, item: Any) -> Iterator[dict[str, Any]]:

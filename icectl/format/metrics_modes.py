@@ -84,19 +84,16 @@ def upper_bound(type_: Type, bound: bytes, longest: int) -> bytes | None:
     """
     if type_ == PrimitiveType("string"):
         text = bound.decode()
-        return bound if len(text) <= longest else _next_text(text[:longest])
+        if len(text) <= longest:
+            return bound
+        stem = text[:longest].rstrip(chr(_LAST_CODE_POINT))
+        if not stem:
+            return None
+        following = ord(stem[-1]) + 1
+        if following in _SURROGATES:
+            following = _SURROGATES.stop
+        return (stem[:-1] + chr(following)).encode()
     if type_ != PrimitiveType("binary") or len(bound) <= longest:
         return bound
     kept = bound[:longest].rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
-
-
-def _next_text(text: str) -> bytes | None:
-    """Return the smallest text after all that begin with this one."""
-    kept = text.rstrip(chr(_LAST_CODE_POINT))
-    if not kept:
-        return None
-    following = ord(kept[-1]) + 1
-    if following in _SURROGATES:
-        following = _SURROGATES.stop
-    return (kept[:-1] + chr(following)).encode()

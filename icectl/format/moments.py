@@ -81,15 +81,8 @@ def parse_timestamp(text: str, units_per_second: int) -> int:
         raise ValueError(f"`{text}` is not a timestamp")
     days = parse_date(match[1])
     clock = parse_clock(match[2], units_per_second)
-    offset_seconds = _zone_seconds(match[3]) if match[3] else 0
-    return (days * DAY_SECONDS - offset_seconds) * units_per_second + clock
-
-
-def _zone_seconds(text: str) -> int:
-    match = _ZONE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"`{text}` is not a time zone")
-    if match[1] is None:
-        return 0
-    seconds = (int(match[2]) * 60 + int(match[3])) * 60
-    return -seconds if match[1] == "-" else seconds
+    zone = _ZONE.fullmatch(match[3] or "Z")
+    if zone is None:
+        raise ValueError(f"`{match[3]}` is not a time zone")
+    offset = (int(zone[2] or 0) * 60 + int(zone[3] or 0)) * 60 * (-1 if zone[1] == "-" else 1)
+    return (days * DAY_SECONDS - offset) * units_per_second + clock

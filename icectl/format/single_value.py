@@ -139,10 +139,13 @@ def _decode_primitive(name: str, content: bytes) -> Value:
     length = len(content)
     if name == "boolean" and length == 1:
         return content != b"\x00"
-    if name in ("int", "date") and length == 4:
-        return int.from_bytes(content, "little", signed=True)
-    if name in EIGHT_BYTE_INTEGERS:
-        return _decode_wide_integer(name, content)
+    if (name in ("int", "date", "long") and length == 4) or (
+        name in EIGHT_BYTE_INTEGERS and length == 8
+    ):
+        return int.from_bytes(content, "little", signed=True)  # R-096
+    if name in PROMOTED_FROM_DATE and length == 4:  # R-096
+        days = int.from_bytes(content, "little", signed=True)
+        return days * DAY_SECONDS * UNITS_PER_SECOND[name]
     if name in ("float", "double") and length in (4, 8) and (name, length) != ("float", 8):
         return struct.unpack("<f" if length == 4 else "<d", content)[0]  # R-096
     if name == "string":
@@ -152,18 +155,6 @@ def _decode_primitive(name: str, content: bytes) -> Value:
     if name in ("binary", "variant"):
         return content
     raise ValueError(f"{length} bytes for {name}")
-
-
-def _decode_wide_integer(name: str, content: bytes) -> int:
-    """Return an 8-byte integer, or the 4 bytes of the type that it was promoted from (R-096)."""
-    value = int.from_bytes(content, "little", signed=True)
-    if len(content) == 8:
-        return value
-    if len(content) == 4 and name == "long":  # R-096
-        return value
-    if len(content) == 4 and name in PROMOTED_FROM_DATE:  # R-096
-        return value * DAY_SECONDS * UNITS_PER_SECOND[name]
-    raise ValueError(f"{len(content)} bytes for {name}")
 
 
 def to_json(type_: Type, value: Value) -> Any:
@@ -281,8 +272,16 @@ def text(type_: Type, value: Value) -> str:
         case PrimitiveType(name) if name in UNITS_PER_SECOND:
             zone = "+00:00" if name.startswith("timestamptz") else ""  # R-094
             return print_timestamp(value, UNITS_PER_SECOND[name]) + zone
-        case PrimitiveType("float" | "double" as name):
-            return _float_text(name, value)
+        case PrimitiveType("float" | "double") if not math.isfinite(value):
+            special = _SPECIAL_FLOATS.items()
+            return next(shown for shown, number in special if repr(number) == repr(value))
+        case PrimitiveType("double"):
+            return repr(value)
+        case PrimitiveType("float"):
+            # Six to nine digits, as few as read back as the same value of four bytes.
+            stored = struct.pack("<f", value)
+            candidates = (repr(float(f"{value:.{digits}g}")) for digits in range(6, 10))
+            return next(shown for shown in candidates if struct.pack("<f", float(shown)) == stored)
         case GeometryType() | GeographyType():
             return _text_or_hex(lambda bound: corner_text(decode_corner(bound)), bytes(value))
         case PrimitiveType("variant"):
@@ -299,16 +298,3 @@ def _text_or_hex(shown: Callable[[bytes], str], bound: bytes) -> str:
         return shown(bound)
     except ValueError:
         return bound.hex()
-
-
-def _float_text(name: str, value: float) -> str:
-    """Write six to nine digits, as few as read back as the same value of the type's own width."""
-    if not math.isfinite(value):
-        return next(
-            shown for shown, special in _SPECIAL_FLOATS.items() if repr(special) == repr(value)
-        )
-    if name == "double":
-        return repr(value)
-    stored = struct.pack("<f", value)
-    candidates = (repr(float(f"{value:.{digits}g}")) for digits in range(6, 10))
-    return next(shown for shown in candidates if struct.pack("<f", float(shown)) == stored)

@@ -110,8 +110,12 @@ def apply(transform: Transform, source: Type, value: Value) -> Value:
             return (bucket_hash(source, value) & 0x7FFFFFFF) % buckets  # R-073
         case Transform("truncate", width=int(width)):
             return _truncate(width, source, value)
-        case Transform("day" | "month" | "year"):
-            return _date_unit(transform, source, value)
+        case Transform("day" | "month" | "year" as unit):
+            days = _seconds(transform, source, value) // DAY_SECONDS  # R-072
+            if unit == "day":
+                return days
+            year, month, _ = civil_date(days)
+            return year - 1970 if unit == "year" else (year - 1970) * 12 + month - 1
         case Transform("hour") if source != PrimitiveType("date"):
             return _seconds(transform, source, value) // 3600  # R-072
         case _:
@@ -142,14 +146,6 @@ def _seconds(transform: Transform, source: Type, value: int) -> int:
             raise ValueError(f"{transform.text} does not take {type_text(source)}")
 
 
-def _date_unit(transform: Transform, source: Type, value: int) -> int:
-    days = _seconds(transform, source, value) // DAY_SECONDS  # R-072
-    if transform.name == "day":
-        return days
-    year, month, _ = civil_date(days)
-    return year - 1970 if transform.name == "year" else (year - 1970) * 12 + month - 1
-
-
 def bucket_hash(type_: Type, value: Value) -> int:
     """Return the signed 32-bit murmur3 hash (R-075, R-076). Raises: ValueError, without one."""
     return int(mmh3.hash(_hash_input(type_, value), 0))
@@ -162,19 +158,15 @@ def _hash_input(type_: Type, value: Value) -> bytes:
         case PrimitiveType("timestamp_ns" | "timestamptz_ns"):
             return (int(value) // 1000).to_bytes(8, "little", signed=True)  # R-075
         case PrimitiveType("float" | "double"):
-            return _canonical_double(value)
+            if value != value:  # noqa: PLR0124  # NaN is the one value that differs from itself
+                return bytes.fromhex("000000000000f87f")  # R-075
+            return struct.pack("<d", value + 0.0)  # R-202: -0.0 + 0.0 is 0.0
         case PrimitiveType("boolean"):
             return int(value).to_bytes(8, "little")  # R-076
         case PrimitiveType("string" | "uuid" | "binary") | DecimalType() | FixedType():
             return encode(type_, value)  # R-075, R-201
         case _:
             raise ValueError(f"{type_text(type_)} has no bucket hash")
-
-
-def _canonical_double(value: float) -> bytes:
-    if value != value:  # noqa: PLR0124  # NaN is the one value that differs from itself
-        return bytes.fromhex("000000000000f87f")  # R-075
-    return struct.pack("<d", value + 0.0)  # R-202: -0.0 + 0.0 is 0.0
 
 
 def path_text(transform: Transform, source: Type, value: Value) -> str:

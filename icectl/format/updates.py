@@ -1,6 +1,6 @@
 """Changes of table metadata in the vocabulary of the REST catalog, and what they require."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args
@@ -171,23 +171,17 @@ def with_log(
     keep = read(metadata.properties, PREVIOUS_VERSIONS_MAX)
     log = (*metadata.metadata_log, entry)
     dropped = tuple(old.metadata_file for old in log[:-keep])  # R-024
-    logged = _log_current_snapshot(metadata, now_ms)
-    return replace(logged, metadata_log=log[-keep:], last_updated_ms=now_ms), dropped  # R-017
-
-
-def _log_current_snapshot(metadata: TableMetadata, now_ms: int) -> TableMetadata:
-    """Append to the snapshot log when the current snapshot has changed (R-025).
-
-    A snapshot newer than the replaced file is current from its own time on, as the reference
-    implementation has it; one that the table had before is current from now on.
-    """
-    snapshot = metadata.current_snapshot
-    log = metadata.snapshot_log
-    if snapshot is None or (log and log[-1].snapshot_id == snapshot.snapshot_id):
-        return metadata
-    is_new = not log or snapshot.timestamp_ms > metadata.last_updated_ms
-    entry = SnapshotLogEntry(snapshot.timestamp_ms if is_new else now_ms, snapshot.snapshot_id)
-    return replace(metadata, snapshot_log=(*log, entry))  # R-025
+    # A snapshot newer than the replaced file is current from its own time on, as the reference
+    # implementation has it; one that the table had before is current from now on.
+    snapshot, history = metadata.current_snapshot, metadata.snapshot_log
+    if snapshot is not None and (not history or history[-1].snapshot_id != snapshot.snapshot_id):
+        is_new = not history or snapshot.timestamp_ms > metadata.last_updated_ms
+        from_ms = snapshot.timestamp_ms if is_new else now_ms
+        history = (*history, SnapshotLogEntry(from_ms, snapshot.snapshot_id))  # R-025
+    written = replace(
+        metadata, snapshot_log=history, metadata_log=log[-keep:], last_updated_ms=now_ms
+    )  # R-017
+    return written, dropped
 
 
 def _assign_uuid(metadata: TableMetadata, update: AssignUuid) -> TableMetadata:
@@ -440,21 +434,19 @@ def requirements_of(metadata: TableMetadata, updates: Sequence[Update]) -> tuple
     A removal requires every ref at its head: one that another writer sets meanwhile may need what
     is removed. New snapshots require the schema and the spec that they were made for (R-155).
     """
-    return tuple(dict.fromkeys(_requirements(metadata, updates)))
-
-
-def _requirements(metadata: TableMetadata, updates: Sequence[Update]) -> Iterator[Requirement]:
+    requirements: list[Requirement] = []
     if metadata.table_uuid is not None:
-        yield AssertTableUuid(metadata.table_uuid)  # R-002
+        requirements.append(AssertTableUuid(metadata.table_uuid))  # R-002
     for update in updates:
         if isinstance(update, SetSnapshotRef):
-            yield _at_its_head(metadata, update.name)
+            requirements.append(_at_its_head(metadata, update.name))
         elif isinstance(update, _REMOVALS):
-            yield from (_at_its_head(metadata, name) for name in metadata.refs)
+            requirements += [_at_its_head(metadata, name) for name in metadata.refs]
         if isinstance(update, AddSnapshot | RemoveSchemas):
-            yield AssertCurrentSchemaId(metadata.current_schema_id)  # R-155
+            requirements.append(AssertCurrentSchemaId(metadata.current_schema_id))  # R-155
         if isinstance(update, AddSnapshot | RemovePartitionSpecs):
-            yield AssertDefaultSpecId(metadata.default_spec_id)  # R-155
+            requirements.append(AssertDefaultSpecId(metadata.default_spec_id))  # R-155
+    return tuple(dict.fromkeys(requirements))
 
 
 def _at_its_head(metadata: TableMetadata, name: str) -> AssertRefSnapshotId:
@@ -465,23 +457,16 @@ def _at_its_head(metadata: TableMetadata, name: str) -> AssertRefSnapshotId:
 def check(metadata: TableMetadata, requirement: Requirement) -> str | None:
     """Tell why a requirement does not hold; None where it does."""
     match requirement:
-        case AssertTableUuid(uuid):
-            if metadata.table_uuid == uuid:
-                return None
-            return f"the table's UUID is {metadata.table_uuid}, not {uuid}"  # R-002
-        case AssertRefSnapshotId(name, snapshot_id):
-            ref = metadata.refs.get(name)
-            current_id = None if ref is None else ref.snapshot_id
-            if current_id == snapshot_id:
-                return None
-            return (
-                f"ref `{name}` is at {current_id or 'no snapshot'}, not {snapshot_id or 'absent'}"
-            )
-        case AssertCurrentSchemaId(schema_id):
-            if metadata.current_schema_id == schema_id:
-                return None
-            return f"the current schema is {metadata.current_schema_id}, not {schema_id}"
-        case AssertDefaultSpecId(spec_id):
-            if metadata.default_spec_id == spec_id:
-                return None
-            return f"the default partition spec is {metadata.default_spec_id}, not {spec_id}"
+        case AssertTableUuid(required):
+            actual: str | int | None = metadata.table_uuid
+            message = f"the table's UUID is {actual}, not {required}"  # R-002
+        case AssertRefSnapshotId(name, required):
+            actual = _at_its_head(metadata, name).snapshot_id
+            message = f"ref `{name}` is at {actual or 'no snapshot'}, not {required or 'absent'}"
+        case AssertCurrentSchemaId(required):
+            actual = metadata.current_schema_id
+            message = f"the current schema is {actual}, not {required}"
+        case AssertDefaultSpecId(required):
+            actual = metadata.default_spec_id
+            message = f"the default partition spec is {actual}, not {required}"
+    return None if actual == required else message

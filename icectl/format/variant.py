@@ -69,12 +69,7 @@ def read_metadata(metadata: bytes) -> Names:
 
     Raises: ValueError, where the bytes are no metadata of version 1.
     """
-    return _kept(metadata) if len(metadata) <= _LONGEST_KEPT_BYTES else _names(metadata)
-
-
-@lru_cache(maxsize=1024)
-def _kept(metadata: bytes) -> Names:
-    return _names(metadata)
+    return _kept_names(metadata) if len(metadata) <= _LONGEST_KEPT_BYTES else _names(metadata)
 
 
 def _names(metadata: bytes) -> Names:
@@ -95,6 +90,9 @@ def _names(metadata: bytes) -> Names:
         if any(one >= next_ for one, next_ in pairwise(stored)):
             raise ValueError("its metadata says that names are in order, and they are not")
     return Names(names, {name: id_ for id_, name in reversed(list(enumerate(names)))})
+
+
+_kept_names = lru_cache(maxsize=1024)(_names)
 
 
 def metadata_size(content: bytes) -> int:
@@ -135,8 +133,14 @@ def check(metadata: bytes, value: bytes) -> None:
         if size is not None and (start + size > end or (is_root and start + size != end)):
             raise ValueError("a value ends elsewhere than its bytes")
         parts = _parts(value, start, end)
+        kind, header = value[start] & 3, value[start] >> 2
         if parts is None:
-            _check_primitive(value, start, end)
+            if kind == _SHORT_STRING:
+                value[start + 1 : start + 1 + header].decode()
+            elif header == STRING:
+                value[start + 5 : start + (size or 0)].decode()
+            elif header in _DECIMALS and value[start + 1] > _LARGEST_SCALE:
+                raise ValueError("a decimal has a scale beyond 38")
             continue
         if parts.keys is not None:
             _check_keys(parts.keys, names)
@@ -152,17 +156,6 @@ def _check_keys(keys: Sequence[int], names: Sequence[str]) -> None:
     stored = [names[key].encode() for key in keys]
     if any(one >= next_ for one, next_ in pairwise(stored)):
         raise ValueError("fields of an object are not in the order of their names")
-
-
-def _check_primitive(value: bytes, start: int, end: int) -> None:
-    kind, header = value[start] & 3, value[start] >> 2
-    if kind == _SHORT_STRING:
-        value[start + 1 : start + 1 + header].decode()
-    elif header == STRING:
-        size = value_size(value, start, end) or 0
-        value[start + 5 : start + size].decode()
-    elif header in _DECIMALS and value[start + 1] > _LARGEST_SCALE:
-        raise ValueError("a decimal has a scale beyond 38")
 
 
 def value_size(value: bytes, start: int, end: int) -> int | None:
@@ -348,31 +341,22 @@ _READERS = {
     ),
 }
 
-_NO_NUMBER = (math.inf, -math.inf)
-
 
 def _shown(one: Primitive) -> Any:
     """Return a primitive as JSON has it for people."""
-    value = one.value
-    match one.type_id:
-        case _ if value is None or isinstance(value, bool | str):
-            return value
-        case type_id if type_id == DATE:
-            return print_date(value)
-        case type_id if type_id == TIME:
-            return print_clock(value, MICROS_PER_SECOND)
-        case type_id if type_id in (TIMESTAMP, TIMESTAMPTZ, TIMESTAMP_NS, TIMESTAMPTZ_NS):
-            is_fine = type_id in (TIMESTAMP_NS, TIMESTAMPTZ_NS)
-            zone = "+00:00" if type_id in (TIMESTAMPTZ, TIMESTAMPTZ_NS) else ""
-            return print_timestamp(value, NANOS_PER_SECOND if is_fine else MICROS_PER_SECOND) + zone
-        case _ if isinstance(value, bytes):
-            return value.hex()
-        case _ if isinstance(value, float):
-            return str(value) if math.isnan(value) or value in _NO_NUMBER else value
-        case _ if isinstance(value, int):
-            return value
-        case _:
-            return str(value)
+    value, kind = one.value, one.type_id
+    if kind == DATE:
+        return print_date(value)
+    if kind == TIME:
+        return print_clock(value, MICROS_PER_SECOND)
+    if kind in (TIMESTAMP, TIMESTAMPTZ, TIMESTAMP_NS, TIMESTAMPTZ_NS):
+        is_fine = kind in (TIMESTAMP_NS, TIMESTAMPTZ_NS)
+        zone = "+00:00" if kind in (TIMESTAMPTZ, TIMESTAMPTZ_NS) else ""
+        return print_timestamp(value, NANOS_PER_SECOND if is_fine else MICROS_PER_SECOND) + zone
+    if isinstance(value, bytes):
+        return value.hex()
+    is_special = isinstance(value, float) and not math.isfinite(value)
+    return str(value) if is_special or isinstance(value, Decimal | UUID) else value
 
 
 def text(metadata: bytes, value: bytes) -> str:
@@ -429,15 +413,12 @@ def joined_bounds(bounds: Sequence[bytes], side: Side) -> bytes | None:
         types = {None if one is None else one.type_id for one in read.values()}
         if len(values) < len(parsed) or len(types) > 1 or types & {None, *_WITHOUT_ORDER}:
             continue
-        if any(_is_nan(one) for one in read.values()):
+        numbers = [one.value for one in read.values() if one and isinstance(one.value, float)]
+        if any(map(math.isnan, numbers)):
             continue  # it is no bound of others (R-092)
         choose = min if side == "lower" else max
         joined[path] = choose(values, key=lambda one: _ordered(read[one]))
     return write_bounds(joined) if joined else None
-
-
-def _is_nan(one: Primitive | None) -> bool:
-    return one is not None and isinstance(one.value, float) and math.isnan(one.value)
 
 
 def _ordered(one: Primitive | None) -> Any:
